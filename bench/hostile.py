@@ -50,7 +50,7 @@ def told(*_):
 
 events.Handle._run = watched
 signal.signal(signal.SIGUSR1, told)
-from tertulia.apps.cli import main
+from tertulia.cli.main import main
 sys.exit(main())
 """
 """Runs the command line with every step of the loop measured. A signal writes the longest one down."""

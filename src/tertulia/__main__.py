@@ -2,7 +2,7 @@
 
 import sys
 
-from tertulia.apps.cli import main
+from tertulia.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

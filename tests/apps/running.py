@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.apps.cli import main
+from tertulia.cli.main import main
 
 SOURCE = Path(__file__).parent.parent.parent / "src"
 DEADLINE_S = 30

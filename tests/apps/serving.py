@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tertulia.apps.config_edit import add_table
+from tertulia.cli.mcp.config_edit import add_table
 from tests.apps.running import Shell
 
 

@@ -24,7 +24,7 @@ BETWEEN = "----8<----"
 
 _SEVERAL = f"""
 import json, os, sys
-from tertulia.apps.cli import main
+from tertulia.cli.main import main
 codes = []
 for line in json.loads(sys.argv[1]):
     codes.append(main(line))

@@ -19,7 +19,7 @@ import pytest
 
 import tertulia
 from tertulia import errors
-from tertulia.apps.cli import VERBS, program
+from tertulia.cli.main import VERBS, program
 from tertulia.executors.command.definition import KEYS
 from tertulia.executors.prompt.history_settings import TaskHistorySettings
 from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio

@@ -12,7 +12,7 @@ from tests.contract.speaking import Server, surroundings, write_script
 
 SERVE = (
     "import ctypes, sys; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0); "
-    "from tertulia.apps.cli import main; sys.exit(main(sys.argv[1:]))"
+    "from tertulia.cli.main import main; sys.exit(main(sys.argv[1:]))"
 )
 """The app-server, which anybody may trace."""
 

@@ -140,7 +140,7 @@ def test_nobody_else_can_read_anything_whatever_the_umask(tmp_path: Path) -> Non
     assert shared(tmp_path / "a") == []
     out = str(tmp_path / "a" / "out")
     after = (
-        "import os, sys; from tertulia.apps.cli import main; os.umask(0)\n"
+        "import os, sys; from tertulia.cli.main import main; os.umask(0)\n"
         f"sys.exit(main(['sessions', 'ls']) or main(['sessions', 'export', {id!r}, '-o', {out!r}]))"
     )
     subprocess.run([sys.executable, "-c", after], env=env, check=True, timeout=50, stdout=subprocess.DEVNULL)
@@ -262,7 +262,7 @@ def test_what_is_no_id_is_refused_on_the_command_line_and_touches_nothing(tmp_pa
         *(["sessions", act, "ID"] for act in ("show", "export", "replay", "fork", "rm")),
     ]  # fmt: skip
     script = (
-        "import json, sys; from tertulia.apps.cli import main\n"
+        "import json, sys; from tertulia.cli.main import main\n"
         "for line in sys.argv[1:]:\n"
         "    arguments = json.loads(line); print(json.dumps([arguments, main(arguments)]), flush=True)\n"
     )

@@ -14,7 +14,7 @@ PROGRAM = """
 import asyncio, json, os, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (150, 180))
 import tertulia
-from tertulia.apps.cli import raise_limit
+from tertulia.cli.main import raise_limit
 from tertulia.errors import LimitError
 from tertulia.testing import ScriptedRequest, ScriptedModel, call
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tertulia.apps.cli import main
+from tertulia.cli.main import main
 
 COMMANDS = (
     *("sessions ls --json", "sessions ls", "sessions show ID", "sessions show ID --json", "sessions export ID"),

@@ -1,1 +1,1 @@
-"""THE PROGRAMS PEOPLE START."""
+"""TODO apps."""

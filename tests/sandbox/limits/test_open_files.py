@@ -44,7 +44,7 @@ import tertulia
 from tertulia.session.session import Session
 now = lambda: resource.getrlimit(resource.RLIMIT_NOFILE)
 seen = [now()]
-from tertulia.apps.cli import main
+from tertulia.cli.main import main
 main(["--version"])
 seen.append(now())
 from tertulia.sandbox.limits.open_files import limit_before, raise_limit

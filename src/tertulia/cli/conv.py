@@ -1,0 +1,298 @@
+"""`tertulia conv`: the conversations of a stored session, by hand (S004-37).
+
+Each verb is an operation of the one set; `call` is any conversation tool as the root conversation would call it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from tertulia.cli.exec.command import choose_view, read_prompt
+from tertulia.cli.exec.run_message import MessageRequest, run_message
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.conversation_tree import conversation_rows, write_tree
+from tertulia.cli.output.json_line import json_line
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.session_lookup import ResumeRequest, find_open_conversation, find_stored_session
+from tertulia.conversation.user_message import to_user_message
+from tertulia.protocol.inputs import TextInput
+from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.session.conversation_directory import call_conv_tool
+from tertulia.session.host import Host
+from tertulia.session.operations import call as operate
+from tertulia.session.session import Session
+from tertulia.session.settings.settings import LoadedSettings
+
+T = TypeVar("T")
+
+_MORE = """
+\b
+Examples:
+  tertulia conv ls --last
+  tertulia conv create --last --title reviewer "Review src/app.py"
+  tertulia conv send 81bc "And the tests?" --session 3f2a
+  tertulia conv call conv_list '{}' --last
+"""
+_MORE_LS = """
+\b
+Examples:
+  tertulia conv ls --last
+  tertulia conv ls --session 3f2a --json
+"""
+_MORE_CREATE = """
+\b
+Examples:
+  tertulia conv create --last --title reviewer "Review src/app.py"
+  tertulia conv create --last --instructions "You review Python code. Be brief."
+  git diff | tertulia conv create --session 3f2a -
+"""
+_MORE_SEND = """
+\b
+Examples:
+  tertulia conv send root "Where were we?" --last
+  git diff | tertulia conv send 81bc - --session 3f2a
+"""
+_MORE_HISTORY = """
+\b
+Examples:
+  tertulia conv history root --last
+  tertulia conv history 81bc --session 3f2a --limit 4 --json
+"""
+_MORE_DESTROY = """
+\b
+Examples:
+  tertulia conv destroy 81bc --last
+"""
+_MORE_CALL = """
+\b
+Examples:
+  tertulia conv call conv_list '{}' --last
+  tertulia conv call conv.create '{"user_instruction": "Review src/app.py"}' --session 3f2a
+  tertulia conv call conv_history - --last < arguments.json
+
+\b
+Exit codes:
+  0  the tool answered
+  1  it refused or failed; its answer says why
+  2  usage or configuration
+"""
+
+
+def with_session_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator: which session it is about, and the flags that hold everywhere."""
+    command = click.option("--last", is_flag=True, help="The session with the newest record.")(global_flags(command))
+    return click.option("which", "--session", metavar="ID", help="The session, or the beginning of its ID.")(command)
+
+
+@click.group("conv", invoke_without_command=True, epilog=_MORE)
+@global_flags
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Open, ask, read and close conversations of a stored session.
+
+    C is `root`, the id of a conversation, or its beginning.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command("ls", epilog=_MORE_LS)
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
+@with_session_options
+@click.pass_obj
+def ls(given: GlobalFlags, *, which: str | None, last: bool, as_json: bool) -> int:
+    """Show the open conversations, root first."""
+    loaded = given.load()
+
+    async def act(host: Host, session: Session) -> Any:
+        return (await operate(host, session, "conversation/list", {})).answer["conversations"]
+
+    found = _run(given, loaded, (which, last), act)
+    if as_json:
+        for info in found:
+            sys.stdout.buffer.write(json_line(info))
+    else:
+        write_tree(_out(loaded), conversation_rows(found))
+    return 0
+
+
+@command.command("create", epilog=_MORE_CREATE)
+@click.argument("words", nargs=-1, metavar="[TEXT|-]")
+@click.option("--title", metavar="TITLE", help="A short name for lists.")
+@click.option("--instructions", metavar="TEXT", help="Its base instructions.")
+@click.option("as_json", "--json", is_flag=True, help="Print events, one JSON object a line.")
+@with_session_options
+@click.pass_obj
+def create(
+    given: GlobalFlags,
+    *,
+    words: Sequence[str],
+    title: str | None,
+    instructions: str | None,
+    which: str | None,
+    last: bool,
+    as_json: bool,
+) -> int:
+    """Open a conversation, and say something to it.
+
+    Without TEXT it only opens it and prints its id. It begins below root, within what the session allows.
+    """
+    loaded = given.load()
+    fields = {"title": title, "base_instructions": instructions}
+    asked = {name: value for name, value in fields.items() if value is not None}
+    if words:
+        return _run_message(
+            given, loaded, (which, last), MessageRequest(_text_input(words), opens=asked), as_json=as_json
+        )
+
+    async def act(host: Host, session: Session) -> Any:
+        return (await operate(host, session, "conversation/open", asked)).answer
+
+    opened = _run(given, loaded, (which, last), act)
+    if as_json:
+        sys.stdout.buffer.write(json_line(opened))
+    else:
+        _out(loaded).line(opened.conversation_id)
+    return 0
+
+
+@command.command("send", epilog=_MORE_SEND)
+@click.argument("talk", metavar="C")
+@click.argument("words", nargs=-1, metavar="TEXT|-")
+@click.option("as_json", "--json", is_flag=True, help="Print events, one JSON object a line.")
+@with_session_options
+@click.pass_obj
+def send(given: GlobalFlags, *, talk: str, words: Sequence[str], which: str | None, last: bool, as_json: bool) -> int:
+    """Say something to a conversation and print its answer."""
+    loaded = given.load()
+    return _run_message(
+        given, loaded, (which, last), MessageRequest(_text_input(words), conversation_id=talk), as_json=as_json
+    )
+
+
+@command.command("history", epilog=_MORE_HISTORY)
+@click.argument("talk", metavar="C")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the newest so many messages.")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
+@with_session_options
+@click.pass_obj
+def history(given: GlobalFlags, *, talk: str, limit: int | None, which: str | None, last: bool, as_json: bool) -> int:
+    """Show what was said in a conversation, oldest first."""
+    loaded = given.load()
+
+    async def act(host: Host, session: Session) -> Any:
+        asked = {"conversation_id": find_open_conversation(session, talk), "limit": limit}
+        return (await operate(host, session, "conversation/history", asked)).answer["entries"]
+
+    out = _out(loaded)
+    for entry in _run(given, loaded, (which, last), act):
+        if as_json:
+            sys.stdout.buffer.write(json_line(entry))
+        else:
+            out.line((f"{entry.role:10}", "cyan"), entry.text or "(pictures)")
+    return 0
+
+
+@command.command("destroy", epilog=_MORE_DESTROY)
+@click.argument("talk", metavar="C")
+@with_session_options
+@click.pass_obj
+def destroy(given: GlobalFlags, *, talk: str, which: str | None, last: bool) -> int:
+    """Close a conversation for good. What was said in it stays in the record."""
+    loaded = given.load()
+
+    async def act(host: Host, session: Session) -> str:
+        conversation_id = find_open_conversation(session, talk)
+        await operate(host, session, "conversation/close", {"conversation_id": conversation_id})
+        return conversation_id
+
+    _out(loaded).line(f"{_run(given, loaded, (which, last), act)} is closed")
+    return 0
+
+
+@command.command("call", epilog=_MORE_CALL)
+@click.argument("name")
+@click.argument("arguments", metavar="JSON|-", default="{}")
+@with_session_options
+@click.pass_obj
+def call(given: GlobalFlags, *, name: str, arguments: str, which: str | None, last: bool) -> int:
+    """Call a conversation tool as the root conversation would.
+
+    NAME is conv_create, conv_send, conv_list, conv_history or conv_destroy; a dot instead of the underscore will do.
+    Prints the tool's JSON. Nothing is added to the root's own history.
+    """
+    loaded = given.load()
+    text = read_prompt([arguments])
+    _check(name, text)
+
+    async def act(host: Host, session: Session) -> tuple[str, bool]:
+        result = await call_conv_tool(session.parts, name, text)
+        return result.text, result.success
+
+    answer, success = _run(given, loaded, (which, last), act)
+    sys.stdout.buffer.write(json_line(msgspec.Raw(answer.encode())))
+    return 0 if success else 1
+
+
+def _check(name: str, arguments: str) -> None:
+    """A typing mistake is told before a session is touched."""
+    if name.replace(".", "_", 1) not in CONV_TOOLS:
+        raise click.BadParameter(f"{name!r} is none; there are {', '.join(CONV_TOOLS)}", param_hint="NAME")
+    try:
+        msgspec.json.decode(arguments, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise click.BadParameter(f"this is no JSON object ({error})", param_hint="JSON") from None
+
+
+# ---- doing it
+
+
+def _run(
+    given: GlobalFlags,
+    loaded: LoadedSettings,
+    wanted: tuple[str | None, bool],
+    act: Callable[[Host, Session], Awaitable[T]],
+) -> T:
+    comeback = _resume_request(given, loaded, wanted)
+
+    async def run() -> T:
+        host = Host(comeback.settings)
+        try:
+            return await act(host, await comeback.begin(host))
+        finally:
+            await host.close()
+
+    return asyncio.run(run())
+
+
+def _run_message(
+    given: GlobalFlags,
+    loaded: LoadedSettings,
+    wanted: tuple[str | None, bool],
+    errand: MessageRequest,
+    *,
+    as_json: bool,
+) -> int:
+    # What cannot be sent is refused while nothing has been touched.
+    to_user_message(None, errand.items, cwd="/")
+    entering = _resume_request(given, loaded, wanted).session()
+    return asyncio.run(run_message(entering, errand, choose_view(loaded, as_json=as_json))).exit_code
+
+
+def _resume_request(given: GlobalFlags, loaded: LoadedSettings, wanted: tuple[str | None, bool]) -> ResumeRequest:
+    which, last = wanted
+    return ResumeRequest.of(given, loaded, find_stored_session(loaded.environment.home, which, last=last))
+
+
+def _text_input(words: Sequence[str]) -> tuple[TextInput, ...]:
+    return (TextInput(read_prompt(words)),)
+
+
+def _out(loaded: LoadedSettings) -> TerminalOutput:
+    return TerminalOutput(sys.stdout, loaded.environment.variables)

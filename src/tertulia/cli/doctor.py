@@ -1,0 +1,187 @@
+"""`tertulia doctor`: what is installed, where each setting comes from, whether the sandbox holds. Shows no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+from msgspec.structs import asdict
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.mcp.listing import definition_source, load_configured_servers, predicted_status
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.errors import InvalidParamsError, SandboxUnavailableError
+from tertulia.events.clock import SystemClock
+from tertulia.policy.narrowing import to_wire
+from tertulia.sandbox.launcher.launched_process import Namespace
+from tertulia.sandbox.launcher.unconfined_tier import MAY_REMAIN, may_remain
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths
+from tertulia.sandbox.runner import TierChoice, TierReport
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.session.mcp.configured_servers import ConfiguredServers
+from tertulia.session.settings.project_file import find_project_files
+from tertulia.session.settings.settings import LoadedSettings, Settings
+from tertulia.session.settings.workspace import check_workspace, guarded_paths_of
+from tertulia.version import __version__
+
+_MORE = """
+\b
+Examples:
+  tertulia doctor
+  tertulia -C ~/project doctor -c limits.task_timeout_s=60
+"""
+
+
+@click.command("doctor", epilog=_MORE)
+@global_flags
+@click.pass_obj
+def command(given: GlobalFlags) -> int:
+    """Show where each setting comes from, and what is wrong.
+
+    Plain values are shown, those of tables are not: they may hold secrets. A configuration that cannot be read is
+    exit code 2.
+    """
+    loaded = given.load()
+    out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    out.line(("Tertulia", "bold"), f" {__version__} · Python {platform.python_version()} · {platform.platform()}")
+    _section("Places", _places(loaded), out)
+    _sandbox(loaded, out)
+    guarded = guarded_paths_of(loaded.settings, loaded.environment)
+    _section("Masked: commands see these as empty", _masks(guarded), out)
+    _section("Protected: commands can read these and not change them", _protected(guarded), out)
+    servers = load_configured_servers(loaded)
+    if servers.definitions or servers.unstarted:
+        _section("MCP servers (none is started here)", _servers(loaded, servers), out)
+    _section("Settings", _settings(loaded), out)
+    _complaints(loaded, servers, out)
+    return 0
+
+
+def _workspace_trouble(loaded: LoadedSettings) -> list[str]:
+    """Why no session would begin here, if none would."""
+    try:
+        check_workspace(loaded.settings, loaded.environment)
+    except InvalidParamsError as error:
+        return [error.message]
+    return []
+
+
+def _section(title: str, rows: Iterator[tuple[str, str, str]], out: TerminalOutput) -> None:
+    out.line()
+    out.line((title, "bold"))
+    for name, value, source in rows:
+        out.line(f"  {name:32} {value:24} ", (source, "dim" if source == "default" else "cyan"))
+
+
+def _sandbox(loaded: LoadedSettings, out: TerminalOutput) -> None:
+    """The tier, and what came of trying to get out of it."""
+    out.line()
+    out.line(("Sandbox", "bold"))
+    tier = loaded.settings.sandbox_tier
+    notes: list[str] = []
+    try:
+        report, outside = asyncio.run(_try_out(tier, notes.append))
+    except SandboxUnavailableError as error:
+        out.line(f"  {tier:32} ", ("unavailable", "red"), f" {error.message}")
+        out.line(f"  {'':32} commands are refused; they are not run without it")
+        return
+    out.line(f"  {report.tier:32} ", ("works", "green"), f" {report.version}")
+    out.line(f"  {'self-test':32} {len(report.attempts)} of {len(report.attempts)} attempts to get out held")
+    for note in notes:
+        out.line(f"  {'chosen by auto':32} ", (note, "yellow"))
+    for gap in report.not_covered:
+        out.line(f"  {'not covered':32} ", (gap, "yellow"))
+    for sentence in _outside(outside):
+        if sentence not in report.not_covered:
+            out.line(f"  {'programs outside it':32} {sentence}")
+
+
+def _outside(namespace: Namespace) -> Iterator[str]:
+    """What becomes of MCP servers, other agents and full access when we are killed."""
+    if namespace.kind:
+        yield "an MCP server or another agent ends with us whatever is killed, with its namespace of processes"
+    if namespace.kind == "users":
+        yield "it is one of users too, in which sudo does not work; `pid_namespace = false` does without, for each"
+    yield from may_remain(namespace)
+    if namespace.kind:
+        yield f"with danger-full-access or `pid_namespace = false`: {MAY_REMAIN}"
+
+
+async def _try_out(tier: TierChoice, note: Callable[[str], object]) -> tuple[TierReport, Namespace]:
+    sandbox = Sandbox(tier=tier, clock=SystemClock(), on_lesser=note)
+    try:
+        return await sandbox.check(), await sandbox.outside()
+    finally:
+        await sandbox.close()
+
+
+def _places(loaded: LoadedSettings) -> Iterator[tuple[str, str, str]]:
+    environment = loaded.environment
+    yield "data", _presence(environment.home), str(environment.home)
+    yield "user's file", _presence(environment.config_file), str(environment.config_file)
+    for path in find_project_files(Path(loaded.settings.cwd or "."), environment.user_home):
+        yield "project's file", _presence(path), str(path)
+
+
+def _masks(guarded: GuardedPaths) -> Iterator[tuple[str, str, str]]:
+    there = [mask for mask in guarded.masks if os.path.lexists(mask.path)]
+    for mask in there:
+        yield mask.spelled, mask.holds, "always" if mask.ours else "default" if mask.usual else "masks.add"
+    yield f"and {len(guarded.masks) - len(there)} places", "that are not there", "default"
+
+
+def _protected(guarded: GuardedPaths) -> Iterator[tuple[str, str, str]]:
+    there = [path for path in guarded.protected if os.path.lexists(path.path)]
+    for path in there:
+        yield path.path, path.reason, "default"
+    yield f"and {len(guarded.protected) - len(there)} places", "that are not there", "default"
+
+
+def _presence(path: Path) -> str:
+    return "found" if path.exists() else "not there"
+
+
+def _settings(loaded: LoadedSettings) -> Iterator[tuple[str, str, str]]:
+    plain = _plain_values(loaded.settings)
+    for name, source in loaded.provenance.items():
+        yield name, plain.get(name, ""), source
+
+
+def _plain_values(settings: Settings) -> dict[str, str]:
+    """By dotted name, in wire spelling: rights, limits and whatever is a single word or number."""
+    rights = asdict(settings.rights())
+    limits = {f"limits.{name}": value for name, value in to_wire("limits", rights["limits"]).items()}
+    values = asdict(settings) | {name: to_wire(name, rights[name]) for name in ("approval_policy", "sandbox")}
+    values |= {"storage_policy": to_wire("storage_policy", rights["storage_policy"])}
+    return {name: str(value) for name, value in (values | limits).items() if _is_plain(value)}
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | bool | int | float)
+
+
+def _servers(loaded: LoadedSettings, servers: ConfiguredServers) -> Iterator[tuple[str, str, str]]:
+    for each in servers.definitions:
+        trusted = ", trusted" if each.origin == "project" else ""
+        yield each.name, f"{predicted_status(each, loaded)[0]}{trusted}", definition_source(each, loaded)
+    for each in servers.unstarted:
+        yield each.name, each.status, definition_source(each, loaded)
+
+
+def _complaints(loaded: LoadedSettings, servers: ConfiguredServers, out: TerminalOutput) -> None:
+    out.line()
+    warnings = [*loaded.warnings, *_workspace_trouble(loaded), *servers.warnings]
+    for warning in warnings:
+        out.line(("warning", "yellow"), f" {warning}")
+    troubles = [(each.name, *predicted_status(each, loaded)) for each in servers.definitions]
+    troubles += [(each.name, each.status, each.error) for each in servers.unstarted]
+    told = [(name, status, error) for name, status, error in troubles if error is not None]
+    for name, status, error in told:
+        out.line((status, "yellow"), f" MCP server {name}: {error}")
+    if not warnings and not told:
+        out.line(("Nothing to complain about.", "green"))

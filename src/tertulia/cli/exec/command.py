@@ -1,0 +1,258 @@
+"""`tertulia exec`: one task, its answer, an honest exit code; in a new session, or in a stored one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.cli.exec.json_output import JsonView
+from tertulia.cli.exec.run_message import MessageRequest, MessageView, resume_and_show, run_message
+from tertulia.cli.exec.text_output import TextView
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.session_lookup import ResumeRequest, find_stored_session
+from tertulia.conversation.user_message import to_user_message
+from tertulia.errors import NotFoundError, TertuliaError
+from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, PROVIDERS, provider_from_wire
+from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
+from tertulia.protocol.usage import NO_USAGE
+from tertulia.rollout.sqlite.session_index import remove_session
+from tertulia.session.resume.past_turns import read_past_turns
+from tertulia.session.session import Session
+from tertulia.session.settings.settings import LoadedSettings
+
+_CODEX_KEY = "CODEX_API_KEY"
+"""Where the SDK puts its `apiKey`."""
+
+
+def load_codex_sdk_settings(given: GlobalFlags) -> LoadedSettings:
+    """The settings, with what the SDK says of them. What is not known here is refused by its name."""
+    said, given.overrides[:] = given.overrides[:], []
+    base_url = None
+    for override in said:
+        key, _, value = override.partition("=")
+        match key:
+            case "sandbox_workspace_write.network_access":
+                given.overrides.append(f"network={value}")
+            case "web_search":
+                given.overrides.append(f"tools_web_search_request={'false' if 'disabled' in value else 'true'}")
+            case "openai_base_url":
+                base_url = value.strip('"')
+            case "model_reasoning_effort":
+                # Not used, as by the stand-in for `codex app-server`.
+                pass
+            case _:
+                given.overrides.append(override)
+    model = given.flags.get("model")
+    if model is not None and "/" not in model:
+        given.flags["model"] = f"openai/{model}"
+    return _with_openai(given.load(), base_url)
+
+
+def _with_openai(loaded: LoadedSettings, base_url: str | None) -> LoadedSettings:
+    """The provider that the SDK thinks of, at the address and with the key that it brings."""
+    variables, settings = loaded.environment.variables, loaded.settings
+    has_key = bool(variables.get(_CODEX_KEY, "").strip())
+    if base_url is None and not has_key:
+        return loaded
+    usual = PROVIDERS["openai"]
+    usual = replace(usual, base_url=variables.get(BASE_URL_VARIABLES["openai"]) or usual.base_url)
+    openai = provider_from_wire("openai", settings.model_providers.get("openai", usual))
+    openai = replace(openai, base_url=base_url or openai.base_url, env_key=_CODEX_KEY if has_key else openai.env_key)
+    model = settings.model or (DEFAULT_MODELS[0][1] if has_key else None)
+    providers = {**settings.model_providers, "openai": openai}
+    return replace(loaded, settings=replace(settings, model=model, model_providers=providers))
+
+
+_FILE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
+
+_MORE = """
+\b
+Examples:
+  tertulia exec "Summarise the open questions in notes.md"
+  git diff | tertulia exec --json - > review.jsonl
+  tertulia exec --timeout 120 -o answer.txt "Name the three riskiest functions"
+  tertulia exec -m scripted/rehearsal.yaml "Tidy up the notes"
+  tertulia exec --backend codex "Fix the failing test"
+  tertulia exec resume --last "And now the tests"
+
+\b
+Exit codes:
+  0    done
+  1    the task failed
+  2    usage or configuration
+  124  --timeout, or a limit of time in the settings, has passed
+  130  stopped by SIGINT or SIGTERM; the second signal kills
+"""
+
+
+@click.command("exec", epilog=_MORE)
+@click.argument("words", nargs=-1, metavar="[resume ID] PROMPT|-")
+@click.option("--last", is_flag=True, help="After `resume`, instead of an ID: the session with the newest record.")
+@click.option("--json", "as_json", is_flag=True, help="Print events, one JSON object a line.")
+@click.option(
+    "--experimental-json",
+    "for_sdk",
+    is_flag=True,
+    help="The same for the Codex SDK: without a PROMPT, standard input has it.",
+)
+@click.option("--skip-git-repo-check", is_flag=True, hidden=True, expose_value=False, help="Nothing: the SDK says it.")
+@click.option("--thread-source", hidden=True, expose_value=False, help="Likewise.")
+@click.option(
+    "answer_file",
+    "-o",
+    "--output-last-message",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the final answer to this file as well, once the task is done.",
+)
+@click.option("schema_file", "--output-schema", metavar="FILE", type=_FILE, help="A JSON Schema for the answer.")
+@click.option("images", "-i", "--image", metavar="FILE", type=_FILE, multiple=True, help="Show a picture; repeatable.")
+@click.option(
+    "--backend", metavar="NAME", help="Who does it: native, codex, claude, acp:NAME, command:NAME; see `agents`."
+)
+@click.option("timeout_s", "--timeout", metavar="SECONDS", type=float, help="Stop the task after so long.")
+@global_flags
+@click.pass_obj
+def command(
+    given: GlobalFlags,
+    *,
+    words: Sequence[str],
+    last: bool,
+    as_json: bool,
+    for_sdk: bool,
+    answer_file: Path | None,
+    schema_file: Path | None,
+    images: Sequence[Path],
+    backend: str | None,
+    timeout_s: float | None,
+) -> int:
+    """Do one task and print the answer.
+
+    PROMPT says what to do; `-` reads it from standard input, which is never touched otherwise. The answer goes to
+    standard output, everything else to standard error. `exec resume ID` goes on with a stored session, and without a
+    PROMPT shows its last answer.
+    """
+    if timeout_s is not None and not 0 < timeout_s < math.inf:
+        raise click.BadParameter("must be a positive number of seconds", param_hint="--timeout")
+    if answer_file is not None:
+        _check_writable(answer_file)
+    schema = None if schema_file is None else _read_schema(schema_file)
+    loaded = load_codex_sdk_settings(given) if for_sdk else given.load()
+    comeback, prompt = _split(given, loaded, words, last=last)
+    as_json = as_json or for_sdk
+    if for_sdk and not prompt:
+        # The SDK has no other way to say it.
+        prompt = ("-",)
+    if comeback is not None and not prompt:
+        return _show_last_answer(comeback, loaded, as_json=as_json)
+    items = (TextInput(read_prompt(prompt)), *(LocalImageInput(str(image)) for image in images))
+    # What cannot be sent is refused here, while nothing has been printed yet.
+    to_user_message(None, items, cwd="/")
+    errand = MessageRequest(items, schema, timeout_s, backend=backend)
+    entering = _new_session(loaded, backend) if comeback is None else comeback.session()
+    view = choose_view(loaded, as_json=as_json, comeback=comeback)
+    ending = asyncio.run(run_message(entering, errand, view))
+    if answer_file is not None and ending.status == "completed" and ending.reply is not None:
+        answer_file.write_text(ending.reply.text or "", encoding="utf-8")
+    return ending.exit_code
+
+
+@asynccontextmanager
+async def _new_session(loaded: LoadedSettings, backend: str | None) -> AsyncGenerator[Session]:
+    """A new session, done by that backend. If it cannot be, nothing is left of the session either."""
+    async with Session.start(loaded.settings) as session:
+        try:
+            if backend is not None:
+                await session.root.set_context(backend=backend)
+        except TertuliaError:
+            await session.close()
+            with suppress(NotFoundError):
+                remove_session(loaded.environment.home, session.id)
+            raise
+        yield session
+
+
+def _split(
+    given: GlobalFlags, loaded: LoadedSettings, words: Sequence[str], *, last: bool
+) -> tuple[ResumeRequest | None, Sequence[str]]:
+    """The stored session that is meant, if one is, and the prompt."""
+    if not words or words[0] != "resume":
+        if last:
+            raise click.UsageError("--last goes with `exec resume`")
+        return None, words
+    which, rest = (None, words[1:]) if last else (words[1] if len(words) > 1 else None, words[2:])
+    session_id = find_stored_session(loaded.environment.home, which, last=last)
+    return ResumeRequest.of(given, loaded, session_id), rest
+
+
+def _show_last_answer(comeback: ResumeRequest, loaded: LoadedSettings, *, as_json: bool) -> int:
+    answer = asyncio.run(resume_and_show(comeback.session(), choose_view(loaded, as_json=as_json)))
+    if answer is not None and not as_json:
+        TerminalOutput(sys.stdout, loaded.environment.variables).line(answer)
+    return 0
+
+
+def choose_view(loaded: LoadedSettings, *, as_json: bool, comeback: ResumeRequest | None = None) -> MessageView:
+    """How an errand is shown. Of a session that goes on, lines of JSON count what it cost before."""
+    if as_json:
+        home = loaded.environment.home
+        spent = NO_USAGE if comeback is None else read_past_turns(home, comeback.session_id).usage
+        return JsonView(sys.stdout.buffer, loaded.warnings, spent)
+    variables = loaded.environment.variables
+    return TextView(TerminalOutput(sys.stdout, variables), TerminalOutput(sys.stderr, variables), loaded.warnings)
+
+
+def read_prompt(words: Sequence[str]) -> str:
+    """What was given as a prompt, or stands on standard input; UsageError for none."""
+    match list(words):
+        case ["-"]:
+            text = _read_standard_input()
+        case [text]:
+            pass
+        case []:
+            waiting = "" if sys.stdin is None or sys.stdin.isatty() else "; `-` reads it from standard input"
+            raise click.UsageError(f"there is no PROMPT{waiting}")
+        case _:
+            raise click.UsageError("the PROMPT must be one argument: put it in quotes")
+    if not text.strip():
+        raise click.UsageError("the PROMPT is empty")
+    return text
+
+
+def _read_standard_input() -> str:
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed")
+    content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
+    try:
+        return content.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"standard input is not UTF-8 (at byte {error.start})") from None
+
+
+def _read_schema(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        content = file.read(MAX_TEXT_BYTES + 1)
+    if len(content) > MAX_TEXT_BYTES:
+        raise click.BadParameter(f"{path} has more than {MAX_TEXT_BYTES:,} bytes", param_hint="--output-schema")
+    try:
+        return msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} is not a JSON object ({error})", param_hint="--output-schema") from None
+
+
+def _check_writable(path: Path) -> None:
+    """Before the task, not after it: an answer that was paid for should have a place to go."""
+    place = path if path.exists() else path.parent
+    if not place.exists() or not os.access(place, os.W_OK):
+        raise click.BadParameter(f"{path} cannot be written", param_hint="--output-last-message")

@@ -1,0 +1,150 @@
+"""One message to a session, a new one or a stored one, followed to its end: what `exec` does, however it is shown."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.cli.session_lookup import find_open_conversation
+from tertulia.cli.stop_signals import on_stop_signal
+from tertulia.conversation.terms import NATIVE
+from tertulia.protocol.events import Event, SessionConfigured, WarningEvent
+from tertulia.protocol.inputs import InputItem
+from tertulia.scheduler.reply import Reply
+from tertulia.session.conversations import ROOT
+from tertulia.session.handle import Conversation
+from tertulia.session.session import Session
+
+StopReason = Literal["interrupted", "timeout"]
+
+
+class MessageRequest(msgspec.Struct, frozen=True):
+    """What is to be done."""
+
+    items: tuple[InputItem, ...]
+    output_schema: dict[str, Any] | None = None
+    timeout_s: float | None = None
+    """For all of it; None waits as long as it takes."""
+    conversation_id: str = ROOT
+    opens: dict[str, Any] | None = None
+    """The fields of a conversation that is opened for it."""
+    backend: str | None = None
+    """Who is to do it from now on; None: who does already."""
+
+
+class MessageOutcome(msgspec.Struct, frozen=True):
+    """How it went. There is no reply when it was stopped from outside."""
+
+    status: Literal["completed", "failed", "interrupted", "timeout"]
+    reply: Reply | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """For the process that ran it."""
+        return {"completed": 0, "failed": 1, "timeout": 124, "interrupted": 130}[self.status]
+
+
+class MessageView(Protocol):
+    """Whoever shows an errand. An exception of a view stops the errand and is raised by `run_errand`."""
+
+    def show(self, event: Event) -> None:
+        """One event of the session, from its first, or from the first since it was resumed."""
+        ...
+
+    def stopping(self, reason: StopReason) -> None:
+        """The task is being stopped; its last events are still to come."""
+        ...
+
+    def end(self, ending: MessageOutcome) -> None:
+        """Nothing more will come."""
+        ...
+
+
+async def run_message(
+    entering: AbstractAsyncContextManager[Session], errand: MessageRequest, view: MessageView
+) -> MessageOutcome:
+    """Do it. SIGINT, SIGTERM and the timeout stop the task in good order; every event is shown before the end."""
+    stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+    with on_stop_signal(lambda: _settle(stopped, "interrupted")):
+        timer = _start_timer(errand.timeout_s, stopped)
+        try:
+            async with entering as session, asyncio.TaskGroup() as group:
+                talk = await _target_conversation(session, errand)
+                group.create_task(_watch(session, talk, view))
+                asking = group.create_task(talk.message(errand.items, output_schema=errand.output_schema))
+                ending = await _wait_for_outcome(asking, stopped, view)
+                await session.close()
+        except ExceptionGroup as several:
+            # Ours is the first; a sibling fails only because of it.
+            raise several.exceptions[0] from None
+        finally:
+            if timer is not None:
+                timer.cancel()
+    view.end(ending)
+    return ending
+
+
+async def resume_and_show(entering: AbstractAsyncContextManager[Session], view: MessageView) -> str | None:
+    """Bring a session back, show what that comes to, and run nothing. The last answer of its root."""
+    async with entering as session, asyncio.TaskGroup() as group:
+        group.create_task(_watch(session, session.root, view))
+        said = await session.root.history()
+        await session.close()
+    return next((entry.text for entry in reversed(said) if entry.role == "assistant"), None)
+
+
+async def _target_conversation(session: Session, errand: MessageRequest) -> Conversation:
+    if errand.opens is not None:
+        return await session.open(**errand.opens)
+    talk = session.conversation(find_open_conversation(session, errand.conversation_id))
+    if errand.backend not in (None, talk.info.backend):
+        # To say again who it is would end what that one remembers.
+        await talk.set_context(backend=errand.backend)
+    return talk
+
+
+async def _watch(session: Session, talk: Conversation, view: MessageView) -> None:
+    async for event in session.events(after=session.parts.began_after):
+        if isinstance(event.data, SessionConfigured):
+            # To a view the root is the one that was spoken to: its answer is the answer.
+            event = replace(event, data=replace(event.data, root_conversation_id=talk.id))
+        if isinstance(event.data, WarningEvent) and event.data.code == "no_model" and talk.info.backend != NATIVE:
+            # It answers without one.
+            continue
+        view.show(event)
+
+
+async def _wait_for_outcome(
+    asking: asyncio.Task[Reply], stopped: asyncio.Future[StopReason], view: MessageView
+) -> MessageOutcome:
+    waited_for: list[asyncio.Future[Any]] = [asking, stopped]
+    await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+    if asking.done():
+        return _outcome(asking.result())
+    reason = stopped.result()
+    view.stopping(reason)
+    # Giving up the wait is what stops the task, whether it runs or still stands in the queue.
+    asking.cancel()
+    await asyncio.wait([asking])
+    return MessageOutcome(reason)
+
+
+def _outcome(reply: Reply) -> MessageOutcome:
+    if reply.error is not None and reply.error.code == "timeout":
+        return MessageOutcome("timeout", reply)
+    return MessageOutcome(reply.status, reply)
+
+
+def _start_timer(seconds: float | None, stopped: asyncio.Future[StopReason]) -> asyncio.TimerHandle | None:
+    if seconds is None:
+        return None
+    return asyncio.get_running_loop().call_later(seconds, _settle, stopped, "timeout")
+
+
+def _settle(stopped: asyncio.Future[StopReason], reason: StopReason) -> None:
+    if not stopped.done():
+        stopped.set_result(reason)

@@ -1,0 +1,150 @@
+"""`exec` for people: the answer on standard output, everything else on standard error.
+
+On a terminal the answer is shown as it comes. Into a pipe or a file goes the final answer and a line end, or
+nothing at all: what was said on the way there is not the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+from tertulia.cli.exec.run_message import MessageOutcome, StopReason
+from tertulia.cli.exec.warning_text import warning_text
+from tertulia.cli.output.terminal import Style, TerminalOutput, one_line_json, shorten
+from tertulia.protocol import events as e
+from tertulia.protocol import tool_events as t
+from tertulia.protocol.ids import ConversationId, ItemId
+
+_BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+
+
+class TextView:
+    """Shows one errand."""
+
+    def __init__(self, out: TerminalOutput, notes: TerminalOutput, warnings: Sequence[str]) -> None:
+        self._out = out
+        self._notes = notes
+        self._root: ConversationId | None = None
+        self._open: ItemId | None = None
+        """The answer that the cursor stands behind."""
+        self._shown: set[ItemId] = set()
+        """Answers of which the pieces were shown, and that are not whole yet."""
+        self._held: str | None = None
+        """The newest whole answer, while it may still turn out to be the final one."""
+        for warning in warnings:
+            self._note("warning", "yellow", warning)
+
+    def show(self, event: e.Event) -> None:
+        """Show it, where a person wants to know."""
+        shower = self._showers.get(type(event.data))
+        if shower is not None:
+            shower(self, event, event.data)
+        elif (sentence := warning_text(event.data)) is not None:
+            self._note("warning", "yellow", sentence)
+
+    def stopping(self, reason: StopReason) -> None:
+        """Say so at once: stopping may take a while."""
+        self._note("stopping", "yellow", "the timeout has passed" if reason == "timeout" else "a second signal kills")
+
+    def end(self, ending: MessageOutcome) -> None:
+        """The final answer, and what it cost."""
+        self._break_line()
+        reply = ending.reply
+        if ending.status == "completed" and reply is not None:
+            if not self._out.live and reply.text is not None:
+                self._out.line(reply.text)
+        else:
+            self._pass_held()
+            self._note(ending.status, "red")
+        if reply is not None:
+            usage = reply.usage
+            spent = f"{usage.input_tokens:,} in ({usage.cached_input_tokens:,} cached), {usage.output_tokens:,} out"
+            self._note("tokens", "dim", f"{spent} · {reply.tool_calls} tool calls · {reply.duration:.1f} s")
+
+    # ── what the model says ──────────────────────────────────────────────────────────────────────────────────
+
+    def _configured(self, event: e.Event, data: e.SessionConfigured) -> None:
+        self._root = data.root_conversation_id
+
+    def _piece(self, event: e.Event, data: e.AgentMessageDelta) -> None:
+        if self._out.live and event.conversation_id == self._root:
+            if self._open != data.item_id:
+                self._break_line()
+            self._open = data.item_id
+            self._shown.add(data.item_id)
+            self._out.stream(data.text)
+
+    def _message(self, event: e.Event, data: e.AgentMessage) -> None:
+        if event.conversation_id != self._root:
+            self._note("said", "dim", shorten(data.text))
+        elif not self._out.live:
+            self._pass_held()
+            self._held = data.text
+        elif data.item_id in self._shown:
+            self._shown.discard(data.item_id)
+            self._break_line()
+        else:
+            self._out.line(data.text)
+
+    def _reasoning(self, event: e.Event, data: e.AgentReasoning) -> None:
+        self._note("thinking", "dim", shorten(data.text))
+
+    def _pass_held(self) -> None:
+        """It was not the final answer after all."""
+        if self._held is not None:
+            self._note("said", "dim", shorten(self._held))
+            self._held = None
+
+    # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _call(self, event: e.Event, data: t.ToolCallBegin) -> None:
+        self._pass_held()
+        self._note("call", "cyan", f"{data.name} {shorten(one_line_json(data.arguments))}")
+
+    def _called(self, event: e.Event, data: t.ToolCallEnd) -> None:
+        word, style = ("result", "green") if data.success else ("failed", "red")
+        self._note(word, style, shorten(data.output))
+
+    def _plan(self, event: e.Event, data: t.PlanUpdate) -> None:
+        for step in data.plan:
+            self._note("plan", "cyan", f"{_BOXES[step.status]} {shorten(step.step)}")
+
+    def _aborted(self, event: e.Event, data: e.TurnAborted) -> None:
+        if data.reason == "replaced":
+            self._note("waits", "cyan", "another conversation speaks first; then this one goes on with its answer")
+        elif data.reason == "crash":
+            self._note("closed", "yellow", "a task that was running when its process died")
+
+    # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
+
+    def _background(self, event: e.Event, data: e.BackgroundEvent) -> None:
+        if data.discard_deltas:
+            self._shown.clear()
+        self._note("narrowed" if data.narrowed else "note", "yellow", data.message)
+
+    def _error(self, event: e.Event, data: e.ErrorEvent) -> None:
+        self._note("error", "red", data.message)
+
+    def _note(self, word: str, style: Style, text: str = "") -> None:
+        self._break_line()
+        self._notes.line((word, style), f" {text}" if text else "")
+
+    def _break_line(self) -> None:
+        if self._open is not None:
+            self._open = None
+            self._out.end_stream()
+            self._out.line()
+
+    _showers: ClassVar[Mapping[type[e.EventData], Callable[..., None]]] = {
+        e.SessionConfigured: _configured,
+        e.AgentMessageDelta: _piece,
+        e.AgentMessage: _message,
+        e.AgentReasoning: _reasoning,
+        t.ToolCallBegin: _call,
+        t.ToolCallEnd: _called,
+        t.PlanUpdate: _plan,
+        e.TurnAborted: _aborted,
+        e.BackgroundEvent: _background,
+        e.ErrorEvent: _error,
+    }

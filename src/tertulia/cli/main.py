@@ -1,0 +1,176 @@
+"""The program `tertulia`: finds the verb, and turns whatever happens into one sentence and an exit code.
+
+Verbs are imported when they are called for, so that starting one costs nothing of the others.
+
+Exit codes: 0 done, 1 it failed, 2 usage or configuration, 124 our own timeout, 130 stopped by SIGINT or SIGTERM.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tertulia.cli.global_flags import global_flags
+from tertulia.errors import InvalidParamsError, TertuliaError, ToolConflictError
+from tertulia.policy.display_text import printable
+from tertulia.policy.redaction import log_filter
+from tertulia.sandbox.limits.open_files import raise_limit
+from tertulia.version import __version__
+
+FAILED = 1
+MISUSED = 2
+
+_MISTAKES = (InvalidParamsError, ToolConflictError)
+"""What the command line or the configuration can mend."""
+
+
+def explain_error(error: click.ClickException | TertuliaError) -> tuple[str, int]:
+    """The sentence and the exit code."""
+    if isinstance(error, TertuliaError):
+        return f"tertulia: {error.message}", MISUSED if isinstance(error, _MISTAKES) else FAILED
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context is not None else "tertulia"
+    problem = error.format_message()
+    stop = "" if problem.endswith((".", "?", "!")) else "."
+    return f"{command}: {problem}{stop} See `{command} --help`.", MISUSED
+
+
+VERBS = {
+    "exec": "Do one task and print the answer.",
+    "resume": "Go on with a stored session, or watch one that is in use.",
+    "sessions": "List, show, replay, fork, export and remove what is stored.",
+    "conv": "Open, ask, read and close conversations of a stored session.",
+    "demo": "Watch two isolated conversations in one session; needs no key.",
+    "models": "List models, fetch and remove the embedded one, try one out.",
+    "agents": "List other agents that can do the work, try one out.",
+    "app-server": "Serve a session as JSON-RPC over standard input and output.",
+    "serve": "Serve sessions over WebSocket, and MCP, on a port.",
+    "mcp-server": "Be an MCP server: conversations as tools.",
+    "acp": "Be an agent in an editor: Zed, JetBrains, Neovim.",
+    "mcp": "List, add, remove, trust and try out MCP servers.",
+    "mcp-broker": "Serve all your MCP servers as one, to any other program.",
+    "prompt": "Show all that a model would be told, and what each part costs.",
+    "internal": "Call back from a program that an agent started.",
+    "sandbox": "Run any command confined, as an agent's would be.",
+    "schema": "Print the JSON Schema of all operations and events.",
+    "doctor": "Show where each setting comes from, and what is wrong.",
+    "bench": "Measure the runtime (from a source checkout).",
+}
+"""Every verb that there is; `apps` has a module for each."""
+
+INTERRUPTED = 130
+
+_NO_UI = (
+    "The terminal UI is not in this version: `tertulia exec` does one task, `tertulia resume` goes on with it, "
+    "`tertulia demo` shows the idea."
+)
+
+_EXAMPLES = """
+\b
+Examples:
+  tertulia demo
+  tertulia exec "What does this repository do?"
+  git diff | tertulia exec -m scripted/review.yaml --json -
+  tertulia -C ~/project -s read-only exec "List the open questions"
+  tertulia resume --last
+"""
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        return importlib.import_module(f"tertulia.cli.{cmd_name.replace('-', '_')}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # Not click's way, which imports every verb for the sake of its first sentence.
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+_CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""Verbs inherit it."""
+
+
+@click.group(cls=_Verbs, invoke_without_command=True, epilog=_EXAMPLES, context_settings=_CONTEXT_SETTINGS)
+@global_flags
+@click.version_option(__version__, message="tertulia %(version)s")
+@click.pass_context
+def program(context: click.Context) -> None:
+    """One session, many isolated conversations: an agent runtime.
+
+    The options hold for every command and may stand before or after it.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+        click.echo(f"\n{_NO_UI}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and give back its exit code."""
+    _replace_closed_streams()
+    _filter_last_resort_log()
+    raise_limit()
+    try:
+        return _run(arguments)
+    except OSError as error:
+        # The reader left, or the disk is full: what is still buffered must not be tried again at exit.
+        _discard_output()
+        if not isinstance(error, BrokenPipeError):
+            _print_error(f"tertulia: {error.strerror}" + (f": {error.filename}" if error.filename else ""))
+        return 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        code = program.main(args=arguments, prog_name="tertulia", standalone_mode=False)
+        sys.stdout.flush()
+        return code or 0
+    except (click.ClickException, TertuliaError) as error:
+        sentence, code = explain_error(error)
+        _print_error(sentence)
+        return code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+
+
+def _print_error(sentence: str) -> None:
+    print(printable(sentence.encode("utf-8", "backslashreplace").decode()), file=sys.stderr)
+
+
+def _replace_closed_streams() -> None:
+    """A stream that was closed before we started (`2>&-`) swallows what it gets."""
+    # They stay open until the process ends, like those they stand for.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _filter_last_resort_log() -> None:
+    """What is logged where nobody has set up a log goes to standard error, by this handler."""
+    handler = logging.lastResort
+    if handler is not None and not handler.filters:
+        handler.addFilter(log_filter())
+        handler.setFormatter(_PrintableFormatter())
+
+
+class _PrintableFormatter(logging.Formatter):
+    """What servers and models say may stand in a log that is a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def _discard_output() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

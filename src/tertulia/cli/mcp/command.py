@@ -1,0 +1,153 @@
+"""`tertulia mcp`: the servers that sessions are given. Each act has a module of its own; what is configured is here."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.mcp.edit import add, rm
+from tertulia.cli.mcp.listing import (
+    definition_source,
+    load_configured_servers,
+    predicted_status,
+    server_redactor,
+    transport_label,
+)
+from tertulia.cli.mcp.probe import probe_servers
+from tertulia.cli.mcp.tools import refresh, tools, try_out
+from tertulia.cli.mcp.trust import trust
+from tertulia.cli.output.columns import write_columns
+from tertulia.cli.output.json_line import json_line
+from tertulia.cli.output.terminal import Style, StyledText, TerminalOutput
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.session.mcp.configured_servers import ConfiguredServers
+from tertulia.session.settings.settings import LoadedSettings
+
+_MORE = """
+\b
+Examples:
+  tertulia mcp add time -- uvx mcp-server-time
+  tertulia mcp ls
+  tertulia mcp test time
+  tertulia mcp tools
+  tertulia mcp trust github
+"""
+_MORE_LS = """
+\b
+Examples:
+  tertulia mcp ls
+  tertulia mcp ls --start
+  tertulia -C ~/project mcp ls --json | jq -r 'select(.status == "untrusted") | .name'
+"""
+
+_STYLES: dict[str, Style] = {
+    "enabled": "green",
+    "ready": "green",
+    "disabled": "dim",
+    "untrusted": "yellow",
+    "failed": "red",
+}
+
+
+@click.group("mcp", invoke_without_command=True, epilog=_MORE)
+@global_flags
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List, add, remove, trust and try out MCP servers."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for _act in (add, rm, try_out, trust, tools, refresh):
+    command.add_command(_act)
+
+
+@command.command("ls", epilog=_MORE_LS)
+@click.option("start", "--start", is_flag=True, help="Start each, and show how it really is.")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
+@global_flags
+@click.pass_obj
+def ls(given: GlobalFlags, *, start: bool, as_json: bool) -> int:
+    """Show the configured servers.
+
+    Without --start nothing is started: `enabled` says that a session would. What a server is given is not shown.
+    """
+    loaded = given.load()
+    servers = load_configured_servers(loaded)
+    rows = _started(loaded, servers) if start else _configured(loaded, servers)
+    out, notes = (
+        TerminalOutput(sys.stdout, loaded.environment.variables),
+        TerminalOutput(sys.stderr, loaded.environment.variables),
+    )
+    for warning in (*loaded.warnings, *servers.warnings):
+        notes.line(f"tertulia: {warning}")
+    if as_json:
+        for row in rows:
+            sys.stdout.buffer.write(json_line(row))
+    elif rows:
+        _write(rows, out, started=start)
+    else:
+        out.line("No MCP server is configured; `tertulia mcp add NAME -- COMMAND` adds one.")
+    return 0
+
+
+def _configured(loaded: LoadedSettings, servers: ConfiguredServers) -> list[dict[str, Any]]:
+    rows = [_row(loaded, each, *predicted_status(each, loaded)) for each in servers.definitions]
+    return _with_others(rows, loaded, servers)
+
+
+def _started(loaded: LoadedSettings, servers: ConfiguredServers) -> list[dict[str, Any]]:
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+    found = asyncio.run(probe_servers(servers.definitions, loaded, server_redactor(loaded, servers), notes))
+    rows = [
+        {
+            **_row(loaded, definition, each.status, each.error),
+            "latency_ms": each.latency_ms,
+            "protocol_version": each.protocol_version,
+            "tools": len(each.tools) if each.status == "ready" else None,
+        }
+        for definition, each in zip(servers.definitions, found, strict=True)
+    ]
+    return _with_others(rows, loaded, servers)
+
+
+def _row(loaded: LoadedSettings, server: ServerDefinition, status: str, error: str | None) -> dict[str, Any]:
+    return {
+        "name": server.name,
+        "status": status,
+        "error": error,
+        "origin": server.origin,
+        "source": definition_source(server, loaded),
+        "transport": transport_label(server),
+    }
+
+
+def _with_others(
+    rows: list[dict[str, Any]], loaded: LoadedSettings, servers: ConfiguredServers
+) -> list[dict[str, Any]]:
+    for each in servers.unstarted:
+        where = {
+            "origin": each.origin,
+            "source": definition_source(each, loaded),
+            "transport": transport_label(each.definition) or each.kind,
+        }
+        rows.append({"name": each.name, "status": each.status, "error": each.error, **where})
+    return sorted(rows, key=lambda row: row["name"])
+
+
+def _write(rows: Sequence[dict[str, Any]], out: TerminalOutput, *, started: bool) -> None:
+    lines: list[list[StyledText]] = []
+    for row in rows:
+        status: StyledText = (row["status"], _STYLES.get(row["status"], "plain"))
+        took = [f"{row['latency_ms']:,} ms" if row.get("latency_ms") is not None else ""] if started else []
+        offers = [str(row["tools"]) if row.get("tools") is not None else ""] if started else []
+        last = row["error"] or row["source"]
+        lines.append([(row["name"], "bold"), status, *took, *offers, row["transport"], row["origin"], last])
+    measured = ("LATENCY", "TOOLS") if started else ()
+    head = ("NAME", "STATUS", *measured, "TRANSPORT", "FROM", "WHERE, OR WHY NOT")
+    write_columns(out, head, lines, right=frozenset({"LATENCY", "TOOLS"}))

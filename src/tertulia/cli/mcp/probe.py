@@ -1,0 +1,109 @@
+"""Servers started for a look, outside any session: how long it took, what they offer, or why they do not run."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.errors import McpError
+from tertulia.events.clock import SystemClock
+from tertulia.mcp.client.connection import connect
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.launch import resolve_launch
+from tertulia.mcp.pool.server_pool import Lease, ServerPool
+from tertulia.mcp.server_connection import RemoteTool, ServerStatus
+from tertulia.policy.redaction import Redactor
+from tertulia.sandbox.confine import GuardedRunner
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.settings.settings import LoadedSettings
+from tertulia.session.settings.workspace import guarded_paths_of
+
+_PATIENCE_S = 8.0
+
+
+class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How one server was found."""
+
+    name: str
+    status: ServerStatus
+    error: str | None = None
+    latency_ms: int | None = None
+    protocol_version: str | None = None
+    tools: tuple[RemoteTool, ...] = ()
+    """Those that its definition lets through."""
+    left_out: tuple[str, ...] = ()
+    """What of its list is no tool, or was cut, in sentences."""
+
+
+async def probe_servers(
+    definitions: Sequence[ServerDefinition], loaded: LoadedSettings, redactor: Redactor, notes: TerminalOutput
+) -> list[ProbeResult]:
+    """Start them all at once, wait until each runs or has failed, and stop them again. Tells how it goes."""
+    clock, nursery = SystemClock(), Nursery()
+    tier = Sandbox(tier=loaded.settings.sandbox_tier, clock=clock)
+    sandbox = GuardedRunner(tier, guarded_paths_of(loaded.settings, loaded.environment))
+    # No catalogue: what is looked at is asked now.
+    pool = ServerPool(spawn=nursery.start, clock=clock, runner=lambda: sandbox, home=None, connect=connect)
+    progress = _ProbeProgress(notes, len(definitions))
+    try:
+        leased = [_lease(pool, definition, loaded) for definition in definitions]
+        reached: list[ProbeResult] = []
+        for definition, lease in zip(definitions, leased, strict=True):
+            progress.waits_for(definition.name)
+            reached.append(await _probe_result(definition, lease, redactor))
+        return reached
+    finally:
+        progress.end()
+        await pool.close(_PATIENCE_S)
+        await nursery.close(_PATIENCE_S)
+        await sandbox.close()
+
+
+def _lease(pool: ServerPool, definition: ServerDefinition, loaded: LoadedSettings) -> Lease | McpError:
+    try:
+        # As a session would, here.
+        launch = resolve_launch(definition, loaded.environment.variables, os.path.abspath(loaded.settings.cwd or "."))
+    except McpError as error:
+        return error
+    # A lazy one would only say what it offered the last time.
+    return pool.lease(replace(definition, start="eager"), launch, "")
+
+
+async def _probe_result(definition: ServerDefinition, lease: Lease | McpError, redactor: Redactor) -> ProbeResult:
+    if isinstance(lease, McpError):
+        return ProbeResult(name=definition.name, status="failed", error=lease.message)
+    server = lease.server
+    await server.settled()
+    return ProbeResult(
+        name=definition.name,
+        status=server.status,
+        # It may hold the last words of a program that was given a key.
+        error=None if server.error is None else redactor.text(server.error),
+        latency_ms=server.latency_ms,
+        protocol_version=server.protocol_version,
+        left_out=tuple(redactor.text(warning) for warning in server.warnings),
+        tools=tuple(tool for tool in server.tools if definition.offers(tool.name)) if server.status == "ready" else (),
+    )
+
+
+class _ProbeProgress:
+    """A line that is printed over, where somebody is watching."""
+
+    def __init__(self, notes: TerminalOutput, total: int) -> None:
+        self._notes = notes
+        self._total = total
+        self._done = 0
+
+    def waits_for(self, name: str) -> None:
+        """The one that all wait for now."""
+        self._done += 1
+        self._notes.rewrite(("starting ", "dim"), (name, "bold"), (f" ({self._done} of {self._total})", "dim"))
+
+    def end(self) -> None:
+        """Leave the line to whoever is next."""
+        self._notes.rewrite()

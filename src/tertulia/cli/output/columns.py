@@ -1,0 +1,102 @@
+"""Rows in columns, as wide as the terminal is; and how numbers, sizes and times are written for people."""
+
+from __future__ import annotations
+
+import shutil
+import unicodedata
+from collections.abc import Sequence
+
+from tertulia.cli.output.terminal import Style, StyledText, TerminalOutput
+from tertulia.policy.display_text import printable
+
+_GAP = "  "
+_NARROWEST = 16
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
+
+
+def screen_width() -> int:
+    """Of the terminal; 100 where there is none."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def write_columns(
+    out: TerminalOutput,
+    head: Sequence[str],
+    rows: Sequence[Sequence[StyledText]],
+    *,
+    right: frozenset[str] = frozenset(),
+) -> None:
+    """A line for each row. The last column takes what room is left, and is cut there; into a pipe it is not."""
+    widths = [max([len(title), *(cell_width(row[at]) for row in rows)]) for at, title in enumerate(head[:-1])]
+    left = max(screen_width() - sum(widths) - len(_GAP) * len(widths), _NARROWEST)
+    out.line(*_row([(title, "dim") for title in head], head, widths, right))
+    for row in rows:
+        *cells, last = row
+        text, style = (last, "plain") if isinstance(last, str) else last
+        shown = (cut_to_width(text, left) if out.live else text, style)
+        out.line(*_row([*cells, shown], head, widths, right))
+
+
+def _row(
+    cells: Sequence[StyledText], head: Sequence[str], widths: Sequence[int], right: frozenset[str]
+) -> list[StyledText]:
+    pieces: list[StyledText] = []
+    for cell, title, width in zip(cells, head, widths, strict=False):
+        blank = " " * (width - cell_width(cell))
+        pieces += [blank, cell, _GAP] if title in right else [cell, blank, _GAP]
+    if cell_width(cells[-1]):
+        return [*pieces, cells[-1]]
+    # Nobody wants blanks at the end of a line.
+    while isinstance(pieces[-1], str) and not pieces[-1].strip():
+        pieces.pop()
+    return pieces
+
+
+def cell_width(piece: StyledText) -> int:
+    """How many columns it takes on a terminal."""
+    text = piece if isinstance(piece, str) else piece[0]
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut_to_width(text: str, width: int) -> str:
+    """The text as one line of at most so many columns."""
+    line = printable(" ".join(text[: 8 * width].split()))
+    if cell_width(line) <= width and len(text) <= 8 * width:
+        return line
+    kept = ""
+    for character in line:
+        if cell_width(kept) + _columns(character) > width - 1:
+            break
+        kept += character
+    return f"{kept}…"
+
+
+def format_age(seconds: float) -> str:
+    """How long something is past."""
+    for unit, length in _UNITS:
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit} ago"
+    return f"{max(int(seconds), 0)} s ago" if seconds >= 1 else "just now"
+
+
+def format_size(count: int) -> str:
+    """So many bytes."""
+    for unit, length in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= length:
+            return f"{count / length:.1f} {unit}" if count < 10 * length else f"{count // length} {unit}"
+    return f"{count} B"
+
+
+def format_count(count: int, noun: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+STATUS_STYLES: dict[str, Style] = {"running": "green", "waiting": "yellow", "unfinished": "yellow", "closed": "dim"}
+"""How the status of a conversation looks; all others are plain."""

@@ -1,0 +1,81 @@
+"""An output stream as a person sees it: coloured only where colours are shown, steered by nothing that is printed.
+
+A pipe gets the same text as a terminal, without colours: most pipes end on a screen, in a pager or in a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import TextIOWrapper
+from typing import Literal, TextIO
+
+import msgspec
+
+from tertulia.policy.display_text import PrintableStream, printable
+
+Style = Literal["plain", "bold", "dim", "red", "green", "yellow", "blue", "magenta", "cyan"]
+StyledText = str | tuple[str, Style]
+"""Some text, or some text and how it looks."""
+
+_CODES: Mapping[Style, str] = {
+    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",
+}  # fmt: skip
+
+
+class TerminalOutput:
+    """Writes at once, and no character that steers or hides and is not its own: see `policy.shown.printable`."""
+
+    def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
+        """`variables` are the environment's: NO_COLOR and TERM are heeded."""
+        self._stream = stream
+        self._streamed = PrintableStream()
+        self.live = stream.isatty()
+        """Somebody is watching."""
+        self.rewritable = self.live and variables.get("TERM") != "dumb"
+        """A line can be printed over."""
+        self._coloured = self.rewritable and not variables.get("NO_COLOR")
+        if isinstance(stream, TextIOWrapper):
+            # An answer must not be lost because the locale has no word for a character of it.
+            stream.reconfigure(errors="backslashreplace")
+
+    def write(self, *pieces: StyledText) -> None:
+        """Print, and stay on the line."""
+        self._write_raw("".join(map(self._rendered, pieces)))
+
+    def stream(self, piece: str) -> None:
+        """Print a piece of a text that goes on; `end_stream` prints what was held of it."""
+        self._write_raw(self._streamed.feed(piece))
+
+    def end_stream(self) -> None:
+        """The text that came in pieces is over."""
+        self._write_raw(self._streamed.end())
+
+    def line(self, *pieces: StyledText) -> None:
+        """Print a line."""
+        self.write(*pieces, "\n")
+
+    def rewrite(self, *pieces: StyledText) -> None:
+        """Print over the line that the cursor stands on; where that cannot be done, nothing."""
+        if self.rewritable:
+            self._stream.write("\r\x1b[K")
+            self.write(*pieces)
+
+    def _write_raw(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+    def _rendered(self, piece: StyledText) -> str:
+        text, style = (piece, "plain") if isinstance(piece, str) else piece
+        shown = printable(text)
+        return f"\x1b[{_CODES[style]}m{shown}\x1b[0m" if self._coloured and style in _CODES and shown else shown
+
+
+def shorten(text: str, width: int = 100) -> str:
+    """The text as one line of at most that many characters."""
+    line = " ".join(text[: 4 * width].split())
+    return line if len(line) <= width and len(text) <= 4 * width else f"{line[: width - 1]}…"
+
+
+def one_line_json(value: object) -> str:
+    """A JSON value in one line; a text as it is."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,134 @@
+"""`tertulia prompt`: everything that a model would be told at the start, where it comes from and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import click
+import msgspec
+from msgspec.structs import asdict, replace
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.columns import format_count, write_columns
+from tertulia.cli.output.json_line import json_line
+from tertulia.cli.output.terminal import StyledText, TerminalOutput
+from tertulia.errors import InvalidParamsError
+from tertulia.events.journal import NoJournal
+from tertulia.session.describe import PromptPart, prompt_parts
+from tertulia.session.session import Session
+from tertulia.session.settings.settings import Settings
+
+_MORE = """
+\b
+Examples:
+  tertulia prompt --brief
+  tertulia prompt --agent ada --archetype employee | less
+  tertulia prompt --mcp --json | jq '.parts[] | select(.kind == "tool") | {name, tokens}'
+"""
+_HEAD = ("PART", "FROM", "TOKENS", "BEGINS")
+
+
+class PromptListing(msgspec.Struct, frozen=True):
+    """What there is to show."""
+
+    model: str
+    parts: list[PromptPart]
+    warnings: list[str]
+    """What went wrong, and what was cut."""
+    narrowed: list[str]
+    unstarted: list[str]
+    """MCP servers whose tools are not among the parts."""
+
+
+@click.command("prompt", epilog=_MORE)
+@click.option("agent", "--agent", metavar="NAME", help="As an agent of this name would be told.")
+@click.option("--archetype", metavar="A", help="What kind of agent: repo (default), service or employee.")
+@click.option("--brief", is_flag=True, help="Only the table.")
+@click.option("--mcp", is_flag=True, help="Start the MCP servers, and list their tools too.")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object.")
+@global_flags
+@click.pass_obj
+def command(
+    given: GlobalFlags, *, agent: str | None, archetype: str | None, brief: bool, mcp: bool, as_json: bool
+) -> int:
+    """Show everything that a model would be told, and what each part costs.
+
+    Instructions, messages and tools of a new conversation, in their order. No model is asked and nothing is stored.
+    Tokens are estimates: a quarter of the bytes.
+    """
+    if archetype is not None and agent is None:
+        raise InvalidParamsError("--archetype is a property of an agent; add --agent NAME")
+    loaded = given.load()
+    spec = None if agent is None else {"name": agent, **({"archetype": archetype} if archetype else {})}
+    prompt = asyncio.run(_collect_prompt(loaded.settings, spec, mcp=mcp))
+    if as_json:
+        sys.stdout.buffer.write(json_line({**asdict(prompt), "tokens": _sum(prompt.parts)}))
+        return 0
+    out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    if not brief:
+        for part in prompt.parts:
+            _write_out(part, out)
+    _table(prompt, out)
+    return 0
+
+
+async def _collect_prompt(settings: Settings, agent: dict[str, str] | None, *, mcp: bool) -> PromptListing:
+    asleep = [] if mcp else [*settings.mcp_servers, *(server.name for server in settings.project_servers)]
+    shown = settings if mcp else replace(settings, mcp_servers={}, project_servers=())
+    async with Session.start(shown, journal=NoJournal()) as session:
+        agency = session.parts.agency
+        agency.starts_servers = mcp
+        conversation = session.root if agent is None else await session.open(agent=agent)
+        talk = session.parts.conversations.find(conversation.id)
+        context = agency.context(talk.id)
+        if context is not None and not mcp:
+            asleep += [server.name for server in context.mcp_servers]
+        return PromptListing(
+            model=talk.terms.wire.name,
+            parts=prompt_parts(session.parts, talk),
+            warnings=list(conversation.warnings),
+            narrowed=[cut.sentence for cut in (await conversation.context()).narrowed],
+            unstarted=sorted(set(asleep)),
+        )
+
+
+def _write_out(part: PromptPart, out: TerminalOutput) -> None:
+    out.line((f"── {part.name}", "bold"), (f" · {part.source} · {format_count(part.tokens, 'token')}", "dim"))
+    out.line()
+    out.line(part.text.rstrip())
+    out.line()
+
+
+def _table(prompt: PromptListing, out: TerminalOutput) -> None:
+    rows: list[list[StyledText]] = [
+        [(part.name, "bold"), part.source, f"{part.tokens:,}", (_begins(part.text), "dim")] for part in prompt.parts
+    ]
+    rows.append([("total", "bold"), prompt.model, (f"{_sum(prompt.parts):,}", "bold"), ""])
+    write_columns(out, _HEAD, rows, right=frozenset({"TOKENS"}))
+    out.line((_shares(prompt.parts), "dim"))
+    for title, lines in (("cut", prompt.warnings), ("narrowed", prompt.narrowed)):
+        for line in lines:
+            out.line((title, "yellow"), f" {line}")
+    if prompt.unstarted:
+        names = ", ".join(prompt.unstarted)
+        out.line(("not started", "yellow"), f" {names}: their tools are not listed (--mcp starts them)")
+
+
+def _begins(text: str) -> str:
+    # Of a tool what it is for, and not how it is called.
+    return " ".join(text.partition("\n\n{")[0][:400].split()).lstrip("# ")[:100]
+
+
+def _shares(parts: Sequence[PromptPart]) -> str:
+    kinds = {"instructions": "instructions", "message": "messages"}
+    told = [f"{word} {_sum([part for part in parts if part.kind == kind]):,}" for kind, word in kinds.items()]
+    tools = [part for part in parts if part.kind == "tool"]
+    by_source = {part.source: _sum([each for each in tools if each.source == part.source]) for part in tools}
+    groups = ", ".join(f"{source} {tokens:,}" for source, tokens in by_source.items())
+    return ", ".join([*told, f"tools {_sum(tools):,}"]) + (f" ({groups})" if groups else "")
+
+
+def _sum(parts: Sequence[PromptPart]) -> int:
+    return sum(part.tokens for part in parts)

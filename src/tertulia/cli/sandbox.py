@@ -1,0 +1,112 @@
+"""`tertulia sandbox`: any command, confined exactly as an agent's would be. Its exit code is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.stop_signals import on_stop_signal
+from tertulia.events.clock import SystemClock
+from tertulia.policy.display_text import printable
+from tertulia.policy.shell_environment import shell_environment_from_wire
+from tertulia.protocol.storage import Full
+from tertulia.sandbox.confine import confine
+from tertulia.sandbox.runner import Command, CommandResult, Watch
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.session.settings.settings import LoadedSettings
+from tertulia.session.settings.workspace import check_workspace, guarded_paths_of
+
+_MORE = """
+\b
+Examples:
+  tertulia sandbox -- make test
+  tertulia sandbox -s read-only -- git log
+  tertulia -C ~/project sandbox -- python setup.py build
+
+\b
+Exit codes:
+  that of the command, or
+  1    there is no working sandbox here
+  2    usage or configuration
+  126  the command cannot be executed
+  127  there is no such command
+"""
+
+INTERRUPTED = 130
+NOT_EXECUTABLE = 126
+NO_SUCH_PROGRAM = 127
+
+
+@click.command("sandbox", epilog=_MORE, context_settings={"ignore_unknown_options": True})
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT]...")
+@global_flags
+@click.pass_obj
+def command(given: GlobalFlags, *, argv: Sequence[str]) -> int:
+    """Run any command confined, as an agent's would be.
+
+    It may write to the working directory (-C) and what --add-dir names, and reach the network only where the setting
+    `network` allows it. -s chooses how far it is confined.
+    """
+    loaded = given.load()
+    check_workspace(loaded.settings, loaded.environment)
+    return asyncio.run(_run(_command(loaded, argv), loaded))
+
+
+def _command(loaded: LoadedSettings, argv: Sequence[str]) -> Command:
+    settings, environment = loaded.settings, loaded.environment
+    workspace = str(settings.cwd)
+    return Command(
+        argv=tuple(argv),
+        cwd=workspace,
+        confinement=confine(settings.rights(), workspace, guarded=guarded_paths_of(settings, environment)),
+        environment=shell_environment_from_wire(settings.shell_environment).build(environment.variables),
+        inherit_stdio=True,
+        watch=Watch(str(environment.home / "changed-files") if settings.rights().storage_policy == Full() else None),
+    )
+
+
+async def _run(command: Command, loaded: LoadedSettings) -> int:
+    tier = loaded.settings.sandbox_tier
+    sandbox = Sandbox(tier=tier, clock=SystemClock(), on_lesser=_tell)
+    stopped: list[bool] = []
+    try:
+        running = await sandbox.start(command)
+        with on_stop_signal(lambda: (stopped.append(True), running.strike())):
+            finished = await running.wait()
+    finally:
+        await sandbox.close()
+    assert finished is not None
+    if (changes := finished.changes_text()) is not None:
+        _tell(changes)
+    if stopped:
+        return INTERRUPTED
+    code = _exit_code(finished, command)
+    if code and command.confinement.mode != "danger_full_access":
+        # What it wrote went to the terminal: only its words are known here.
+        hint = guarded_paths_of(loaded.settings, loaded.environment).hint(command.argv, "")
+        if hint is not None:
+            _tell(hint)
+    return code
+
+
+def _tell(sentence: str) -> None:
+    """Names of files in it may be a command's own."""
+    click.echo(printable(f"tertulia: {sentence}"), err=True)
+
+
+def _exit_code(finished: CommandResult, command: Command) -> int:
+    program = command.argv[0]
+    if finished.reason is not None and shutil.which(program, path=command.environment.get("PATH")) is None:
+        # Where the output is not ours to read, the tier cannot tell this from a sandbox that failed.
+        is_there = "/" in program and Path(command.cwd, program).exists()
+        return NOT_EXECUTABLE if is_there else NO_SUCH_PROGRAM
+    if finished.limit is not None:
+        _tell(f"the command seems to have met its limit {finished.limit}")
+    if finished.reason is not None:
+        _tell(f"the command was not run: {finished.reason}")
+    return finished.exit_code

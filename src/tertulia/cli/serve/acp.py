@@ -1,0 +1,70 @@
+"""`tertulia acp`: an agent for Zed, JetBrains, Neovim and every other editor that speaks the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+
+import click
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.serve.session_factory import build_session_factory, widest_mode
+from tertulia.errors import InvalidParamsError
+from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
+from tertulia.session.host import Host
+from tertulia.session.members import ModelCatalogue
+from tertulia.session.settings.settings import LoadedSettings
+
+_MORE = """
+\b
+Examples:
+  tertulia acp
+  tertulia acp -m anthropic/claude-sonnet-4-5 -a on-request
+  tertulia acp -s workspace-write --mode read-only
+
+\b
+In Zed's settings.json:
+  "agent_servers": {"Tertulia": {"type": "custom", "command": "tertulia", "args": ["acp"]}}
+"""
+
+
+@click.command("acp", epilog=_MORE)
+@click.option(
+    "mode",
+    "--mode",
+    metavar="MODE",
+    help="Sessions begin in this mode. Nothing wider than -s, or the `sandbox` of a file, can be chosen.",
+)
+@global_flags
+@click.pass_obj
+def command(given: GlobalFlags, *, mode: str | None) -> int:
+    """Be an agent in an editor: Agent Client Protocol over standard input and output.
+
+    Each of the editor's sessions is a session of its own, in the directory that the editor names, under the settings
+    that hold there. Ends when standard input does.
+    """
+    if importlib.util.find_spec("acp") is None:
+        raise click.UsageError("this needs an extra: pip install 'tertulia[acp]'")
+    loaded = given.load()
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+    for warning in loaded.warnings:
+        notes.line(("warning", "yellow"), f" {warning}")
+    # A model that does not exist is told now, not to the first client.
+    models = ModelCatalogue(loaded.settings, loaded.environment)
+    models.find(models.choose(loaded.settings.model)[0])
+    begin_in = None if mode is None else _mode(mode, loaded)
+
+    from tertulia.server.acp.agent import serve_acp
+
+    return asyncio.run(
+        serve_acp(lambda: build_session_factory(given, loaded, Host(loaded.settings), begin_in, open_ended=True))
+    )
+
+
+def _mode(mode: str, loaded: LoadedSettings) -> str:
+    asked, most = sandbox_from_wire(mode), widest_mode(loaded)
+    if SANDBOX_ORDER.meet(asked, most) != asked:
+        raise InvalidParamsError(f"--mode {mode} is more than the settings allow: {sandbox_to_wire(most)}")
+    return sandbox_to_wire(asked)

@@ -1,0 +1,59 @@
+"""`tertulia app-server`: a session for another program, as JSON-RPC over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.session_lookup import ResumeRequest, find_stored_session
+from tertulia.server.jsonrpc.connection import RpcConnection
+from tertulia.server.jsonrpc.stdio import ClientHandlerFactory, serve_stdio
+from tertulia.session.members import ModelCatalogue
+from tertulia.session.settings.settings import LoadedSettings
+
+_MORE = """
+\b
+Examples:
+  tertulia app-server -s read-only
+  tertulia app-server --resume 3f2a
+  tertulia app-server --codex
+  printf '%s\\n' '{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}' | tertulia app-server
+"""
+
+
+@click.command("app-server", epilog=_MORE)
+@click.option("which", "--resume", metavar="ID", help="Serve a stored session instead of a new one.")
+@click.option("codex", "--codex", is_flag=True, help="Speak the protocol of `codex app-server` (experimental).")
+@global_flags
+@click.pass_obj
+def command(given: GlobalFlags, *, which: str | None, codex: bool) -> int:
+    """Serve a session as JSON-RPC over standard input and output.
+
+    One JSON object a line, both ways; standard error is for logs. Ends when standard input does. With --codex it
+    stands in for `codex app-server`, for clients of that.
+    """
+    if codex and which is not None:
+        raise click.UsageError("--resume does not go with --codex: its clients say `thread/resume`")
+    loaded = given.load()
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+    for warning in loaded.warnings:
+        notes.line(("warning", "yellow"), f" {warning}")
+    if which is not None:
+        comeback = ResumeRequest.of(given, loaded, find_stored_session(loaded.environment.home, which, last=False))
+        return asyncio.run(serve_stdio(comeback.settings, comeback.begin))
+    # A model that does not exist is told now, not to the first client.
+    models = ModelCatalogue(loaded.settings, loaded.environment)
+    models.find(models.choose(loaded.settings.model)[0])
+    return asyncio.run(serve_stdio(loaded.settings, connect=_codex(given, loaded) if codex else RpcConnection))
+
+
+def _codex(given: GlobalFlags, loaded: LoadedSettings) -> ClientHandlerFactory:
+    # Only who asks for it pays for it.
+    from tertulia.cli.serve.session_factory import build_session_factory
+    from tertulia.server.codex.server import CodexServer
+
+    return lambda host, sink, _: CodexServer(build_session_factory(given, loaded, host), sink)

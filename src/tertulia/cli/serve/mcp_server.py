@@ -1,0 +1,69 @@
+"""`tertulia mcp-server`: conversations as the tools of an MCP server, over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.stop_signals import on_stop_signal
+from tertulia.events.clock import SystemClock
+from tertulia.mcp.serve.endpoint import load_sdk
+from tertulia.scheduler.nursery import Nursery
+from tertulia.server.idle_sessions import IdleSessionCloser
+from tertulia.server.mcp.conversation_server import build_conversation_server
+from tertulia.server.mcp.line_transport import serve_mcp_stdio
+from tertulia.session.host import Host
+from tertulia.session.members import ModelCatalogue
+from tertulia.session.settings.settings import Settings
+
+_MORE = """
+\b
+Examples:
+  tertulia mcp-server -s read-only
+\b
+In the configuration of Codex:
+  [mcp_servers.tertulia]
+  command = "tertulia"
+  args = ["mcp-server", "-s", "read-only"]
+"""
+
+_LAST_S = 2.0
+
+
+@click.command("mcp-server", epilog=_MORE)
+@global_flags
+@click.pass_obj
+def command(given: GlobalFlags) -> int:
+    """Be an MCP server: conversations as tools.
+
+    Any program that speaks MCP can open conversations, give them work, steer and stop them; `codex` and `codex-reply`
+    are there for programs that know those. What has to be approved is asked through the program. Ends when standard
+    input does.
+    """
+    loaded = given.load()
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+    for warning in loaded.warnings:
+        notes.line(("warning", "yellow"), f" {warning}")
+    # A model that does not exist is told now, not to the first client.
+    models = ModelCatalogue(loaded.settings, loaded.environment)
+    models.find(models.choose(loaded.settings.model)[0])
+    load_sdk()
+    return asyncio.run(_serve(loaded.settings))
+
+
+async def _serve(settings: Settings) -> int:
+    host, nursery, stop = Host(settings), Nursery(), asyncio.Event()
+    broker = build_conversation_server(host, nursery.start)
+    nursery.start(IdleSessionCloser(host, SystemClock()).keep_looking(), "idle sessions")
+    try:
+        with on_stop_signal(stop.set):
+            await serve_mcp_stdio(broker, stop)
+    finally:
+        broker.close()
+        await host.close()
+        await nursery.close(_LAST_S)
+    return 0

@@ -1,0 +1,80 @@
+"""`tertulia serve`: sessions over WebSocket, and MCP over HTTP, for programs of this machine or, if told so, others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from importlib.util import find_spec
+
+import click
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.stop_signals import on_stop_signal
+from tertulia.server.http.bearer_token import load_or_create_token
+from tertulia.server.http.guard import LOOPBACK, AllowedHosts
+from tertulia.server.http.server import listen, url_of
+from tertulia.session.members import ModelCatalogue
+from tertulia.session.settings.settings import LoadedSettings
+
+_MORE = """
+\b
+Examples:
+  tertulia serve --port 8700
+  tertulia serve --port 0 -s read-only
+\b
+With the token in a header, and never in the address:
+  curl -H "Authorization: Bearer $(cat ~/.local/share/tertulia/serve.token)" http://127.0.0.1:8700/health
+"""
+
+
+@click.command("serve", epilog=_MORE)
+@click.option("--port", type=click.IntRange(0, 65535), default=8700, show_default=True, help="0 chooses a free one.")
+@click.option("name", "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--allow-remote", is_flag=True, help="Listen on an address that other machines can reach.")
+@global_flags
+@click.pass_obj
+def command(given: GlobalFlags, *, port: int, name: str, allow_remote: bool) -> int:
+    """Serve sessions: JSON-RPC at /ws (WebSocket), MCP at /mcp, /health and /openapi.json.
+
+    Prints one line of JSON with `url` and `token_file`. Whoever connects brings the token that is in that file. Ends
+    with SIGTERM or SIGINT, and closes every session before.
+    """
+    if f"[{name}]" not in LOOPBACK and name not in LOOPBACK and not allow_remote:
+        raise click.UsageError(f"{name} can be reached from other machines; say --allow-remote if that is meant")
+    _require_web_extra()
+    loaded = given.load()
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+    for warning in loaded.warnings:
+        notes.line(("warning", "yellow"), f" {warning}")
+    # A model that does not exist is told now, not to the first client.
+    models = ModelCatalogue(loaded.settings, loaded.environment)
+    models.find(models.choose(loaded.settings.model)[0])
+    with listen(port, name) as listening:
+        return asyncio.run(_serve(loaded, listening, _hosts(name, allow_remote)))
+
+
+def _hosts(name: str, remote: bool) -> AllowedHosts:
+    if not remote:
+        return AllowedHosts()
+    return AllowedHosts(LOOPBACK | {name.lower(), socket.gethostname().lower()}, addresses=True)
+
+
+async def _serve(loaded: LoadedSettings, listening: socket.socket, hosts: AllowedHosts) -> int:
+    from tertulia.server.web_app import serve_web_app
+
+    token_at = loaded.environment.home / "serve.token"
+    token = load_or_create_token(token_at)
+    stop = asyncio.Event()
+    with on_stop_signal(stop.set):
+        # Not before: whoever has read this line may stop the server, and it is to end in good order.
+        print(json.dumps({"url": url_of(listening), "token_file": str(token_at)}), flush=True)
+        await serve_web_app(loaded.settings, listening, token, stop, hosts)
+    return 0
+
+
+def _require_web_extra() -> None:
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise click.UsageError("this needs the web server: pip install 'tertulia[web]'")

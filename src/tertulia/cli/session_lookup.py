@@ -1,0 +1,121 @@
+"""Which stored session a person means, and that session going on under the settings of now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.cli.global_flags import GlobalFlags
+from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.rollout.sqlite.session_files import is_session_id, sessions_folder
+from tertulia.rollout.sqlite.session_index import find_files, latest_session, list_sessions
+from tertulia.session.conversations import ROOT
+from tertulia.session.host import Host
+from tertulia.session.session import Session
+from tertulia.session.settings.settings import LoadedSettings, Settings
+
+MIN_PREFIX = 4
+_ID_PREFIX = re.compile(r"[0-9a-f-]+")
+_SHOWN = 4
+
+
+def with_session_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator: the command takes `[ID]` as `which` and `--last` as `last`."""
+    command = click.option("--last", is_flag=True, help="The session with the newest record.")(command)
+    return click.argument("which", metavar="[ID]", required=False)(command)
+
+
+def find_stored_session(home: Path, which: str | None, *, last: bool) -> str:
+    """The whole id. The beginning of one will do where no other session has it (at least 4 characters)."""
+    if (which is None) != last:
+        raise click.UsageError(
+            "give the ID of a session or --last, not both"
+            if last
+            else "which session? Give its ID or --last; `tertulia sessions ls` shows them"
+        )
+    if which is None:
+        newest = latest_session(home)
+        if newest is None:
+            raise NotFoundError(f"there is no stored session yet in {sessions_folder(home)}")
+        return newest
+    if is_session_id(which):
+        return find_files(home, which).session_id
+    if len(which) < MIN_PREFIX or not _ID_PREFIX.fullmatch(which):
+        raise InvalidParamsError(
+            f"{which[:40]!r} is no session: give an ID or at least {MIN_PREFIX} characters of its beginning"
+        )
+    return _unique_match([entry.id for entry in list_sessions(home) if entry.id.startswith(which)], which, home)
+
+
+def _unique_match(fitting: list[str], beginning: str, home: Path) -> str:
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        raise NotFoundError(
+            f"no session in {sessions_folder(home)} begins with {beginning}; `tertulia sessions ls` shows them"
+        )
+    shown = ", ".join(fitting[:_SHOWN]) + (", …" if len(fitting) > _SHOWN else "")
+    raise InvalidParamsError(f"{len(fitting)} sessions begin with {beginning} ({shown}); give more of the one you mean")
+
+
+def find_open_conversation(session: Session, word: str) -> str:
+    """The open conversation that a person means: `root`, an id, or the beginning of one."""
+    ids = [conversation.id for conversation in session.conversations()]
+    if word == ROOT or word in ids or len(word) < MIN_PREFIX:
+        return session.conversation(word).id
+    fitting = [id for id in ids if id.startswith(word)]
+    if len(fitting) > 1:
+        raise InvalidParamsError(
+            f"{len(fitting)} conversations begin with {word[:40]!r}; give more of the one you mean"
+        )
+    # Closed, or not found: the session knows.
+    return session.conversation(fitting[0] if fitting else word).id
+
+
+class ResumeRequest(msgspec.Struct, frozen=True):
+    """A stored session that is to go on."""
+
+    session_id: str
+    settings: Settings
+    cwd: str | None = None
+    """Where the root works from now on, if not where it did."""
+
+    @classmethod
+    def of(cls, given: GlobalFlags, loaded: LoadedSettings, session_id: str) -> ResumeRequest:
+        """Under these settings, but with its own model and directory unless the command line names others."""
+        settings = loaded.settings
+        if not loaded.provenance.get("model", "").startswith(("flag", "-c")):
+            settings = replace(settings, model=None)
+        if "cwd" in given.flags:
+            return cls(session_id, settings, settings.cwd)
+        return cls(session_id, replace(settings, cwd=None))
+
+    @asynccontextmanager
+    async def session(self) -> AsyncGenerator[Session]:
+        """The session, running again; it is closed at the end."""
+        host = Host(self.settings)
+        try:
+            yield await self.begin(host)
+        finally:
+            await host.close()
+
+    async def begin(self, host: Host) -> Session:
+        """Have it run again, in that process. Where its model cannot be had any more, say what can be done."""
+        try:
+            session = await host.resume(self.session_id)
+        except InvalidParamsError as error:
+            if self.settings.model is not None:
+                raise
+            raise InvalidParamsError(
+                f"{error.message}; the session's own model is used unless -m names another"
+            ) from None
+        if self.cwd is not None:
+            await session.root.set_context(cwd=self.cwd)
+        return session

@@ -1,0 +1,257 @@
+"""`tertulia sessions`: what is stored, and what can be done with it. Each act has a module of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.columns import format_age, format_count, format_size, write_columns
+from tertulia.cli.output.json_line import json_line
+from tertulia.cli.output.terminal import StyledText, TerminalOutput
+from tertulia.cli.session_lookup import find_stored_session
+from tertulia.cli.sessions.export import export
+from tertulia.cli.sessions.fork import fork
+from tertulia.cli.sessions.replay import replay
+from tertulia.cli.sessions.show import session_fields, shorten_trouble, show
+from tertulia.errors import TertuliaError
+from tertulia.events.clock import SystemClock
+from tertulia.rollout.sqlite.session_index import SessionEntry, list_sessions, remove_session
+from tertulia.rollout.sqlite.summaries import SearchHit, SessionSummary, search, summary, summary_of
+from tertulia.rollout.sweep.retention import HomeSweepResult
+from tertulia.session.resume.retention_sweep import preview_all, sweep_all
+
+_MORE = """
+\b
+Examples:
+  tertulia sessions ls
+  tertulia sessions show --last
+  tertulia sessions replay 3f2a --verify
+  tertulia sessions export --last -o talk.jsonl
+"""
+_MORE_LS = """
+\b
+Examples:
+  tertulia sessions ls
+  tertulia sessions ls --search "release notes"
+  tertulia sessions ls --all --json | jq -r .session_id
+"""
+_MORE_RM = """
+\b
+Examples:
+  tertulia sessions rm 3f2a
+  tertulia sessions rm 3f2a 81bc --yes
+  tertulia sessions rm --last
+"""
+_MORE_SWEEP = """
+\b
+Examples:
+  tertulia sessions sweep
+  tertulia sessions sweep --dry-run -c retention.max_age_days=30
+  tertulia sessions sweep -c retention.max_total_mb=500 -c retention.ttl_action=delete
+"""
+_USUAL = 20
+_SHORT = 8
+
+
+@click.group("sessions", invoke_without_command=True, epilog=_MORE)
+@global_flags
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List, show, replay, fork, export and remove what is stored.
+
+    An ID may be given by its beginning, as far as that is nobody else's (at least 4 characters).
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for _act in (show, export, replay, fork):
+    command.add_command(_act)
+
+
+# ---- ls
+
+
+@command.command("ls", epilog=_MORE_LS)
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), default=_USUAL, help="The newest so many; 20.")
+@click.option("every", "--all", is_flag=True, help="All of them.")
+@click.option("text", "--search", metavar="TEXT", help="Where this was said, upper and lower case alike.")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
+@global_flags
+@click.pass_obj
+def ls(given: GlobalFlags, *, limit: int, every: bool, text: str | None, as_json: bool) -> int:
+    """Show the stored sessions, the newest first.
+
+    Only what is stored can be shown and searched: of a session kept by its headers alone there are times and numbers.
+    """
+    loaded = given.load()
+    home = loaded.environment.home
+    out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    most = None if every else limit
+    if text is not None:
+        _write_matches(out, islice(search(home, text, most or sys.maxsize), most), as_json=as_json)
+        return 0
+    found = list_sessions(home)
+    shown = [summary_of(home, entry) for entry in found[:most]]
+    if as_json:
+        for each in shown:
+            sys.stdout.buffer.write(json_line(session_fields(each)))
+        return 0
+    if not found:
+        out.line(f"No session is stored yet in {home}.")
+        return 0
+    _write_list(out, shown, {entry.id for entry in found})
+    if len(found) > len(shown):
+        out.line((f"{len(found) - len(shown):,} older ones are not shown; --all shows them", "dim"))
+    return 0
+
+
+def _write_list(out: TerminalOutput, shown: Sequence[SessionSummary], ids: set[str]) -> None:
+    now, length = SystemClock().now(), _unique_length(ids)
+    rows: list[list[StyledText]] = []
+    for each in shown:
+        entry = each.entry
+        when: StyledText = ("in use", "green") if each.held else format_age(now - entry.updated)
+        talks = f"{entry.conversations:,}" if entry.trouble is None else "?"
+        rows.append(
+            [(entry.id[:length], "bold"), when, talks, format_size(entry.size), entry.model or "", _about(each)]
+        )
+    head = ("ID", "LAST USED", "TALKS", "SIZE", "MODEL", "ABOUT")
+    write_columns(out, head, rows, right=frozenset({"TALKS", "SIZE"}))
+
+
+def _about(each: SessionSummary) -> StyledText:
+    if each.entry.trouble is not None:
+        return shorten_trouble(each.entry.trouble), "red"
+    said = each.title or each.preview
+    return said if said is not None else ("no text is stored", "dim")
+
+
+def _unique_length(ids: Iterable[str]) -> int:
+    """How much of an id tells it from all others."""
+    length, known = _SHORT, set(ids)
+    while len({id[:length] for id in known}) < len(known):
+        length += 1
+    return length
+
+
+def _write_matches(out: TerminalOutput, matches: Iterable[SearchHit], *, as_json: bool) -> None:
+    found = list(matches)
+    if as_json:
+        for match in found:
+            fields = {"session_id": match.session_id, "n": match.n, "ts": match.ts}
+            sys.stdout.buffer.write(json_line({**fields, "type": match.type, "excerpt": match.excerpt}))
+    elif not found:
+        out.line("Nothing that is stored says this.")
+    else:
+        now = SystemClock().now()
+        rows = [_match_row(match, now) for match in found]
+        write_columns(out, ("ID", "WHEN", "WHO", "WHAT"), rows)
+
+
+def _match_row(match: SearchHit, now: float) -> list[StyledText]:
+    return [(match.session_id[:_SHORT], "bold"), format_age(now - match.ts), match.type, match.excerpt]
+
+
+# ---- rm
+
+
+@command.command("rm", epilog=_MORE_RM)
+@click.argument("ids", metavar="ID...", nargs=-1)
+@click.option("--last", is_flag=True, help="The session with the newest record.")
+@click.option("sure", "-y", "--yes", is_flag=True, help="Do not ask.")
+@global_flags
+@click.pass_obj
+def rm(given: GlobalFlags, *, ids: Sequence[str], last: bool, sure: bool) -> int:
+    """Delete sessions for good.
+
+    On a terminal it asks first. A session that somebody uses is not deleted.
+    """
+    loaded = given.load()
+    home, out = loaded.environment.home, TerminalOutput(sys.stdout, loaded.environment.variables)
+    wanted = [find_stored_session(home, None, last=True)] if last and not ids else _find_all(home, ids, last=last)
+    if not sure and out.live and sys.stdin is not None and sys.stdin.isatty() and not _confirm(out, home, wanted):
+        out.line("Nothing was deleted.")
+        return 0
+    failed = 0
+    for session_id in wanted:
+        try:
+            remove_session(home, session_id)
+        except TertuliaError as error:
+            failed = 1
+            TerminalOutput(sys.stderr, loaded.environment.variables).line(f"tertulia: {error.message}")
+        else:
+            out.line(f"{session_id} is deleted")
+    return failed
+
+
+def _find_all(home: Path, ids: Sequence[str], *, last: bool) -> list[str]:
+    if not ids:
+        find_stored_session(home, None, last=False)
+    # Each once, and all of them before any is deleted.
+    return list(dict.fromkeys(find_stored_session(home, word, last=last) for word in ids))
+
+
+def _confirm(out: TerminalOutput, home: Path, wanted: Sequence[str]) -> bool:
+    entries: list[SessionEntry] = []
+    for session_id in wanted:
+        each = summary(home, session_id)
+        entries.append(each.entry)
+        about = each.title or each.preview or "no text is stored"
+        out.line(f"  {session_id[:_SHORT]}  {format_count(each.entry.conversations, 'conversation')}  ", (about, "dim"))
+    freed = format_size(sum(entry.size for entry in entries))
+    return click.confirm(f"Delete {format_count(len(wanted), 'session')} ({freed}) for good?", default=False)
+
+
+# ---- sweep
+
+
+@command.command("sweep", epilog=_MORE_SWEEP)
+@click.option("dry_run", "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@global_flags
+@click.pass_obj
+def sweep(given: GlobalFlags, *, dry_run: bool) -> int:
+    """Remove what has expired, and what there is too much of.
+
+    Every session that begins does this first: texts whose ttl has passed go, then `[retention]` holds for all
+    sessions together. Sessions in use are swept by their owners.
+    """
+    loaded = given.load()
+    environment = loaded.environment
+    act = preview_all if dry_run else sweep_all
+    swept = asyncio.run(act(environment.home, loaded.settings, SystemClock()))
+    out, notes = TerminalOutput(sys.stdout, environment.variables), TerminalOutput(sys.stderr, environment.variables)
+    for line in _preview_lines(swept) if dry_run else _sweep_lines(swept):
+        out.line(line)
+    for trouble in swept.troubles:
+        notes.line(f"tertulia: {trouble}")
+    return 1 if swept.troubles else 0
+
+
+def _counts(swept: HomeSweepResult) -> list[str]:
+    counts = ((swept.bodies, "text"), (swept.rows, "record"), (len(swept.removed), "session"))
+    return [format_count(count, noun) for count, noun in counts if count]
+
+
+def _preview_lines(swept: HomeSweepResult) -> Iterable[str]:
+    due = _counts(swept)
+    yield f"{', '.join(due)} would be removed; nothing was." if due else "Nothing is due."
+    for session_id in swept.removed:
+        yield f"  {session_id} would go"
+    for session_id in swept.skipped:
+        yield f"  {session_id} is in use: its owner sweeps it"
+
+
+def _sweep_lines(swept: HomeSweepResult) -> Iterable[str]:
+    done = [f"{count} removed" for count in _counts(swept)]
+    yield ", ".join(done) if done else "Nothing was due."
+    for session_id in swept.removed:
+        yield f"  {session_id} is gone"
+    for session_id in swept.skipped:
+        yield f"  {session_id} is in use: its owner sweeps it"

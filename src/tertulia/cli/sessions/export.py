@@ -1,0 +1,149 @@
+"""`tertulia sessions export`: a session as JSONL. What is stored, one line a record, and nothing else.
+
+The form is the export's own and has a version: it does not change when the way of storing does (HARDENING E2, E11).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import IO, Any
+
+import click
+import msgspec
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.json_line import json_line
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.session_lookup import find_stored_session, with_session_argument
+from tertulia.events.clock import SystemClock, Timestamps
+from tertulia.protocol.events import Event
+from tertulia.protocol.records import (
+    CanvasRecord,
+    ForkRecord,
+    ItemsRecord,
+    ModelRequestRecord,
+    NoteRecord,
+    QueuedInputRecord,
+    Record,
+    RewriteRecord,
+    SubmissionRecord,
+    TermsRecord,
+    ToolOutputRecord,
+)
+from tertulia.protocol.storage import storage_to_wire
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
+from tertulia.rollout.store import StoredRow
+from tertulia.version import __version__
+
+FORMAT = "tertulia-session"
+VERSION = 1
+_KINDS: dict[type[Record], str] = {
+    TermsRecord: "agreed",
+    CanvasRecord: "drawn",
+    ToolOutputRecord: "ended",
+    ForkRecord: "forked",
+    NoteRecord: "noted",
+    QueuedInputRecord: "queued",
+    RewriteRecord: "rewritten",
+    ItemsRecord: "said",
+    SubmissionRecord: "submitted",
+}
+"""What each record is called in an export. Part of the format: it does not follow the names of the classes."""
+_KEPT_ITEMS = 4_096
+"""Of each conversation: what an event may refer to is never older."""
+
+_MORE = """
+\b
+Examples:
+  tertulia sessions export --last > session.jsonl
+  tertulia sessions export 3f2a -o session.jsonl
+  tertulia sessions export --last | jq -r 'select(.kind == "said") | .record.items[] | .parts[]?.text'
+"""
+
+
+@click.command("export", epilog=_MORE)
+@with_session_argument
+@click.option("target", "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write a new file that only you can read, instead of standard output.")  # fmt: skip
+@global_flags
+@click.pass_obj
+def export(given: GlobalFlags, *, which: str | None, last: bool, target: Path | None) -> int:
+    """Write a session as lines of JSON.
+
+    The first line says what follows (`format`, `version`, `session_id`), then there is one line a record. Only what the
+    storage policies have let through is there; `missing` marks what they have not.
+    """
+    loaded = given.load()
+    home = loaded.environment.home
+    session_id = find_stored_session(home, which, last=last)
+    file = find_files(home, session_id).db
+    if target is None:
+        _write(sys.stdout.buffer, session_id, file)
+        return 0
+    try:
+        opened = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise click.BadParameter(f"{target} is there already; name a new file", param_hint="--output") from None
+    except OSError as error:
+        raise click.BadParameter(f"{target} cannot be written ({error.strerror})", param_hint="--output") from None
+    with open(opened, "wb") as stream:
+        count = _write(stream, session_id, file)
+    TerminalOutput(sys.stderr, loaded.environment.variables).line(f"{count:,} records are in {target}")
+    return 0
+
+
+def _write(stream: IO[bytes], session_id: str, file: Path) -> int:
+    at = Timestamps(SystemClock())
+    head = {"format": FORMAT, "version": VERSION, "session_id": session_id}
+    stream.write(json_line({**head, "exported_at": at(), "tertulia": __version__}))
+    count = 0
+    with closing(SqliteReader(file, SystemClock())) as rows:
+        for line in RowReader(_KEPT_ITEMS).lines(rows.rows()):
+            stream.write(json_line(export_line(line, at.at(line.ts))))
+            count += 1
+    stream.flush()
+    return count
+
+
+def export_line(line: RecordLine, ts: str) -> dict[str, Any]:
+    """One record as it is exported."""
+    said: dict[str, Any] = {"n": line.n, "ts": ts}
+    match line.what:
+        case Event() as event:
+            said |= {"kind": "event", "event": msgspec.to_builtins(event)}
+        case None if line.raw is not None:
+            said |= {"kind": "unknown", "raw": _raw(line.raw)}
+        case None:
+            said["kind"] = "damaged"
+        case ModelRequestRecord() as asked:
+            record = msgspec.structs.asdict(asked)
+            tools = asked.tools_json
+            record["tools_json"] = tools.decode("utf-8", "backslashreplace") if tools else None
+            said |= {"kind": "asked", "record": record}
+        case record:
+            said |= {"kind": _KINDS[type(record)], "record": _record(record)}
+    return said | {name: list(rows) for name in ("missing", "damaged") if (rows := getattr(line, name))}
+
+
+def _record(record: Record) -> dict[str, Any]:
+    """Policies are spelled as everywhere else."""
+    fields: dict[str, Any] = msgspec.to_builtins(record)
+    if isinstance(record, TermsRecord):
+        fields["storage"] = storage_to_wire(record.storage)
+    if isinstance(record, ItemsRecord):
+        for item, plain in zip(record.items, fields["items"], strict=True):
+            if item.storage is not None:
+                plain["storage"] = storage_to_wire(item.storage)
+    return fields
+
+
+def _raw(row: StoredRow) -> dict[str, Any]:
+    texts = {"header": row.header, "body": row.body}
+    shown = {name: None if text is None else text.decode("utf-8", "backslashreplace") for name, text in texts.items()}
+    return {"kind": row.kind, "type": row.type, **shown}

@@ -1,0 +1,187 @@
+"""`tertulia sessions replay`: a stored session played again, or proved to be what was sent (S002-15)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import click
+from msgspec.structs import asdict, replace
+
+from tertulia.cli.exec.json_output import JsonView
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.columns import format_count
+from tertulia.cli.output.json_line import json_line
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.session_lookup import find_stored_session, with_session_argument
+from tertulia.cli.sessions.replay_player import play_record
+from tertulia.cli.sessions.transcript import Transcript
+from tertulia.errors import NotFoundError, StorageError
+from tertulia.events.clock import SystemClock, Timestamps
+from tertulia.protocol.events import Event, SessionConfigured
+from tertulia.protocol.ids import ConversationId
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.head import Proof
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
+from tertulia.session.conversations import ROOT
+from tertulia.session.resume.fork import read_recorded_state
+from tertulia.session.resume.replay_verification import RequestVerdict, verify_requests
+
+_MORE = """
+\b
+Examples:
+  tertulia sessions replay --last
+  tertulia sessions replay 3f2a --speed 1
+  tertulia sessions replay 3f2a --json --conversation root
+  tertulia sessions replay --last --verify
+
+\b
+Exit codes:
+  0    played; with --verify: no prompt came out different, and all records are there
+  1    it cannot be read; with --verify: some did, or a record is damaged or missing
+  2    usage
+  130  stopped
+"""
+INTERRUPTED = 130
+
+
+@click.command("replay", epilog=_MORE)
+@with_session_argument
+@click.option("--speed", metavar="X", type=float, help="1 is as it was, 2 twice as fast; pauses are cut to 3 s.")
+@click.option("as_json", "--json", is_flag=True, help="The lines of `exec --json`.")
+@click.option("talk", "--conversation", metavar="C", help="Only this one: `root`, an id, or the beginning of one.")
+@click.option("--follow", is_flag=True, help="Go on with what its owner adds, until that one is done.")
+@click.option("prove", "--verify", is_flag=True, help="Rebuild every prompt from the record and compare it.")
+@global_flags
+@click.pass_obj
+def replay(
+    given: GlobalFlags,
+    *,
+    which: str | None,
+    last: bool,
+    speed: float | None,
+    as_json: bool,
+    talk: str | None,
+    follow: bool,
+    prove: bool,
+) -> int:
+    """Play a stored session again.
+
+    As fast as it can be read, or at --speed. Runs nothing and changes nothing, also while somebody uses the session.
+    """
+    if speed is not None and not 0 < speed < math.inf:
+        raise click.BadParameter("must be a positive number", param_hint="--speed")
+    loaded = given.load()
+    home = loaded.environment.home
+    session_id = find_stored_session(home, which, last=last)
+    out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    if prove:
+        return _verify(find_files(home, session_id).db, out, as_json=as_json)
+    only = None if talk is None else find_stored_conversation(home, session_id, talk)
+    transcript = Transcript(out, only)
+    take = _json_taker(only) if as_json else transcript.take
+    ended = asyncio.run(play_record(home, session_id, take, speed=speed, follow=follow))
+    transcript.finish()
+    return 0 if ended else INTERRUPTED
+
+
+def find_stored_conversation(home: Path, session_id: str, word: str) -> ConversationId:
+    """The conversation of a stored session that somebody means."""
+    past = read_recorded_state(home, session_id)
+    if word == ROOT:
+        return past.identity()[1]
+    fitting = [id for id in past.talks if id.startswith(word)]
+    if len(fitting) != 1:
+        problem = "no conversation" if not fitting else f"more than one conversation ({len(fitting)})"
+        raise NotFoundError(f"{problem} of session {session_id} begins with {word[:64]!r}")
+    return fitting[0]
+
+
+def _json_taker(only: ConversationId | None) -> Callable[[RecordLine], None]:
+    view = JsonView(sys.stdout.buffer, ())
+    begun = False
+
+    def take(line: RecordLine) -> None:
+        nonlocal begun
+        event = line.what
+        if not isinstance(event, Event):
+            return
+        if isinstance(event.data, SessionConfigured):
+            # One thread, however often it was taken up again.
+            if not begun:
+                root = only or event.data.root_conversation_id
+                view.show(replace(event, data=replace(event.data, root_conversation_id=root)))
+            begun = True
+        elif only in (None, event.conversation_id):
+            view.show(event)
+
+    return take
+
+
+# ---- --verify
+
+
+def _verify(file: Path, out: TerminalOutput, *, as_json: bool) -> int:
+    counts = {"same": 0, "different": 0, "unknown": 0}
+    damage, at = list[int](), Timestamps(SystemClock()).at
+    with closing(SqliteReader(file, SystemClock())) as rows:
+        for verdict in verify_requests(_collect_damage(damage, RowReader().lines(rows.rows()))):
+            counts[verdict.outcome] += 1
+            if as_json:
+                sys.stdout.buffer.write(json_line({**asdict(verdict), "ts": at(verdict.ts)}))
+            elif verdict.outcome != "same":
+                _write_verdict(out, verdict)
+        proof = rows.proof()
+    if not as_json:
+        _write_counts(out, counts)
+        _write_end(out, proof)
+    if damage:
+        raise StorageError(
+            f"{file}: {format_count(len(damage), 'record')} cannot be read; what was said there is not proved"
+        )
+    if proof.faults:
+        raise StorageError(f"{file}: {'; '.join(proof.faults)}", file=str(file), kind="incomplete")
+    return 1 if counts["different"] else 0
+
+
+def _write_end(out: TerminalOutput, proof: Proof) -> None:
+    """What cannot be said of the end of the record, and is no fault of it."""
+    if not proof.has_head:
+        out.line("This record was made by an earlier version, which wrote no head: its end is not proved.")
+    if proof.uncovered:
+        what = format_count(proof.uncovered, "record")
+        out.line(f"{what} came after the last answer: that no more followed is not proved.")
+
+
+def _collect_damage(damage: list[int], lines: Iterable[RecordLine]) -> Iterator[RecordLine]:
+    for line in lines:
+        damage.extend(line.damaged)
+        yield line
+
+
+def _write_verdict(out: TerminalOutput, verdict: RequestVerdict) -> None:
+    word, style = ("different", "red") if verdict.outcome == "different" else ("unknown", "yellow")
+    place = f"  record {verdict.n}, conversation {verdict.conversation_id[:8]}, task {verdict.task_id[:8]}: "
+    out.line((f"{word:9}", style), place, verdict.because)
+
+
+def _write_counts(out: TerminalOutput, counts: dict[str, int]) -> None:
+    total = sum(counts.values())
+    if not total:
+        out.line("This session has no record of a request to a model: there is no prompt to compare.")
+        return
+    known = total - counts["unknown"]
+    style = "red" if counts["different"] else "green"
+    were = "it was" if known == 1 else "they were"
+    out.line((f"{counts['same']} of {format_count(known, 'prompt')}", style), f" came out as {were} sent.")
+    if counts["different"]:
+        out.line((f"{format_count(counts['different'], 'prompt')} came out different.", "red"))
+    if counts["unknown"]:
+        what = format_count(counts["unknown"], "prompt")
+        out.line(f"{what} cannot be rebuilt: not all that was sent is stored, or stored as it was.")

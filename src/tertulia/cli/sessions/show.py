@@ -1,0 +1,227 @@
+"""`tertulia sessions show`: one stored session, its conversations, its last words, and what is not stored."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.columns import format_age, format_count, format_size
+from tertulia.cli.output.conversation_tree import ConversationRow, conversation_name, write_tree
+from tertulia.cli.output.json_line import escape_invisible
+from tertulia.cli.output.terminal import TerminalOutput, shorten
+from tertulia.cli.session_lookup import find_stored_session, with_session_argument
+from tertulia.events.clock import SystemClock, Timestamps
+from tertulia.history.segment import is_message
+from tertulia.protocol.items import AssistantMessage, UserMessage
+from tertulia.protocol.storage import WireStorage, storage_to_wire
+from tertulia.rollout.sqlite.session_files import SessionFiles
+from tertulia.rollout.sqlite.summaries import SessionSummary, summary
+from tertulia.session.resume.fork import read_recorded_state
+from tertulia.session.resume.recorded_state import RecordedConversation, RecordedState
+from tertulia.session.resume.terms_codec import RecordedTerms, read_terms
+
+_MORE = """
+\b
+Examples:
+  tertulia sessions show --last
+  tertulia sessions show 3f2a --messages 20
+  tertulia sessions show 3f2a --json | jq .conversations
+"""
+_MESSAGES = 6
+
+
+@click.command("show", epilog=_MORE)
+@with_session_argument
+@click.option("--messages", metavar="N", type=click.IntRange(min=0), default=_MESSAGES, help="How many of the last; 6.")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object.")
+@global_flags
+@click.pass_obj
+def show(given: GlobalFlags, *, which: str | None, last: bool, messages: int, as_json: bool) -> int:
+    """Show a session: its conversations and its last messages.
+
+    Reads only what is stored, and says what is not, and why. Changes nothing, also while somebody uses the session.
+    """
+    loaded = given.load()
+    home = loaded.environment.home
+    found = summary(home, find_stored_session(home, which, last=last))
+    past = RecordedState() if found.entry.trouble is not None else read_recorded_state(home, found.entry.id)
+    if as_json:
+        said = {
+            **session_fields(found),
+            "conversations": [_conversation(talk, past, messages) for talk in _shown_conversations(past)],
+        }
+        sys.stdout.buffer.write(escape_invisible(msgspec.json.format(msgspec.json.encode(said), indent=2)) + b"\n")
+        return 0 if found.entry.trouble is None else 1
+    out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    _write_about(out, found, past, SessionFiles(home, found.entry.id))
+    if found.entry.trouble is not None:
+        return 1
+    out.line()
+    write_tree(out, [_tree_row(talk, past) for talk in _shown_conversations(past)])
+    _write_messages(out, past, messages)
+    _write_gaps(out, past)
+    return 0
+
+
+def session_fields(found: SessionSummary) -> dict[str, Any]:
+    """A session as programs read it."""
+    entry, at = found.entry, Timestamps(SystemClock()).at
+    return {
+        "session_id": entry.id,
+        "created_at": at(entry.created),
+        "updated_at": at(entry.updated),
+        "in_use": found.held,
+        "model": entry.model,
+        "storage_policy": entry.storage,
+        "conversations": entry.conversations,
+        "items": entry.items,
+        "events": entry.events,
+        "texts": entry.bodies,
+        "bytes": entry.size,
+        "title": found.title,
+        "preview": found.preview,
+        "trouble": entry.trouble,
+    }
+
+
+# ---- for people
+
+
+def _write_about(out: TerminalOutput, found: SessionSummary, past: RecordedState, files: SessionFiles) -> None:
+    entry, now = found.entry, SystemClock().now()
+    out.line((entry.id, "bold"), ("  in use by another process", "green") if found.held else "")
+    at = Timestamps(SystemClock()).at
+    rows = {
+        "model": entry.model or "unknown",
+        "begun": f"{at(entry.created)[:19].replace('T', ' ')} UTC, last used {format_age(now - entry.updated)}",
+        "stored": f"{format_count(entry.items, 'item')}, {format_count(entry.events, 'event')}, "
+        f"{format_count(entry.bodies, 'text')}; {format_size(entry.size)}; policy {spell_storage(entry.storage)}",
+        "file": str(files.db),
+    }
+    if past.epoch:
+        rows["resumed"] = format_count(past.epoch, "time")
+    if past.damaged:
+        rows["damaged"] = f"{format_count(past.damaged, 'record')} cannot be read; the others can"
+    if entry.trouble is not None:
+        rows = {"file": rows["file"], "trouble": shorten_trouble(entry.trouble)}
+    for name, value in rows.items():
+        out.line((f"  {name:8}", "dim"), (value, "red" if name in ("trouble", "damaged") else "plain"))
+
+
+def _write_messages(out: TerminalOutput, past: RecordedState, count: int) -> None:
+    root = None if past.root_id is None else past.talks.get(past.root_id)
+    said = [] if root is None else _messages(root)
+    if not count or not said:
+        return
+    out.line()
+    earlier = f", after {format_count(len(said) - count, 'earlier one')}" if len(said) > count else ""
+    out.line(("Last messages of root", "bold"), (earlier, "dim"))
+    for item in said[-count:]:
+        out.line((f"  {_role(item):10}", "cyan"), shorten(item.text, 400) if item.text else "(pictures)")
+
+
+def _write_gaps(out: TerminalOutput, past: RecordedState) -> None:
+    gaps = [(talk, gap) for talk in _shown_conversations(past) if (gap := _gap(talk)) is not None]
+    if gaps:
+        out.line()
+        out.line(("Not stored", "bold"))
+    for talk, gap in gaps:
+        out.line(f"  {_name(talk):12} {gap}")
+
+
+def shorten_trouble(trouble: str) -> str:
+    """What is wrong, without the file that it is about, where that is said already."""
+    file, _, rest = trouble.partition(".db")
+    return f"the file{rest}" if file.startswith("/") and rest else trouble
+
+
+# ---- what is known of a conversation
+
+
+def _shown_conversations(past: RecordedState) -> Iterator[RecordedConversation]:
+    return (talk for talk in past.talks.values() if talk.agreed is not None)
+
+
+def _conversation(talk: RecordedConversation, past: RecordedState, count: int) -> dict[str, Any]:
+    agreement = _agreement(talk)
+    said = _messages(talk)
+    return {
+        "id": talk.id,
+        "parent_id": agreement.parent_id,
+        "title": agreement.title,
+        "status": _status(talk, past),
+        "depth": agreement.depth,
+        "message_count": len(said),
+        "model": agreement.model,
+        "backend": agreement.backend,
+        "storage_policy": _policy(talk),
+        "not_stored": _gap(talk),
+        "messages": [{"id": i.id, "role": _role(i), "text": i.text} for i in (said[-count:] if count else [])],
+    }
+
+
+def _tree_row(talk: RecordedConversation, past: RecordedState) -> ConversationRow:
+    policy = _policy(talk)
+    note = "" if policy == "full" else spell_storage(policy)
+    parent_id = _agreement(talk).parent_id
+    return ConversationRow(talk.id, parent_id, _name(talk), _status(talk, past), len(_messages(talk)), note)
+
+
+def _name(talk: RecordedConversation) -> str:
+    agreement = _agreement(talk)
+    return conversation_name(talk.id, agreement.title, agreement.parent_id)
+
+
+def _agreement(talk: RecordedConversation) -> RecordedTerms:
+    assert talk.agreed is not None, "only those are shown"
+    return read_terms(talk.agreed)
+
+
+def _policy(talk: RecordedConversation) -> WireStorage | None:
+    return None if talk.agreed is None else storage_to_wire(talk.agreed.storage)
+
+
+def _status(talk: RecordedConversation, past: RecordedState) -> str:
+    if talk.closed:
+        return "closed"
+    begun = any(task.scope.conversation_id == talk.id for task in past.unfinished.values())
+    return "unfinished" if begun or talk.begun else "idle"
+
+
+def _messages(talk: RecordedConversation) -> list[UserMessage | AssistantMessage]:
+    return [item for item in talk.items if isinstance(item, UserMessage | AssistantMessage) and is_message(item)]
+
+
+def _role(item: UserMessage | AssistantMessage) -> str:
+    return "user" if isinstance(item, UserMessage) else "assistant"
+
+
+def _gap(talk: RecordedConversation) -> str | None:
+    """What cannot be had back, and why."""
+    missing = sum(len(piece.missing) for piece in talk.pieces)
+    policy = _policy(talk)
+    if policy == "none":
+        return (
+            f"everything that was said in {format_count(talk.tasks, 'task')}: its policy is none"
+            if talk.tasks
+            else None
+        )
+    if not missing:
+        return None
+    if policy == "headers_only":
+        return f"{format_count(missing, 'text')}: its policy is headers_only"
+    if policy != "full":
+        return f"{format_count(missing, 'text')}: expired, {spell_storage(policy)}"
+    return f"{format_count(missing, 'text')}: of a conversation with a stricter policy, or removed since"
+
+
+def spell_storage(policy: WireStorage | None) -> str:
+    """A storage policy as it is written on the command line."""
+    if isinstance(policy, dict):
+        return f"ttl:{policy['ttl']:g}"
+    return policy or "unknown"

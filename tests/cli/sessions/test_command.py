@@ -1,0 +1,214 @@
+"""`tertulia sessions`: ls, rm, sweep; the other acts have tests of their own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tertulia.cli.sessions.command import _unique_length
+from tests.apps.keeping import DELEGATING, Screen, held, home, ids, talk
+from tests.apps.running import Shell
+
+ACTS = ("ls", "show", "export", "replay", "fork", "rm", "sweep")
+
+
+def test_the_group_alone_shows_its_help(shell: Shell) -> None:
+    ran = shell.run("sessions")
+    assert ran.code == 0
+    assert all(f"  {act} " in ran.out for act in ACTS)
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_every_act_has_examples_and_the_global_flags(shell: Shell, act: str) -> None:
+    ran = shell.run("sessions", act, "--help")
+    assert ran.code == 0
+    assert "Examples:\n" in ran.out
+    assert "--model" in ran.out
+
+
+# ---- ls
+
+
+def test_a_home_without_sessions_says_so(shell: Shell) -> None:
+    ran = shell.run("sessions", "ls")
+    assert (ran.code, ran.out) == (0, f"No session is stored yet in {home(shell)}.\n")
+
+
+def test_sessions_are_listed_the_newest_first_with_what_they_are_about(shell: Shell) -> None:
+    first = talk(shell, said="Which tea?")
+    second = talk(shell, *DELEGATING, said="Have a.py reviewed")
+    lines = shell.run("sessions", "ls").out.splitlines()
+    assert lines[0].split() == ["ID", "LAST", "USED", "TALKS", "SIZE", "MODEL", "ABOUT"]
+    assert [line.split()[0] for line in lines[1:]] == [second[:8], first[:8]]
+    assert lines[1].endswith("scripted/script.json  Have a.py reviewed")
+    assert " 2 " in lines[1]
+    assert lines[2].endswith("Which tea?")
+
+
+def test_there_may_be_more_than_are_shown(shell: Shell) -> None:
+    stored = {talk(shell) for _ in range(3)}
+    lines = shell.run("sessions", "ls", "--limit", "1").out.splitlines()
+    assert len(lines) == 3
+    assert lines[-1] == "2 older ones are not shown; --all shows them"
+    assert len(shell.run("sessions", "ls", "--all", "--limit", "1").out.splitlines()) == 4
+    assert ids(shell) == stored
+    assert shell.run("sessions", "ls", "--limit", "0").code == 2
+
+
+def test_programs_get_an_object_a_line(shell: Shell) -> None:
+    session_id = talk(shell, said="Which tea?")
+    (line,) = shell.run("sessions", "ls", "--json").lines
+    assert (line["session_id"], line["preview"], line["in_use"]) == (session_id, "Which tea?", False)
+    assert (line["storage_policy"], line["conversations"], line["trouble"]) == ("full", 1, None)
+
+
+def test_a_session_in_use_and_one_that_is_broken_are_marked(shell: Shell) -> None:
+    """A crafted or truncated file affects no other session."""
+    used, broken = talk(shell), talk(shell)
+    file = home(shell) / "sessions" / f"{broken}.db"
+    file.write_bytes(b"nonsense" * 100)
+    with held(shell, used):
+        lines = {line.split()[0]: line for line in shell.run("sessions", "ls").out.splitlines()}
+    assert "in use" in lines[used[:8]]
+    assert "the file: it is damaged" in lines[broken[:8]]
+
+
+def test_what_was_not_stored_is_not_shown(shell: Shell) -> None:
+    """S002-16."""
+    talk(shell, said="canary", flags=("--storage", "headers-only"))
+    ran = shell.run("sessions", "ls")
+    assert "canary" not in ran.out
+    assert "no text is stored" in ran.out
+
+
+def test_ids_are_shown_as_long_as_they_need_to_be() -> None:
+    assert _unique_length(["0123456789a", "1123456789a"]) == 8
+    assert _unique_length(["0123456789a", "0123456789b"]) == 11
+
+
+def test_searching_finds_where_it_was_said(shell: Shell) -> None:
+    session_id = talk(shell, "Oolong is a tea.", said="Which one?")
+    talk(shell, "None.", said="canary", flags=("--storage", "headers-only"))
+    ran = shell.run("sessions", "ls", "--search", "OOLONG")
+    assert ran.out.splitlines()[0].split() == ["ID", "WHEN", "WHO", "WHAT"]
+    assert ran.out.splitlines()[1].split()[0] == session_id[:8]
+    assert ran.out.splitlines()[1].endswith("assistant  Oolong is a tea.")
+    (line,) = shell.run("sessions", "ls", "--search", "oolong", "--json").lines
+    assert (line["session_id"], line["type"]) == (session_id, "assistant")
+    assert shell.run("sessions", "ls", "--search", "canary").out == "Nothing that is stored says this.\n"
+    assert shell.run("sessions", "ls", "--search", "").code == 2
+
+
+# ---- rm
+
+
+def test_off_a_terminal_it_deletes_what_is_named(shell: Shell) -> None:
+    first, second, third = talk(shell), talk(shell), talk(shell)
+    ran = shell.run("sessions", "rm", first[:8], second, first)
+    assert (ran.code, ran.out) == (0, f"{first} is deleted\n{second} is deleted\n")
+    assert ids(shell) == {third}
+    assert shell.run("sessions", "rm", "--last").code == 0
+    assert ids(shell) == set()
+
+
+def test_one_that_is_not_there_keeps_all_of_them(shell: Shell) -> None:
+    session_id = talk(shell)
+    assert shell.run("sessions", "rm", session_id, "00000000").code == 1
+    assert shell.run("sessions", "rm").code == 2
+    assert shell.run("sessions", "rm", session_id, "--last").code == 2
+    assert ids(shell) == {session_id}
+
+
+def test_one_in_use_is_not_deleted_and_the_others_are(shell: Shell) -> None:
+    """HARDENING F9."""
+    used, free = talk(shell), talk(shell)
+    with held(shell, used):
+        ran = shell.run("sessions", "rm", used, free)
+    assert ran.code == 1
+    assert f"session {used}" in ran.err
+    assert "is in use" in ran.err
+    assert ids(shell) == {used}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("answer", "left"), [("n\n", 1), ("y\n", 0)])
+def test_on_a_terminal_it_asks(shell: Shell, answer: str, left: int) -> None:
+    session_id = talk(shell, said="Which tea?")
+    screen = Screen(shell, "sessions", "rm", session_id[:8])
+    shown = screen.until("for good?")
+    assert "Which tea?" in shown
+    screen.type(answer)
+    screen.until("deleted")
+    assert screen.close() == 0
+    assert len(ids(shell)) == left
+
+
+# ---- sweep
+
+
+def test_a_sweep_says_what_it_did(shell: Shell) -> None:
+    """X-31."""
+    assert shell.run("sessions", "sweep").out == "Nothing was due.\n"
+    session_id = talk(shell)
+    assert shell.run("sessions", "sweep").out == "Nothing was due.\n"
+    ran = shell.run("sessions", "sweep", "-c", "retention.max_total_mb=0.000001")
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].endswith("1 session removed")
+    assert ran.out.splitlines()[1] == f"  {session_id} is gone"
+    assert ids(shell) == set()
+
+
+def test_a_dry_run_says_what_a_sweep_would_do_and_does_nothing(shell: Shell) -> None:
+    """X-31."""
+    assert shell.run("sessions", "sweep", "--dry-run").out == "Nothing is due.\n"
+    session_id = talk(shell)
+    limit = ("-c", "retention.max_total_mb=0.000001")
+    ran = shell.run("sessions", "sweep", "--dry-run", *limit)
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].endswith("1 session would be removed; nothing was.")
+    assert ran.out.splitlines()[1] == f"  {session_id} would go"
+    assert ids(shell) == {session_id}
+    with held(shell, session_id):
+        ran = shell.run("sessions", "sweep", "--dry-run", *limit)
+    assert ran.out.splitlines() == ["Nothing is due.", f"  {session_id} is in use: its owner sweeps it"]
+
+
+def test_looking_leaves_nothing_beside_a_session(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E7: readers need a journal's files; they are gone with them."""
+    home = shell.folder / "data"
+    monkeypatch.setenv("TERTULIA_HOME", str(home))
+    session_id = talk(shell)
+    for words in (("ls",), ("ls", "--search", "tea"), ("show", "--last"), ("export", "--last"), ("replay", "--last")):
+        assert shell.run("sessions", *words).code == 0
+        beside = {path.name for path in (home / "sessions").iterdir()}
+        assert beside - {"index.db"} == {f"{session_id}.db"}, words
+
+
+def test_a_sweep_leaves_sessions_in_use_to_their_owners_and_tells_of_trouble(shell: Shell) -> None:
+    session_id = talk(shell)
+    with held(shell, session_id):
+        ran = shell.run("sessions", "sweep", "-c", "retention.max_total_mb=0.000001")
+    assert ran.code == 0
+    assert f"  {session_id} is in use: its owner sweeps it" in ran.out
+    assert ids(shell) == {session_id}
+    assert shell.run("sessions", "sweep", "-c", "retention.max_age_days=0").code == 2
+
+
+def test_what_cannot_be_swept_is_exit_code_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tertulia.rollout.sweep.retention import HomeSweepResult
+
+    talk(shell)
+    monkeypatch.setattr(
+        "tertulia.rollout.sweep.home_sweep.sweep_home", lambda *given: HomeSweepResult(troubles=("it is broken",))
+    )
+    ran = shell.run("sessions", "sweep")
+    assert (ran.code, ran.err) == (1, "tertulia: it is broken\n")
+
+
+def test_every_json_line_is_one_line(shell: Shell) -> None:
+    """HARDENING E11."""
+    talk(shell, said="a\u2028b\x85c")
+    out = shell.run("sessions", "ls", "--json").out
+    assert len(out.splitlines()) == 1
+    assert json.loads(out)["preview"] == "a b c"

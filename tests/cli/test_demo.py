@@ -1,0 +1,127 @@
+"""The demo shows what it claims, and claims only what happened."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tertulia.cli.demo import RecordingWire, distance
+from tertulia.models.wire import AnswerEnd, TextDelta
+from tertulia.session.session import Session
+from tertulia.session.settings.settings import Settings
+from tertulia.testing import ScriptedModel, call, say
+from tests.apps.running import Ran, Shell
+
+
+@pytest.fixture
+def ran(shell: Shell) -> Ran:
+    return shell.run("demo")
+
+
+def rows(ran: Ran, name: str, label: str) -> list[str]:
+    """What stands beside a name and a label, in order."""
+    found = [line.split(maxsplit=2) for line in ran.out.splitlines() if line.startswith("  ")]
+    return [row[2] for row in found if row[:2] == [name, label]]
+
+
+def test_it_works_without_a_key_and_fits_on_a_screen(ran: Ran) -> None:
+    assert ran.code == 0
+    assert ran.err == ""
+    assert len(ran.out.splitlines()) <= 56
+    assert max(map(len, ran.out.splitlines())) <= 100
+    assert "\x1b" not in ran.out
+
+
+def test_the_two_conversations_have_their_own_instructions_tools_and_storage(ran: Ran) -> None:
+    assert rows(ran, "guide", "told") != rows(ran, "critic", "told")
+    assert rows(ran, "guide", "has") == ["tools: update_plan, conv_*, distance · storage: full"]
+    assert rows(ran, "critic", "has") == ["tools: distance · storage: headers_only"]
+
+
+def test_narrowing_is_told(ran: Ran) -> None:
+    assert rows(ran, "critic", "narrowed") == [
+        "sandbox: asked danger-full-access, given workspace-write (by the session)"
+    ]
+    assert rows(ran, "guide", "narrowed") == []
+
+
+def test_tools_are_called_and_a_tool_that_is_not_offered_is_refused(ran: Ran) -> None:
+    assert rows(ran, "guide", "plan") == ["[>] Measure the way · [ ] Find a café"]
+    assert rows(ran, "guide", "gets")[0] == "Sol to Prado: 1.3 km"
+    assert rows(ran, "critic", "refused")[0].startswith("update_plan: ")
+
+
+def test_a_task_is_stopped_in_the_middle_and_its_half_answer_kept(ran: Ran) -> None:
+    assert len(rows(ran, "guide", "stopped")) == 1
+    assert any(kept.startswith("Gladly.") for kept in rows(ran, "guide", "assistant"))
+    assert "nothing went as planned" not in ran.out
+
+
+def test_one_conversation_asks_another_and_gets_one_answer_and_it_says_who_answered(ran: Ran) -> None:
+    """S004-25: the caller is replaced, the target speaks, the caller goes on."""
+    assert rows(ran, "other", "is")[0].startswith("the same script")
+    labels = [line.split(maxsplit=2)[:2] for line in ran.out.splitlines() if line.startswith("  ")]
+    order = [["guide", "waits"], ["other", "is"], ["other", "says"], ["other", "done"], ["guide", "gets"]]
+    places = [labels.index(label, labels.index(["guide", "waits"])) for label in order]
+    assert places == sorted(places)
+    told = rows(ran, "guide", "gets")[-1]
+    assert told.startswith('{"ok":true,"status":"completed"')
+    assert rows(ran, "guide", "calls")[-1].startswith("conv_create ")
+
+
+def test_what_one_was_told_the_other_was_never_sent(ran: Ran) -> None:
+    assert rows(ran, "guide", "proof") == ["what its model was sent last has “Alba” in it"]
+    assert rows(ran, "critic", "proof") == ["what its model was sent last does not have “Alba” in it"]
+    assert all("Alba" not in row for row in rows(ran, "critic", "user") + rows(ran, "critic", "assistant"))
+
+
+def test_the_global_flags_hold(shell: Shell) -> None:
+    ran = shell.run("demo", "-s", "read-only", "--storage", "none", "-m", "nobody/knows")
+    assert ran.code == 0
+    assert rows(ran, "critic", "narrowed")[0].startswith("sandbox: asked danger-full-access, given read-only")
+    assert rows(ran, "guide", "has")[0].endswith("storage: none")
+
+
+def test_the_tool_is_an_ordinary_function() -> None:
+    assert distance("here", "there") == "here to there: 1.3 km"
+
+
+async def test_the_wiretap_changes_nothing_and_remembers_the_last_request_of_each() -> None:
+    model = RecordingWire(ScriptedModel(["one two", "three"]), 0)
+    async with Session.start(Settings(model=model)) as session, asyncio.timeout(10):
+        root, other = session.root, await session.open(base_instructions="Be other.")
+        assert (await root.message("my secret")).text == "one two"
+        assert (await other.message("hello")).text == "three"
+    assert "my secret" in model.sent[root.id]
+    assert "my secret" not in model.sent[other.id]
+    assert model.sent[other.id].startswith("Be other.")
+
+
+async def test_conversations_that_the_script_opens_are_a_real_models_where_there_is_one() -> None:
+    opening = {"user_instruction": "What is coffee?"}
+    script = [say("", call("conv_create", opening)), "never asked", "done"]
+    model = RecordingWire(ScriptedModel(script), 0, "scripted/tour")
+    assert model.colleague.startswith("scripted/tour, a real")
+    async with Session.start(Settings(model=model)) as session, asyncio.timeout(10):
+        await session.root.message("go")
+        assert [conversation.info.model for conversation in session.conversations()][1] == "scripted/tour"
+
+
+async def test_the_wiretap_streams_what_the_inner_wire_streams() -> None:
+    model = ScriptedModel(["one two", "one two"])
+    async with Session.start(Settings(model=model)) as session, asyncio.timeout(10):
+        await session.root.message("hello")
+    pieces = [piece async for piece in RecordingWire(model, 0).stream(model.last_request.request)]
+    assert [piece.text for piece in pieces if isinstance(piece, TextDelta)] == ["one ", "two"]
+    assert isinstance(pieces[-1], AnswerEnd)
+
+
+def test_a_reader_that_leaves_in_the_middle_ends_it_quietly(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("tertulia.cli.demo.DemoView.show", gone)
+    monkeypatch.setattr("tertulia.cli.main._discard_output", lambda: None)
+    ran = shell.run("demo")
+    assert (ran.code, ran.err) == (1, "")

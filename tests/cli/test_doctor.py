@@ -1,0 +1,170 @@
+"""Where settings come from; and no secret is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.cli.doctor import _outside
+from tertulia.sandbox import sandbox
+from tertulia.sandbox.launcher import launched_process
+from tertulia.sandbox.launcher.launched_process import Namespace
+from tests.apps.running import Shell
+from tests.apps.serving import config_of, configure, dot_mcp
+from tests.mcp.fakes import bare
+from tests.sandbox.confined import ROOT, need
+from tests.sandbox.launcher.test_process_namespace import REFUSES
+
+SECRET = "hunter2hunter2"
+
+
+def row(out: str, name: str) -> list[str]:
+    return next(line.split() for line in out.splitlines() if line.split()[:1] == [name])
+
+
+def test_every_setting_has_its_source(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERTULIA_MODEL", "scripted/tour")
+    ran = shell.run("doctor", "-s", "read-only", "-c", "limits.max_conversations=7")
+    assert ran.code == 0
+    assert row(ran.out, "sandbox") == ["sandbox", "read-only", "flag", "--sandbox"]
+    assert row(ran.out, "model") == ["model", "scripted/tour", "environment", "TERTULIA_MODEL"]
+    assert row(ran.out, "limits.max_conversations") == ["limits.max_conversations", "7", "-c"]
+    assert row(ran.out, "network") == ["network", "False", "default"]
+    assert "Nothing to complain about." in ran.out
+
+
+def test_files_are_listed_whether_they_are_there_or_not(shell: Shell) -> None:
+    config = shell.folder / ".tertulia" / "config.toml"
+    config.parent.mkdir()
+    config.write_text('model = "other/model"\n[mcp_servers.fs]\ncommand = "x"\n')
+    out = shell.run("doctor").out
+    assert f"project's file                   found                    {config}" in out
+    assert "user's file                      not there" in out
+    assert f"warning {config}: model is ignored" in out
+    assert row(out, "fs") == ["fs", "untrusted", str(config)]
+    assert f"untrusted MCP server fs: {config} defines it and nobody has trusted that" in out
+
+
+def test_no_secret_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    config = shell.folder.parent / "home" / ".config" / "tertulia" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        f'notify = ["tell", "{SECRET}"]\n'
+        f'[mcp_servers.fs]\ncommand = "x"\nenv = {{ TOKEN = "{SECRET}" }}\n'
+        f'[model_providers.mine]\nbase_url = "https://me:{SECRET}@example.com"\nwire = "chat"\n'
+        f'[shell_environment]\nset = {{ KEY = "{SECRET}" }}\n'
+    )
+    ran = shell.run("doctor")
+    assert ran.code == 0
+    assert SECRET not in ran.out + ran.err
+    assert row(ran.out, "mcp_servers.fs.env.TOKEN") == ["mcp_servers.fs.env.TOKEN", str(config)]
+
+
+def test_the_sandbox_is_tried_out(shell: Shell) -> None:
+    need("bubblewrap")
+    out = shell.run("doctor").out
+    assert row(out, "bubblewrap")[:2] == ["bubblewrap", "works"]
+    assert "6 of 6 attempts to get out held" in out
+
+
+def test_the_weaker_tier_says_what_it_does_not_cover(shell: Shell) -> None:
+    need("landlock")
+    out = shell.run("doctor", "-c", 'sandbox_tier="landlock"').out
+    assert row(out, "landlock")[:2] == ["landlock", "works"]
+    assert "protected names" in out
+
+
+def test_a20_a_missing_sandbox_is_shown_with_the_package(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A20"""
+    monkeypatch.setattr("tertulia.sandbox.bubblewrap.BubblewrapTier.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.launcher.landlock.abi", lambda: 0)
+    ran = shell.run("doctor")
+    assert ran.code == 0
+    assert "unavailable" in ran.out
+    assert "install the package `bubblewrap`" in ran.out
+    assert "not run without it" in ran.out
+
+
+def test_the_lesser_tier_is_shown_with_the_reason(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN, changed since: bubblewrap, else Landlock, and that is said."""
+    need("landlock")
+    monkeypatch.setattr("tertulia.sandbox.bubblewrap.BubblewrapTier.__init__.__defaults__", ("/no/such/bwrap",))
+    out = shell.run("doctor").out
+    assert "landlock                         works" in out
+    assert "chosen by auto" in out
+    assert "/no/such/bwrap is missing" in out
+
+
+def test_masks_are_shown_with_where_they_come_from(shell: Shell, tmp_path: Path) -> None:
+    """S9: what is there, by name; a mask of a setting, and a setting that takes one away."""
+    home = tmp_path / "home"
+    for name in (".ssh", ".aws", ".config/tertulia", "notes"):
+        (home / name).mkdir(parents=True, exist_ok=True)
+    (home / ".bashrc").touch()
+    out = shell.run("doctor", "-c", 'masks.unmask=["~/.aws"]', "-c", 'masks.add=["~/notes"]').out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["~/.ssh", "SSH", "keys", "default"] in rows
+    assert ["~/notes", "masked", "by", "a", "setting", "masks.add"] in rows
+    assert ["~/.config/tertulia", "Tertulia's", "own", "settings,", "tokens", "and", "sessions", "always"] in rows
+    assert not [row for row in rows if row[:1] == ["~/.aws"]]
+    assert [row for row in rows if row[:1] == [f"{home}/.bashrc"]]
+
+
+def test_a_workspace_that_no_session_may_have_is_a_complaint(shell: Shell, tmp_path: Path) -> None:
+    """S1"""
+    (tmp_path / "home").mkdir()
+    assert "warning the workspace is your home" in shell.run("doctor", "-C", str(tmp_path / "home")).out
+
+
+def test_mcp_servers_are_shown_and_not_started(shell: Shell, tmp_path) -> None:
+    """C3: configured, trusted or not, and what is wrong with them."""
+    record = tmp_path / "record"
+    configure(shell, "mine", bare("--record", str(record)))
+    configure(shell, "keyed", url="https://example.com/", bearer_token_env_var="NOT_SET_TOKEN")
+    configure(shell, "off", enabled=False)
+    file = dot_mcp(shell, theirs=bare("--record", str(record)))
+    out = shell.run("doctor").out
+    assert row(out, "mine") == ["mine", "enabled", str(config_of(shell))]
+    assert row(out, "off")[:2] == ["off", "disabled"]
+    assert row(out, "theirs") == ["theirs", "untrusted", str(file)]
+    assert "failed MCP server keyed: keyed: the variable NOT_SET_TOKEN is not set" in out
+    assert "MCP server off" not in out
+    shell.run("mcp", "trust", "theirs", "--yes")
+    assert row(shell.run("doctor").out, "theirs") == ["theirs", "enabled,", "trusted", str(file)]
+    assert not record.exists()
+
+
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+def test_l5_what_may_remain_is_said_in_either_tier(shell: Shell, tier: str) -> None:
+    """L5"""
+    need(tier)
+    out = shell.run("doctor", "-c", f'sandbox_tier="{tier}"').out
+    assert out.count("are all killed at the same moment") == 1
+
+
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+def test_l5_why_a_program_may_remain_is_said_where_there_is_no_namespace(
+    shell: Shell, tier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L5: the kernel has none for us (a fake); and where it has, only full access and `false` may remain."""
+    need(tier)
+    monkeypatch.setattr(launched_process, "_CODE", REFUSES.format(source=str(ROOT / "src")) + launched_process._CODE)
+    monkeypatch.setattr(launched_process, "_found", {})
+    monkeypatch.setattr(sandbox, "_held", {})
+    out = shell.run("doctor", "-c", f'sandbox_tier="{tier}"').out
+    assert out.count("are all killed at the same moment (not on this machine)") == 1
+    assert "danger-full-access or `pid_namespace" not in out
+
+
+@pytest.mark.parametrize(("kind", "said"), [("processes", 2), ("users", 3), ("", 1)])
+def test_l5_what_is_said_of_programs_outside(kind: Any, said: int) -> None:
+    sentences = list(_outside(Namespace(kind, "" if kind else "no")))
+    assert len(sentences) == said
+    assert any("sudo" in sentence for sentence in sentences) == (kind == "users")
+
+
+def test_without_servers_nothing_is_said_of_them(shell: Shell) -> None:
+    assert "MCP servers" not in shell.run("doctor").out
