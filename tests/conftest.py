@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -23,6 +24,7 @@ settings.register_profile(
 )
 settings.load_profile("tertulia")
 
+TESTS = Path(__file__).parent
 COUNTED = ("policy", "scheduler", "history", "rollout")
 """Stages whose every branch is taken by their own tests."""
 EVERYTHING_COUNTS = bool(os.environ.get("TERTULIA_COVERAGE"))
@@ -44,8 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection() -> Iterator[None]:
     """What counts is imported while it is measured; all the rest, which takes much longer, is not."""
     for stage in COUNTED:
-        for module in pkgutil.iter_modules(import_module(f"tertulia.{stage}").__path__):
-            import_module(f"tertulia.{stage}.{module.name}")
+        for module in pkgutil.walk_packages(import_module(f"tertulia.{stage}").__path__, f"tertulia.{stage}."):
+            import_module(module.name)
     with unmeasured():
         return (yield)
 
@@ -57,7 +59,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     (pytest-cov's own `no_cover` has no effect in a process of a parallel run.)
     """
     by_chance = item.get_closest_marker("hypothesis") or item.get_closest_marker("slow")
-    if EVERYTHING_COUNTS or (item.path.parent.name in COUNTED and not by_chance):
+    if EVERYTHING_COUNTS or (item.path.relative_to(TESTS).parts[0] in COUNTED and not by_chance):
         return (yield)
     with unmeasured():
         return (yield)

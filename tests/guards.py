@@ -83,7 +83,7 @@ class SessionWatch:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         module: ModuleType = import_module("tertulia.session.session")
-        real = module.assemble
+        real = module.assemble_session
         self._parts: list[Any] = []
 
         def assemble(*args: Any, **kwargs: Any) -> Any:
@@ -91,7 +91,7 @@ class SessionWatch:
             self._parts.append(parts)
             return parts
 
-        monkeypatch.setattr(module, "assemble", assemble)
+        monkeypatch.setattr(module, "assemble_session", assemble)
         self._fds = _open_fds()
 
     def check(self) -> None:

@@ -54,9 +54,16 @@ def classes() -> list[type[TertuliaError]]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("Cancelled", "Timeout", "ApprovalDenied", "SandboxError", "McpError", "ToolConflict"),
-        *("StoragePolicyViolation", "Internal"),
-        *("NotFound", "InvalidParams", "Busy", "Closed", "DepthExceeded"),
+        *(
+            "TaskCancelledError",
+            "TaskTimeoutError",
+            "ApprovalDeniedError",
+            "SandboxError",
+            "McpError",
+            "ToolConflictError",
+        ),
+        *("StoragePolicyViolationError", "InternalError"),
+        *("NotFoundError", "InvalidParamsError", "BusyError", "ClosedError", "DepthExceededError"),
     ],
 )
 def test_every_error_that_the_design_names_is_there(name) -> None:
@@ -64,7 +71,7 @@ def test_every_error_that_the_design_names_is_there(name) -> None:
     assert issubclass(getattr(errors, name), TertuliaError)
 
 
-def test_the_codes_are_the_snake_case_names_and_no_two_are_the_same() -> None:
+def test_the_codes_are_those_of_the_design_and_no_two_are_the_same() -> None:
     """S002-06"""
     codes = [error.code for error in classes() if error is not TertuliaError]
     assert sorted(codes) == sorted(CODES)

@@ -12,7 +12,6 @@ import tertulia
 import tertulia.testing
 
 PUBLIC = [
-    "AgentError",
     "AgentInstanceMeta",
     "CallContext",
     "CanvasContextProvider",
@@ -34,6 +33,7 @@ PUBLIC = [
     "SessionToken",
     "SessionTokenStore",
     "Settings",
+    "TertuliaError",
     "ToolDefinition",
     "ToolScope",
     "Ttl",
@@ -46,13 +46,13 @@ PUBLIC = [
     "tool",
 ]
 FOR_TESTS = [
-    "Asked",
     "FakeClock",
     "Match",
     "RecordedEvents",
     "ScriptedCall",
     "ScriptedModel",
     "ScriptedReply",
+    "ScriptedRequest",
     "assert_order",
     "call",
     "check_invariants",

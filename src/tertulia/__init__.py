@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from tertulia.tools.tool import CallContext, Handoff, Result
 
 _HOMES = {
-    "AgentError": "tertulia.errors",
     "AgentInstanceMeta": "tertulia.context.agent_meta",
     "CallContext": "tertulia.tools.tool",
     "CanvasContextProvider": "tertulia.context.providers.canvas",
@@ -61,18 +60,18 @@ _HOMES = {
     "SessionToken": "tertulia.context.tokens",
     "SessionTokenStore": "tertulia.context.tokens",
     "Settings": "tertulia.session.settings.settings",
+    "TertuliaError": "tertulia.errors",
     "ToolDefinition": "tertulia.context.definitions",
     "ToolScope": "tertulia.context.definitions",
     "Ttl": "tertulia.protocol.storage",
     "Usage": "tertulia.protocol.usage",
+    "build_executor_prompt_with_history": "tertulia.executors.prompt.history_prompt",
     "load_template": "tertulia.context.templates",
     "render_template": "tertulia.context.templates",
-    "build_executor_prompt_with_history": "tertulia.executors.prompt.history_prompt",
     "tool": "tertulia.tools.function",
 }
 
 __all__ = [
-    "AgentError",
     "AgentInstanceMeta",
     "CallContext",
     "CanvasContextProvider",
@@ -94,6 +93,7 @@ __all__ = [
     "SessionToken",
     "SessionTokenStore",
     "Settings",
+    "TertuliaError",
     "ToolDefinition",
     "ToolScope",
     "Ttl",

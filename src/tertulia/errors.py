@@ -1,39 +1,40 @@
 """Every error a user of Tertulia can meet, each with a stable code.
 
-    AgentError
+    TertuliaError
     ├── the request is wrong
-    │   ├── InvalidParams           a value that cannot be accepted; says which and why
-    │   ├── ParseError              a line that is not JSON
-    │   ├── InvalidRequest          JSON, but not a request
-    │   ├── MethodNotFound          no such operation
-    │   └── NotInitialized          the connection has not said `initialize` yet
+    │   ├── InvalidParamsError            a value that cannot be accepted; says which and why
+    │   ├── ParseError                    a line that is not JSON
+    │   ├── InvalidRequestError           JSON, but not a request
+    │   ├── MethodNotFoundError           no such operation
+    │   └── NotInitializedError           the connection has not said `initialize` yet
     ├── the thing addressed is not there, or not now
-    │   ├── NotFound                it never existed
-    │   ├── Closed                  it existed and was closed
-    │   ├── Busy                    somebody else has the slot; carries retry advice
-    │   ├── NotRunning              there is no task to steer
-    │   ├── AwaitingResult          it waits for the answer of another conversation
-    │   └── UnsupportedByBackend    this conversation's backend cannot do it
+    │   ├── NotFoundError                 it never existed
+    │   ├── ClosedError                   it existed and was closed
+    │   ├── BusyError                     somebody else has the slot; carries retry advice
+    │   ├── NotRunningError               there is no task to steer
+    │   ├── AwaitingResultError           it waits for the answer of another conversation
+    │   └── UnsupportedByBackendError     this conversation's backend cannot do it
     ├── a limit was reached
-    │   ├── DepthExceeded           too many conversations wait for one another
-    │   ├── Limit                   a configured limit, named in the message
-    │   ├── Timeout                 a deadline passed
-    │   └── Cancelled               somebody stopped it
+    │   ├── DepthExceededError            too many conversations wait for one another
+    │   ├── LimitError                    a configured limit, named in the message
+    │   ├── TaskTimeoutError              a deadline passed
+    │   └── TaskCancelledError            somebody stopped it
     ├── it is not allowed
-    │   ├── ApprovalDenied
-    │   │   └── NoApprover          nobody is there who could be asked
-    │   └── StoragePolicyViolation  a write that the storage policy forbids
+    │   ├── ApprovalDeniedError
+    │   │   └── NoApproverError           nobody is there who could be asked
+    │   └── StoragePolicyViolationError   a write that the storage policy forbids
     └── a part failed
-        ├── ModelError              the model or the way to it
-        ├── McpError                an MCP server
-        ├── StorageError            the record of a session; names the file
+        ├── ModelError                    the model or the way to it
+        ├── McpError                      an MCP server
+        ├── StorageError                  the record of a session; names the file
         ├── SandboxError
-        │   └── SandboxUnavailable
-        ├── ToolConflict            two tools claim one name
-        └── Internal                our own fault
+        │   └── SandboxUnavailableError
+        ├── ToolConflictError             two tools claim one name
+        └── InternalError                 our own fault
 
-`code` is spelled on the class and stays, whatever the class is called; every surface shows it. An error's `detail` holds plain data (numbers,
-strings, lists) and never the text of a conversation: it is shown, logged and sent over wires.
+`code` is spelled on the class and stays, whatever the class is called; every surface shows it. An error's `detail`
+holds plain data (numbers, strings, lists) and never the text of a conversation: it is shown, logged and sent over
+wires.
 """
 
 from __future__ import annotations

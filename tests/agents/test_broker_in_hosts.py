@@ -14,10 +14,10 @@ import pytest
 
 from tests.agents.installed import REAL
 from tests.agents.provider import USAGE, Provider, messages, provider, responses
-from tests.apps.conftest import shell
-from tests.apps.daemons import Daemons
-from tests.apps.running import Shell
-from tests.apps.serving import config_of, configure
+from tests.cli.conftest import shell
+from tests.cli.daemons import Daemons
+from tests.cli.running import Shell
+from tests.cli.serving import config_of, configure
 from tests.mcp.fakes import bare
 
 __all__ = ["shell"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.running import Shell
+from tests.cli.running import Shell
 from tests.executors.agents import PROGRAM
 
 ECHO = f'executors.echo={{command=["python3", "-S", "{PROGRAM}", "echo"], sandbox={{workspace-write=[]}}}}'

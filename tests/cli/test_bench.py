@@ -10,7 +10,7 @@ import click
 import pytest
 
 from tertulia.cli.bench import BenchmarkRow, find_benchmarks
-from tests.apps.running import Shell
+from tests.cli.running import Shell
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.apps.keeping import DELEGATING, held, talk
-from tests.apps.running import Shell
+from tests.cli.keeping import DELEGATING, held, talk
+from tests.cli.running import Shell
 
 ACTS = ("ls", "create", "send", "history", "destroy", "call")
 

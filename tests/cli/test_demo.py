@@ -11,7 +11,7 @@ from tertulia.models.wire import AnswerEnd, TextDelta
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, call, say
-from tests.apps.running import Ran, Shell
+from tests.cli.running import Ran, Shell
 
 
 @pytest.fixture

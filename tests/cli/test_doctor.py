@@ -11,8 +11,8 @@ from tertulia.cli.doctor import _outside
 from tertulia.sandbox import sandbox
 from tertulia.sandbox.launcher import launched_process
 from tertulia.sandbox.launcher.launched_process import Namespace
-from tests.apps.running import Shell
-from tests.apps.serving import config_of, configure, dot_mcp
+from tests.cli.running import Shell
+from tests.cli.serving import config_of, configure, dot_mcp
 from tests.mcp.fakes import bare
 from tests.sandbox.confined import ROOT, need
 from tests.sandbox.launcher.test_process_namespace import REFUSES

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tests.apps.running import Shell
+from tests.cli.running import Shell
 
 
 @click.group()

@@ -17,7 +17,7 @@ import tertulia
 from tertulia.session.agents.private_socket import short_path
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
-from tests.apps.running import Ran, Shell
+from tests.cli.running import Ran, Shell
 from tests.session.agents_stage import EMPLOYEE, HTML, Porter, bell
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.cli.main import VERBS, main
 from tertulia.version import __version__
-from tests.apps.running import DEADLINE_S, SOURCE, Shell
+from tests.cli.running import DEADLINE_S, SOURCE, Shell
 
 BANNED = {"acp", "aiohttp", "mcp", "rich", "starlette", "textual", "uvicorn", "websockets", "yaml"}
 

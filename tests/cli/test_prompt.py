@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tertulia.prompt.instructions import builtin_text
-from tests.apps.running import Shell
-from tests.apps.serving import configure, dot_mcp
+from tests.cli.running import Shell
+from tests.cli.serving import configure, dot_mcp
 from tests.mcp.fakes import bare
 
 

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from tests.apps.keeping import DELEGATING, Screen, held, talk
-from tests.apps.running import DEADLINE_S, NEVER_MS, Shell
+from tests.cli.keeping import DELEGATING, Screen, held, talk
+from tests.cli.running import DEADLINE_S, NEVER_MS, Shell
 
 NEVER = {"text": "never", "delay_ms": NEVER_MS}
 

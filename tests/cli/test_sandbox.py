@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.running import DEADLINE_S, Shell
+from tests.cli.running import DEADLINE_S, Shell
 from tests.sandbox.confined import need
 
 

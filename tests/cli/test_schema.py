@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tertulia.cli.schema import as_text
-from tests.apps.running import Shell
+from tests.cli.running import Shell
 
 CHECKED_IN = Path(__file__).parents[2] / "docs" / "schema.json"
 

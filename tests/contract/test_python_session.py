@@ -269,7 +269,8 @@ def test_every_code_of_the_page_is_an_error_of_that_name() -> None:
         "unsupported_by_backend cancelled timeout internal"
     )
     for code in codes.split():
-        cls = getattr(errors, "".join(word.capitalize() for word in code.split("_")))
+        words = "".join(word.capitalize() for word in code.removesuffix("_error").split("_"))
+        cls = getattr(errors, {"Cancelled": "TaskCancelled", "Timeout": "TaskTimeout"}.get(words, words) + "Error")
         assert issubclass(cls, errors.TertuliaError)
         assert cls.code == code
         assert cls("why").code == code

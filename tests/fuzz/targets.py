@@ -20,7 +20,7 @@ WATCHED: dict[str, tuple[str, ...]] = {
     "command": (
         "tertulia.policy.commands.shell_script",
         "tertulia.policy.commands.command_analysis",
-        "tertulia.policy.known_",
+        "tertulia.policy.commands.safe_programs",
     ),
     "connection": ("tertulia.server.", "tertulia.session.inputs", "tertulia.protocol.inputs"),
     "json_rpc": (
@@ -29,7 +29,7 @@ WATCHED: dict[str, tuple[str, ...]] = {
         "tertulia.server.jsonrpc.messages",
     ),
     "mcp_lines": ("tertulia.mcp.client.jsonrpc_lines",),
-    "patch": ("tertulia.tools.patch_",),
+    "patch": ("tertulia.tools.patch.",),
     "rollout_file": ("tertulia.rollout",),
     "rollout_rows": ("tertulia.rollout",),
     "sse": ("tertulia.models.http.sse",),

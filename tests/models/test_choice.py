@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def can_run(monkeypatch: pytest.MonkeyPatch, whether: bool) -> None:
-    for module in ("weights", "choice"):
+    for module in ("local.weights", "choice"):
         monkeypatch.setattr(f"tertulia.models.{module}.can_run", lambda: whether)
 
 

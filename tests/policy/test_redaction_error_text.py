@@ -34,8 +34,8 @@ def test_without_texts_stored_types_and_places_are_told_and_no_message(policy: S
     """E1, E4, E6: nobody sweeps a log, so a text that has to go may not get there."""
     first, second = describe_error(raised(), policy).splitlines()
 
-    assert first.startswith("RuntimeError policy/test_error_text.py:")
-    assert second.startswith("KeyError policy/test_error_text.py:")
+    assert first.startswith("RuntimeError policy/test_redaction_error_text.py:")
+    assert second.startswith("KeyError policy/test_redaction_error_text.py:")
     assert CANARY not in first + second
 
 

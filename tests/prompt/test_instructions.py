@@ -128,7 +128,7 @@ def test_the_cache_key_is_the_same_in_another_process(seed) -> None:
         "from tertulia.prompt.instructions import cache_key\n"
         "from tertulia.prompt.tool_list import assemble_tools\n"
         "from tests.prompt.specs import mcp, spec\n"
-        "tools = assemble([mcp('fs', 'read', path='string'), spec('shell')])\n"
+        "tools = assemble_tools([mcp('fs', 'read', path='string'), spec('shell')])\n"
         "print(cache_key('be brief', tools.digest, 'gpt'), end='')"
     )
     environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(filter(None, sys.path))}
@@ -141,4 +141,4 @@ def test_the_cache_key_is_the_same_in_another_process(seed) -> None:
 def test_no_memo_keeps_the_instructions_of_a_conversation() -> None:
     """G1: a text of 16 MB must be gone with the conversation that brought it."""
     memos = [name for name, value in vars(instructions).items() if hasattr(value, "cache_info")]
-    assert sorted(memos) == ["_with_patch_text", "builtin"]
+    assert sorted(memos) == ["_with_patch_text", "builtin_text"]

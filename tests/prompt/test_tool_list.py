@@ -94,7 +94,7 @@ def test_the_list_is_the_same_in_a_fresh_process(seed) -> None:
     code = (
         "from tertulia.prompt.tool_list import assemble_tools\n"
         "from tests.prompt.specs import every_kind\n"
-        "tools = assemble(every_kind())\n"
+        "tools = assemble_tools(every_kind())\n"
         "print(tools.digest, *(tool.name for tool in tools.specs), end='')"
     )
     environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(filter(None, sys.path))}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.running import SOURCE
+from tests.cli.running import SOURCE
 from tests.conformance.suite import NODE, ROOT
 from tests.server.served import TOKEN, served
 

@@ -88,4 +88,7 @@ async def test_what_is_answered_and_told_fits_the_schema() -> None:
 
 
 def test_the_usual_answer_comes_first() -> None:
-    assert [kind.__name__ for kind in answer_types(OPERATIONS["conversation/message"])] == ["MessageAnswer", "Accepted"]
+    assert [kind.__name__ for kind in answer_types(OPERATIONS["conversation/message"])] == [
+        "MessageAnswer",
+        "DetachAnswer",
+    ]

@@ -1,1 +1,1 @@
-"""THE PROGRAMS PEOPLE START."""
+"""The program `tertulia`: one module a verb, and what verbs share."""

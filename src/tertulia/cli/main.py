@@ -61,7 +61,18 @@ VERBS = {
     "doctor": "Show where each setting comes from, and what is wrong.",
     "bench": "Measure the runtime (from a source checkout).",
 }
-"""Every verb that there is; `apps` has a module for each."""
+"""Every verb that there is."""
+_HOMES = {
+    "acp": "serve.acp",
+    "app-server": "serve.app_server",
+    "exec": "exec.command",
+    "mcp": "mcp.command",
+    "mcp-broker": "serve.mcp_broker",
+    "mcp-server": "serve.mcp_server",
+    "serve": "serve.web",
+    "sessions": "sessions.command",
+}
+"""Where a verb is that has no module of its name directly in `cli`."""
 
 INTERRUPTED = 130
 
@@ -88,7 +99,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        return importlib.import_module(f"tertulia.cli.{cmd_name.replace('-', '_')}").command
+        return importlib.import_module(f"tertulia.cli.{_HOMES.get(cmd_name, cmd_name)}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # Not click's way, which imports every verb for the sake of its first sentence.

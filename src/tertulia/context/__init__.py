@@ -1,1 +1,1 @@
-"""WHAT AN AGENT IS TOLD BEFORE IT STARTS: servers, tools and texts, collected from those who know."""
+"""What an agent is told before it starts: servers, tools and texts, collected from context providers."""

@@ -33,7 +33,8 @@ class SessionToken(msgspec.Struct, frozen=True):
     """The process that it was given to, if one."""
 
     def __repr__(self) -> str:
-        return f"SessionToken({self.token[:VISIBLE_CHARACTERS]!r}…, {self.agent_name!r}, {self.session_id!r}, pid={self.pid})"
+        begins = self.token[:VISIBLE_CHARACTERS]
+        return f"SessionToken({begins!r}…, {self.agent_name!r}, {self.session_id!r}, pid={self.pid})"
 
 
 class SessionTokenStore:

@@ -1,1 +1,1 @@
-"""ONE ISOLATED TALK: its context, its history, its turns."""
+"""One conversation: its terms, its state, the turn loop, and tasks that an executor does."""

@@ -38,7 +38,8 @@ class Backend(Protocol):
     """Whoever does the tasks of conversations that are not native.
 
     Contract of `run`: it says and publishes only through the floor; every call that it tells the beginning of gets
-    exactly one end, in every ending (`TaskScope.last_words`); it raises AgentError to fail. Cancelled, it has stopped, and
+    exactly one end, in every ending (`TaskScope.last_words`); it raises TertuliaError to fail. Cancelled, it has
+    stopped, and
     nothing of it runs any more when it comes back. It hands nothing over: such conversations are targets only.
     """
 

@@ -1,1 +1,1 @@
-"""HOW NEWS TRAVELS: stamped once, committed before it is delivered, delivered to whoever listens, blocking nobody."""
+"""The event bus: events are stamped once, committed before delivery, and no subscriber blocks another."""

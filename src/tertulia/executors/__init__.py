@@ -1,1 +1,1 @@
-"""HANDING A TASK TO ANOTHER AGENT: its prompt with what was said before, and its output as our own news."""
+"""Other programs that do a conversation's work: one interface (`executor`), run once a task or kept running."""

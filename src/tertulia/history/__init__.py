@@ -1,1 +1,1 @@
-"""WHAT WAS SAID: segments of frozen items, paired, bounded, encoded once."""
+"""The items of a conversation in memory: frozen segments, paired, bounded, encoded once."""

@@ -1,1 +1,1 @@
-"""REACHING MCP SERVERS: for now, what a conversation may see of them."""
+"""MCP servers: configured, connected, pooled, limited, and being one."""

@@ -1,1 +1,1 @@
-"""TALKING TO A MODEL: one interface (`wire`), one file for each way of talking."""
+"""The wires to models: one interface (`wire`), the catalogue, and the choice of a model."""

@@ -1,1 +1,1 @@
-"""WHAT IS ALLOWED: rights as data, and their meet. Rights only narrow."""
+"""What is allowed: rights that only narrow, approvals, limits, redaction."""

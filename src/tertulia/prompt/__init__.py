@@ -1,1 +1,1 @@
-"""WHAT THE MODEL SEES: instructions, history and tools of one request."""
+"""What the model sees in one request: instructions, history and tools."""

@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
-from tertulia.history.store import HistoryStore
-from tertulia.models.wire import ModelRequest, Wire
+from tertulia.history.sanitiser import closing_outputs
+from tertulia.history.store import HistoryStore, HistoryView
+from tertulia.models.wire import Dialect, ModelRequest, Wire
 from tertulia.prompt.instructions import cache_key, full_instructions
-from tertulia.prompt.request import build_prompt_view
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item
 from tertulia.protocol.storage import Full, StoragePolicy, Ttl
+
+_STILL_OPEN = "no result yet: the call is still open"
+
+
+class PromptView:
+    """What the model reads, oldest first. Does not change when the history goes on."""
+
+    __slots__ = ("chunks", "extra", "history")
+
+    def __init__(self, history: HistoryView, chunks: tuple[bytes, ...], extra: tuple[Item, ...]) -> None:
+        self.history = history
+        self.chunks = chunks
+        """The same in the dialect of the wire: comma-joined JSON values, no chunk empty."""
+        self.extra = extra
+
+    def __iter__(self) -> Iterator[Item]:
+        return chain(self.history, self.extra)
+
+    def __len__(self) -> int:
+        return len(self.history) + len(self.extra)
+
+
+def build_prompt_view(store: HistoryStore, dialect: Dialect, extra_pending: Sequence[Item] = ()) -> PromptView:
+    """The one function that joins a history with a turn's own items.
+
+    Every call in it has an output: pairing was proved segment by segment, and a call that is still open (a
+    compaction while the conversation waits) is answered here, for this request only.
+    """
+    history = store.snapshot()
+    extra = (*closing_outputs(store.open_call_items(), _STILL_OPEN), *extra_pending)
+    chunks = store.encoded(dialect)
+    if extra:
+        tail = dialect.encode_items(extra)
+        chunks = (*chunks, tail) if tail else chunks
+    return PromptView(history, chunks, extra)
 
 
 class RequestInputs(msgspec.Struct, frozen=True):

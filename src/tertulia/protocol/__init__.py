@@ -1,1 +1,1 @@
-"""THE WORDS: ids, items, inputs, events, tool specs, storage. Frozen data; imports nothing of ours but errors."""
+"""Frozen data that all stages use: ids, items, inputs, events, tool specs, storage policies."""

@@ -1,1 +1,1 @@
-"""WHAT IS WRITTEN DOWN: records of a session, each by the policy of its sources, and nothing else."""
+"""The records of a session on disk, as the storage policy allows."""

@@ -1,1 +1,1 @@
-"""RUNNING A COMMAND CONFINED: what it may touch, the tiers that hold it to that, its output, its end. Fails closed."""
+"""Running a command confined, with limits, and ending all of it."""

@@ -1,1 +1,1 @@
-"""WHO SPEAKS NEXT: chains in a queue, frames in a chain, one slot."""
+"""Which chain runs next: chains in a queue, frames in a chain, one slot; every started task has one owner."""

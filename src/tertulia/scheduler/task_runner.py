@@ -88,7 +88,8 @@ class TaskRunner:
     """Takes a frame, gives back how it ended. Owns nothing between two tasks."""
 
     def __init__(
-        self, house: ConversationSource, around: TaskServices, nursery: Nursery, registry: TaskRegistry, interrupts: Handoffs,
+        self, house: ConversationSource, around: TaskServices, nursery: Nursery, registry: TaskRegistry,
+        interrupts: Handoffs,
         grace_s: float, *, find_backend: FindBackend = no_backend,
     ) -> None:  # fmt: skip
         self._house = house

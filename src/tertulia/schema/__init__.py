@@ -1,1 +1,1 @@
-"""WHETHER ARGUMENTS FIT: JSON Schema, checked in bounded time. Knows schemas and values, nothing of tools."""
+"""JSON Schema, checked in bounded time. Knows schemas and values, nothing of tools."""

@@ -132,7 +132,7 @@ def canonical_value(value: Any, budget: Budget) -> str:
     if is_array(value):
         text = f"[{','.join([canonical_value(each, budget) for each in value])}]"
     elif is_object(value):
-        text = f"{{{','.join(sorted([f'{key!r}:{same(each, budget)}' for key, each in value.items()]))}}}"
+        text = f"{{{','.join(sorted([f'{key!r}:{canonical_value(each, budget)}' for key, each in value.items()]))}}}"
     elif isinstance(value, float) and value.is_integer():
         text = repr(int(value))
     else:

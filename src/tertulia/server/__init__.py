@@ -1,1 +1,1 @@
-"""THE SESSION OVER A WIRE."""
+"""Ways in for other programs: JSON-RPC, HTTP, ACP, Codex clients and MCP."""

@@ -1,1 +1,1 @@
-"""THE HOUSE: settings, the session and its conversations, the one operation set."""
+"""The session and its conversations: settings, operations, assembly, shutdown."""

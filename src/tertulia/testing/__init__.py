@@ -1,1 +1,165 @@
-"""TODO testing."""
+"""A session for your tests: a scripted model, a clock you move, recorded events, assertions on their order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from tertulia.events.subscription import Subscription
+from tertulia.models.scripted.reply_queue import ScriptedRequest
+from tertulia.models.scripted.script import Match, ScriptedCall, ScriptedReply, call, fail, say
+from tertulia.models.scripted.scripted_model import ScriptedModel
+from tertulia.protocol.events import Event
+from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
+from tertulia.session.session import Session
+
+__all__ = [
+    "FakeClock",
+    "Match",
+    "RecordedEvents",
+    "ScriptedCall",
+    "ScriptedModel",
+    "ScriptedReply",
+    "ScriptedRequest",
+    "assert_order",
+    "call",
+    "check_invariants",
+    "fail",
+    "say",
+]
+
+
+class FakeClock:
+    """Time that stands still until you move it."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+        self._monotonic = 0.0
+
+    def now(self) -> float:
+        """Wall time."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Time since the clock was made."""
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, on both clocks."""
+        self._now += seconds
+        self._monotonic += seconds
+
+    def set_wall(self, now: float) -> None:
+        """Somebody changed the date; the monotonic clock does not notice."""
+        self._now = now
+
+
+class RecordedEvents:
+    """Everything a session tells from the moment this is entered, as a list to look at.
+
+    async with RecordedEvents(session) as events:
+        await session.root.message("hi")
+        await events.until("task_complete")
+    """
+
+    def __init__(self, session: Session, *, conversation: str | None = None) -> None:
+        self._session = session
+        self._conversation = conversation
+        self._news: Subscription | None = None
+        self.seen: list[Event] = []
+
+    async def __aenter__(self) -> Self:
+        parts = self._session.parts
+        wanted = None if self._conversation is None else parts.conversations.find(self._conversation).id
+        self._news = parts.bus.subscribe(conversation=wanted, limit=100_000)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.drain()
+        if self._news is not None:
+            self._news.close()
+
+    def drain(self) -> list[Event]:
+        """Take in what has been told so far; all of it since the beginning."""
+        while self._news is not None and (event := self._news.next_nowait()) is not None:
+            self.seen.append(event)
+        return self.seen
+
+    async def until(self, kind: str, *, timeout: float = 10.0) -> Event:
+        """The next event of that type that was not waited for before; TimeoutError says what came instead."""
+        looked_at = len(self.seen)
+        try:
+            async with asyncio.timeout(timeout):
+                assert self._news is not None, "enter the recorder first"
+                while True:
+                    event = await anext(self._news)
+                    self.seen.append(event)
+                    if event.type == kind:
+                        return event
+        except TimeoutError:
+            came = [event.type for event in self.seen[looked_at:]]
+            raise TimeoutError(f"no {kind} within {timeout} s; there came {came}") from None
+
+    def types(self, *, deltas: bool = False) -> list[str]:
+        """The types in order, deltas left out unless asked for."""
+        return [event.type for event in self.drain() if deltas or event.seq is not None]
+
+
+def assert_order(events: Iterable[Event], expected: Sequence[str]) -> None:
+    """Fail unless these types occur in this order, whatever stands between them."""
+    came = [event.type for event in events]
+    position = 0
+    for number, kind in enumerate(expected):
+        try:
+            position = came.index(kind, position) + 1
+        except ValueError:
+            raise AssertionError(
+                f"{kind!r} (number {number} of {list(expected)}) does not follow; there came {came}"
+            ) from None
+
+
+def check_invariants(events: Iterable[Event]) -> None:
+    """Fail unless the events of a whole session keep its promises.
+
+    Numbers without gaps; at most one task running; each started task ended exactly once, and nothing of it
+    after its end but the ends of calls that it had handed over and what it caused in other conversations; each call
+    begun once and ended once.
+    """
+    last, running = 0, None
+    ended: dict[str | None, str | None] = {}
+    calls: dict[tuple[str | None, str], int] = {}
+    for event in events:
+        if event.seq is not None:
+            assert event.seq == last + 1 or last == 0, f"event {event.seq} follows {last}"
+            last = event.seq
+        match event.type:
+            case "task_started":
+                assert running is None, f"task {event.task_id} started while {running} runs"
+                running = event.task_id
+            case "task_complete" | "turn_aborted":
+                assert event.task_id not in ended, f"task {event.task_id} ended twice"
+                ended[event.task_id] = event.conversation_id
+                running = None if running == event.task_id else running
+            case kind if kind != "tool_call_end" and ended.get(event.task_id, "") == event.conversation_id:
+                raise AssertionError(f"{kind} of task {event.task_id} comes after its end")
+            case "tool_call_begin":
+                key = (event.conversation_id, _call_id(event))
+                assert calls.get(key, 0) == 0, f"call {key} began twice"
+                calls[key] = 1
+            case "tool_call_end":
+                key = (event.conversation_id, _call_id(event))
+                assert calls.get(key) == 1, f"call {key} ended without a beginning"
+                calls[key] = 0
+            case _:
+                pass
+    assert running is None, f"task {running} never ended"
+    assert not any(calls.values()), f"calls without an end: {[key for key, open in calls.items() if open]}"
+
+
+def _call_id(event: Event) -> str:
+    assert isinstance(event.data, ToolCallBegin | ToolCallEnd)
+    return event.data.call_id

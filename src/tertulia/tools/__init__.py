@@ -1,1 +1,1 @@
-"""WHAT THE MODEL CAN DO: one interface (`tool`), one file for each family of tools, one dispatch for all."""
+"""What a model can do: one interface (`tool`), one file a tool, one dispatch."""

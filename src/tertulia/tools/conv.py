@@ -1,7 +1,7 @@
 """The five conversation tools: with them a model opens conversations, talks to them, looks at them and closes them.
 
-They know neither the scheduler nor the session: what they may see is a `VisibleConversations`, and to let another conversation
-speak they return a `Handoff`.
+They know neither the scheduler nor the session: what they may see is a `VisibleConversations`, and to let another
+conversation speak they return a `Handoff`.
 """
 
 from __future__ import annotations

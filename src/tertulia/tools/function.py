@@ -45,7 +45,7 @@ class FunctionTool(Generic[P, R]):
         self._arguments, self._contexts = _arguments(function, self._label)
         self.spec = ToolSpec.define(
             name or self._label,
-            function.docstring_summary(function.__doc__) if description is None else description,
+            docstring_summary(function.__doc__) if description is None else description,
             _schema(self._arguments),
             source="function",
         )
@@ -121,7 +121,7 @@ def _label(function: Callable[..., Any]) -> str:
 
 def _arguments(function: Callable[..., Any], label: str) -> tuple[type[msgspec.Struct], list[str]]:
     """The parameters as a struct that arguments are converted to, and the names of those that take the context."""
-    told = function.docstring_parameters(function.__doc__)
+    told = docstring_parameters(function.__doc__)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     contexts: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():

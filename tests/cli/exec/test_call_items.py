@@ -24,7 +24,7 @@ from tertulia.protocol.tool_events import (
     WebSearchEnd,
 )
 from tertulia.protocol.tool_names import fqn
-from tests.apps.telling import Teller
+from tests.cli.telling import Teller
 
 ID = CallId("c1")
 NO = '{"ok":false,"code":"no_approver","reason":"nobody is there"}'

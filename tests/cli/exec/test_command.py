@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.apps.running import DEADLINE_S, NEVER_MS, Shell
+from tests.cli.running import DEADLINE_S, NEVER_MS, Shell
 
 PLAN = {"name": "update_plan", "arguments": {"plan": [{"step": "look", "status": "in_progress"}]}}
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"\0" * 16

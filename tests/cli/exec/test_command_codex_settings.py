@@ -9,7 +9,7 @@ import pytest
 from tertulia.cli.exec.command import load_codex_sdk_settings
 from tertulia.cli.global_flags import GlobalFlags
 from tertulia.errors import InvalidParamsError
-from tests.apps.running import Shell
+from tests.cli.running import Shell
 
 pytestmark = pytest.mark.usefixtures("shell")
 

@@ -14,7 +14,7 @@ from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.usage import Usage
-from tests.apps.telling import CHILD, CONFIGURED, ROOT, SESSION, Teller
+from tests.cli.telling import CHILD, CONFIGURED, ROOT, SESSION, Teller
 
 BEGIN = t.ToolCallBegin(CallId("c1"), "add", {"a": 1})
 END = t.ToolCallEnd(CallId("c1"), "add", True, "3", False, 5)

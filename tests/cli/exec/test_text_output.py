@@ -14,7 +14,7 @@ from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId, TaskId
 from tertulia.protocol.usage import Usage
 from tertulia.scheduler.reply import Reply
-from tests.apps.telling import CHILD, CONFIGURED, ROOT, Teller
+from tests.cli.telling import CHILD, CONFIGURED, ROOT, Teller
 
 ONE, TWO = ItemId("1"), ItemId("2")
 

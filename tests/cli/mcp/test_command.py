@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.apps.running import Shell
-from tests.apps.serving import config_of, configure, dot_mcp
+from tests.cli.running import Shell
+from tests.cli.serving import config_of, configure, dot_mcp
 from tests.mcp.fakes import bare, hostile
 
 ACTS = ("ls", "add", "rm", "test", "trust", "tools")

@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 
-from tests.apps.running import Shell
-from tests.apps.serving import config_of, configure, dot_mcp
+from tests.cli.running import Shell
+from tests.cli.serving import config_of, configure, dot_mcp
 
 SECRET = "hunter2hunter2"
 

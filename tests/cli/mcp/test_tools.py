@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.running import Shell
-from tests.apps.serving import config_of, configure, dot_mcp
+from tests.cli.running import Shell
+from tests.cli.serving import config_of, configure, dot_mcp
 from tests.mcp.fakes import bare, hostile
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.keeping import Screen
-from tests.apps.running import Shell
-from tests.apps.serving import configure, dot_mcp
+from tests.cli.keeping import Screen
+from tests.cli.running import Shell
+from tests.cli.serving import configure, dot_mcp
 from tests.mcp.fakes import bare
 
 SECRET = "hunter2hunter2"

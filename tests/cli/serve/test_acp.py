@@ -17,7 +17,7 @@ from typing import Any
 import acp
 import pytest
 
-from tests.apps.running import DEADLINE_S, SOURCE, Shell
+from tests.cli.running import DEADLINE_S, SOURCE, Shell
 from tests.mcp.fakes.number import lives
 from tests.server.acp_editor import Editor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.apps.running import Shell
+from tests.cli.running import Shell
 
 
 def request(id: int, method: str, **params: object) -> bytes:

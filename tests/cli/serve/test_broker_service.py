@@ -16,8 +16,8 @@ import httpx2
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.apps.running import Shell
-from tests.apps.serving import configure
+from tests.cli.running import Shell
+from tests.cli.serving import configure
 from tests.mcp.fakes import bare
 from tests.server.brokering import alive, client, text
 

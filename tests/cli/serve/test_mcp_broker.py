@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.apps.daemons import Daemons
-from tests.apps.running import Shell
-from tests.apps.serving import config_of, configure
+from tests.cli.daemons import Daemons
+from tests.cli.running import Shell
+from tests.cli.serving import config_of, configure
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes import bare
 from tests.mcp.fakes.number import number_here

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.apps.running import DEADLINE_S, SOURCE, Shell
+from tests.cli.running import DEADLINE_S, SOURCE, Shell
 
 HELLO = {
     "protocolVersion": "2025-11-25",

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tertulia.cli.sessions.command import _unique_length
-from tests.apps.keeping import DELEGATING, Screen, held, home, ids, talk
-from tests.apps.running import Shell
+from tests.cli.keeping import DELEGATING, Screen, held, home, ids, talk
+from tests.cli.running import Shell
 
 ACTS = ("ls", "show", "export", "replay", "fork", "rm", "sweep")
 

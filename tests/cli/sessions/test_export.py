@@ -13,8 +13,8 @@ from tertulia.cli.sessions.export import FORMAT, VERSION, export_line
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.store import StoredRow
 from tertulia.testing import ScriptedModel, call
-from tests.apps.keeping import DELEGATING, talk
-from tests.apps.running import Shell
+from tests.cli.keeping import DELEGATING, talk
+from tests.cli.running import Shell
 
 AWKWARD = "one\u2028two\x85three\u2029four"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.apps.keeping import DELEGATING, held, ids, talk
-from tests.apps.running import Shell
+from tests.cli.keeping import DELEGATING, held, ids, talk
+from tests.cli.running import Shell
 
 
 def said(shell: Shell, session_id: str) -> list[str]:

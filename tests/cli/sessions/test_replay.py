@@ -14,8 +14,8 @@ from tertulia.rollout.sqlite.database import connect_owner
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.table import insert
 from tertulia.rollout.store import Row
-from tests.apps.keeping import DELEGATING, held, home, talk
-from tests.apps.running import Shell
+from tests.cli.keeping import DELEGATING, held, home, talk
+from tests.cli.running import Shell
 
 STORY = [
     "you Have a.py reviewed",

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tertulia.cli.sessions.show import shorten_trouble
-from tests.apps.keeping import DELEGATING, held, home, talk
-from tests.apps.running import Shell
+from tests.cli.keeping import DELEGATING, held, home, talk
+from tests.cli.running import Shell
 
 
 def test_a_session_its_conversations_and_its_last_messages(shell: Shell) -> None:

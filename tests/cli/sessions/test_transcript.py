@@ -13,7 +13,7 @@ from tertulia.protocol.items import AssistantMessage, TextPart, UserMessage
 from tertulia.protocol.records import ItemsRecord, Record, TermsRecord
 from tertulia.protocol.storage import Full
 from tertulia.rollout.format.record_lines import RecordLine
-from tests.apps.telling import CHILD, CONFIGURED, ROOT, Teller
+from tests.cli.telling import CHILD, CONFIGURED, ROOT, Teller
 
 
 class Told:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.executors.acp import pipe
+from tertulia.executors.acp import pipe as acp_pipe
 from tertulia.executors.acp.pipe import AcpPipe, is_message
 from tertulia.sandbox.runner import Command, Confinement
 from tests.executors.acp_hosts import AcpCrew, acp_crew
@@ -56,7 +56,7 @@ async def test_a_line_that_is_too_long_ends_it(tmp_path: Path) -> None:
 
 async def test_more_than_anybody_can_want_in_one_task_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 11, bad input: floods stdout."""
-    monkeypatch.setattr(pipe, "MAX_OUTPUT_BYTES", 10_000)
+    monkeypatch.setattr(acp_pipe, "MAX_OUTPUT_BYTES", 10_000)
     async with acp_crew(tmp_path) as crew:
         pipe, watch = await started(crew, "while True: print('{}')")
         while await pipe.receive() is not None:
@@ -68,7 +68,7 @@ async def test_more_than_anybody_can_want_in_one_task_ends_it(tmp_path: Path, mo
 
 async def test_whoever_reads_slowly_holds_the_agent_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded memory: the program waits, and nothing is lost."""
-    monkeypatch.setattr(pipe, "MAX_UNREAD", 10)
+    monkeypatch.setattr(acp_pipe, "MAX_UNREAD", 10)
     async with acp_crew(tmp_path) as crew:
         pipe, watch = await started(crew, "for n in range(100_000): print('{\"id\": %d}' % n)")
         heard = [message["id"] async for message in _all(pipe)]
@@ -107,7 +107,7 @@ async def test_one_that_asks_and_does_not_listen_is_not_listened_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bounded memory: so many requests without an answer, and the next is heard when one has been answered."""
-    monkeypatch.setattr(pipe, "MAX_ASKED", 3)
+    monkeypatch.setattr(acp_pipe, "MAX_ASKED", 3)
     code = 'for n in range(9): print(\'{"id": %d, "method": "a"}\' % n, flush=True)\ninput()'
     async with acp_crew(tmp_path) as crew:
         pipe, watch = await started(crew, code)

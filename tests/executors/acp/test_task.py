@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tertulia.errors import ModelError, TaskCancelledError
-from tertulia.executors.acp import task
+from tertulia.executors.acp import task as acp_task
 from tertulia.executors.acp.pipe import AcpPipe
 from tertulia.executors.acp.task import AcpTask
 from tertulia.executors.executor import AgentDelta, AgentText, RunFailed, RunFinished, RunInterrupted, UsageReport
@@ -119,7 +119,7 @@ async def test_somebody_elses_cancellation_is_not_kept() -> None:
 
 async def test_steps_that_nobody_reads_hold_the_agent_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded memory."""
-    monkeypatch.setattr(task, "MAX_UNREAD", 2)
+    monkeypatch.setattr(acp_task, "MAX_UNREAD", 2)
     task = AcpTask(None)
     task.pipe = AcpPipe()
     for _ in range(3):

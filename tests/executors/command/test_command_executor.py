@@ -47,7 +47,7 @@ async def test_a_run_is_its_steps_and_one_ending(tmp_path: Path) -> None:
     """S003-26, S003-22: the prompt goes by stdin; steps come in order and the last is the one ending."""
     async with crew(tmp_path) as made:
         steps = await made.run(fake("codex", output="codex-jsonl"), "what is there?")
-    assert kinds(steps) == ["NativeId", "Begun", "Done", "AgentText", "UsageReport", "Finished"]
+    assert kinds(steps) == ["NativeSessionId", "ToolUseBegin", "ToolUseEnd", "AgentText", "UsageReport", "RunFinished"]
     assert sum(isinstance(step, RunEnd) for step in steps) == 1
     assert json.loads(steps[-1].text)["heard"] == ["what is there?"]  # type: ignore[union-attr]
     assert not any("what is there" in argument for argument in json.loads(steps[-1].text)["arguments"])  # type: ignore[union-attr]
@@ -241,7 +241,7 @@ async def test_a_slow_reader_holds_the_program_up_and_misses_nothing(
     """What waits for us is bounded."""
     monkeypatch.setattr(command_executor, "MAX_UNREAD", 1)
     async with crew(tmp_path) as made:
-        assert kinds(await made.run(fake("codex", output="codex-jsonl")))[-2:] == ["UsageReport", "Finished"]
+        assert kinds(await made.run(fake("codex", output="codex-jsonl")))[-2:] == ["UsageReport", "RunFinished"]
 
 
 async def test_one_that_has_said_all_and_does_not_leave_is_ended(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ async def test_cancelling_the_reader_ends_the_tree(tmp_path: Path) -> None:
             await reading
         assert left
         assert not any(map(is_alive, left))
-    assert kinds(seen) == ["NativeId", "Begun"]
+    assert kinds(seen) == ["NativeSessionId", "ToolUseBegin"]
 
 
 @pytest.mark.parametrize("rounds", range(8))

@@ -130,7 +130,7 @@ async def test_a_history_that_does_not_fit_overflows(wire: LocalWire) -> None:
 async def test_its_process_opens_no_port(wire: LocalWire) -> None:
     await hear(wire, "Hello", said=1)
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    (pid,) = [pid for pid in children if b"llama.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (pid,) = [pid for pid in children if b"llama_program.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     links = [os.readlink(handle) for handle in Path(f"/proc/{pid}/fd").iterdir()]
     sockets = {link[8:-1] for link in links if link.startswith("socket:")}
     assert sockets

@@ -159,7 +159,7 @@ def test_l5_without_a_namespace_and_with_none_of_ours_left_it_goes_on() -> None:
 def _need_namespace(user: int | None) -> None:
     if user is not None and ordinary_python() is None:
         pytest.skip("no Python here that an ordinary user can run with our packages")
-    code = "import tertulia.sandbox.launcher.process_namespace as n; print(*n.try_out(confines=False))"
+    code = "import tertulia.sandbox.launcher.process_namespace as n; print(*n.find_namespace_support(confines=False))"
     python = sys.executable if user is None else str(ordinary_python())
     options: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     said = subprocess.run(

@@ -20,7 +20,8 @@ from tests.sandbox.confined import DEADLINE_S, ROOT, Place, need
 from tests.sandbox.kept import above, is_running
 
 CODE = """
-import sys; from tertulia.sandbox.launcher.program import serve; serve(int(sys.argv[1]), int(sys.argv[2]), confines=False)
+import sys; from tertulia.sandbox.launcher.program import serve
+serve(int(sys.argv[1]), int(sys.argv[2]), confines=False)
 """
 
 

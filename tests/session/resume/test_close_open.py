@@ -322,7 +322,7 @@ async def test_a_chain_is_closed_from_the_inside_and_dropped_with_an_event(lives
             ("tool_call_end", child.id),
             ("tool_call_end", root.id),
         ]
-        dropped = [e.conversation_id for e in told(again) if e.data.__class__.__name__ == "Warning"]
+        dropped = [e.conversation_id for e in told(again) if e.data.__class__.__name__ == "WarningEvent"]
         assert dropped == [child.id, root.id]
         for conversation in (root.id, child.id):
             (output,) = outputs(again, conversation)

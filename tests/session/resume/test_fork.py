@@ -11,7 +11,7 @@ from tertulia.protocol.ids import ItemId
 from tertulia.protocol.records import ItemsRecord
 from tertulia.rollout.sweep.home_sweep import sweep_home
 from tertulia.rollout.sweep.retention import Retention
-from tertulia.session.resume import fork
+from tertulia.session.resume import fork as fork_module
 from tertulia.session.resume.fork import fork_session, read_recorded_state
 from tertulia.session.resume.recorded_state import RecordedConversation, RecordedState
 from tertulia.session.resume.replay_verification import verify_requests
@@ -145,7 +145,7 @@ async def test_a_conversation_whose_records_are_lost_is_not_forked(monkeypatch: 
     whole = read_recorded_state(home(), old.id)
     root: RecordedConversation = whole.talks[whole.identity()[1]]
     root.pieces = [piece for piece in root.pieces if not any(type(item).__name__ == "ToolCall" for item in piece.items)]
-    monkeypatch.setattr(fork, "read_recorded_state", lambda home, session_id, clock: whole)
+    monkeypatch.setattr(fork_module, "read_recorded_state", lambda home, session_id, clock: whole)
     with pytest.raises(StorageError, match="resume the session"):
         await fork(old.id)
     assert session_ids() == {old.id}
@@ -159,7 +159,7 @@ async def test_a_conversation_whose_records_have_expired_is_forked_with_what_is_
     whole = read_recorded_state(home(), old.id)
     root: RecordedConversation = whole.talks[whole.identity()[1]]
     root.pieces = [piece for piece in root.pieces if not any(type(item).__name__ == "ToolCall" for item in piece.items)]
-    monkeypatch.setattr(fork, "read_recorded_state", lambda home, session_id, clock: whole)
+    monkeypatch.setattr(fork_module, "read_recorded_state", lambda home, session_id, clock: whole)
     new = await fork(old.id)
     copied = RecordedState().read(lines(new))
     kinds = [type(item).__name__ for item in copied.talks[copied.identity()[1]].items]

@@ -69,7 +69,8 @@ def test_what_a_forgotten_history_leaves_open_is_known() -> None:
     """R3: its calls without an output, and how many segments the record has."""
     said = (
         RecordedSegment((seed(),), pinned=True, seed=True, missing=(0,)), RecordedSegment((user("?"),), missing=(0,)),
-        RecordedSegment((call("c1"),), missing=(0,)), RecordedSegment((output("c1"),), missing=(0,)), RecordedSegment((call("c2"),), missing=(0,)),
+        RecordedSegment((call("c1"),), missing=(0,)), RecordedSegment((output("c1"),), missing=(0,)),
+        RecordedSegment((call("c2"),), missing=(0,)),
     )  # fmt: skip
     _, _, forgotten = _history(past(*said), terms())
     assert forgotten is not None
@@ -79,7 +80,8 @@ def test_what_a_forgotten_history_leaves_open_is_known() -> None:
 def test_mended_pieces_are_as_old_as_their_oldest_item_and_keep_what_is_missing() -> None:
     """R3: nothing lives longer for having been mended."""
     pieces = [
-        RecordedSegment((user("hi"),), ts=1.0), RecordedSegment((call("c1"),), missing=(0,), ts=3.0), RecordedSegment((model("ho"),), ts=2.0),
+        RecordedSegment((user("hi"),), ts=1.0), RecordedSegment((call("c1"),), missing=(0,), ts=3.0),
+        RecordedSegment((model("ho"),), ts=2.0),
     ]  # fmt: skip
     whole = mend_segments(pieces)
     assert [(piece.ts, piece.missing) for piece in whole] == [(1.0, (1,)), (2.0, ())]

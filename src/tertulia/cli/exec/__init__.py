@@ -1,1 +1,1 @@
-"""TODO exec."""
+"""`tertulia exec`: one message, followed to its end, as text or as JSON lines."""

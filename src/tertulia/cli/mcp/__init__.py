@@ -1,1 +1,1 @@
-"""TODO mcp."""
+"""`tertulia mcp`: the configured MCP servers, edited, trusted and tried out."""

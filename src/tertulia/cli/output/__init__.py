@@ -1,1 +1,1 @@
-"""TODO output."""
+"""What people see: columns, colours, JSON lines, the tree of conversations."""

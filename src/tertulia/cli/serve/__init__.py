@@ -1,1 +1,1 @@
-"""TODO serve."""
+"""Verbs that serve another program: HTTP, ACP, JSON-RPC, MCP, the broker."""

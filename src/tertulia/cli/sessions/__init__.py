@@ -1,1 +1,1 @@
-"""TODO sessions."""
+"""`tertulia sessions`: stored sessions listed, shown, exported, replayed, forked."""

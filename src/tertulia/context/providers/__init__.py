@@ -1,1 +1,1 @@
-"""TODO providers."""
+"""The context providers that ship with Tertulia."""

@@ -1,1 +1,1 @@
-"""TODO acp."""
+"""Agents that stay, spoken to by the Agent Client Protocol."""

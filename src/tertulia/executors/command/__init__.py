@@ -1,1 +1,1 @@
-"""TODO command."""
+"""Agents that are run once a task, as a command."""

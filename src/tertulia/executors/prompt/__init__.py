@@ -1,1 +1,1 @@
-"""TODO prompt."""
+"""The history of a conversation as a prompt for another agent."""

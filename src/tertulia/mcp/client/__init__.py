@@ -1,1 +1,1 @@
-"""TODO client."""
+"""One connection to one MCP server: transports, repair of answers, errors."""

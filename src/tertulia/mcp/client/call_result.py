@@ -1,4 +1,4 @@
-"""The result of a call as an `CallResult`: text within its bound, pictures as parts, and a line for all that is neither."""
+"""The result of a call as a `CallResult`: text within its bound, pictures as parts, a line for all that is neither."""
 
 from __future__ import annotations
 

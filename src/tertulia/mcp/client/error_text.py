@@ -59,10 +59,8 @@ def explain_error(error: Exception) -> tuple[Reason, str]:
         case MCPError() if error.code == PARSE_ERROR and error.message.startswith(_UNPARSED):
             return "protocol", "the server's answer cannot be read"
         case MCPError() if error.code == UNREADABLE and error.message.startswith(UNREADABLE_PREFIX):
-            return (
-                "protocol",
-                f"the server's answer cannot be read: {quote_server_text(error.message.removeprefix(UNREADABLE_PREFIX))}",
-            )
+            why = error.message.removeprefix(UNREADABLE_PREFIX)
+            return "protocol", f"the server's answer cannot be read: {quote_server_text(why)}"
         case MCPError():
             return "refused", f"the server answered with error {error.code}: {quote_server_text(error.message)}"
         case ValidationError():

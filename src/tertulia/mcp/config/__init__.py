@@ -1,1 +1,1 @@
-"""TODO config."""
+"""Configured MCP servers: definitions, files, trust, how each is launched."""

@@ -1,1 +1,1 @@
-"""TODO pool."""
+"""Server processes shared by conversations: started, watched, restarted, closed."""

@@ -1,1 +1,1 @@
-"""TODO serve."""
+"""Being an MCP server, on top of the SDK."""

@@ -1,1 +1,1 @@
-"""TODO http."""
+"""Providers over HTTP: the three wires, streaming, retries, errors."""

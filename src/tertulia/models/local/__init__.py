@@ -1,1 +1,1 @@
-"""TODO local."""
+"""The embedded model: weights, the program that runs them, its wire."""

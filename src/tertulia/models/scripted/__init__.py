@@ -1,1 +1,1 @@
-"""TODO scripted."""
+"""The scripted model."""

@@ -1,1 +1,1 @@
-"""TODO approvals."""
+"""Requests, answers and grants of approvals."""

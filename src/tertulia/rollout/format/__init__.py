@@ -1,1 +1,1 @@
-"""TODO format."""
+"""Records as rows: encoded, packed, referred to, read back."""

@@ -25,7 +25,8 @@ from tertulia.rollout.store import StoredRow
 Json = dict[str, Any]
 _decoder = msgspec.json.Decoder(Json)
 _BROKEN = (
-    msgspec.MsgspecError, TertuliaError, ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError,
+    msgspec.MsgspecError, TertuliaError,
+    ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError,
     ValueError,
 )  # fmt: skip
 """All that taking apart what is not what it should be may raise. A broad catch would hide faults of our own."""
@@ -140,5 +141,5 @@ class RowReader:
 
 
 def read_rows(rows: Iterable[StoredRow]) -> Iterator[RecordLine]:
-    """The events and records of a session, oldest first. Use a `RowReader` to go on later, or to learn what is known."""
+    """The events and records of a session, oldest first. A `RowReader` can go on later, and tells what is known."""
     return RowReader().lines(rows)

@@ -1,1 +1,1 @@
-"""TODO sqlite."""
+"""One SQLite file a session, its index, its owner, its reader."""

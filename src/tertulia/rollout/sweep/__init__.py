@@ -1,1 +1,1 @@
-"""TODO sweep."""
+"""What may not be stored any longer is erased."""

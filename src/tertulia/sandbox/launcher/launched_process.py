@@ -29,7 +29,7 @@ from tertulia.sandbox.launcher.program import serve
 serve(int(sys.argv[1]), int(sys.argv[2]), confines=sys.argv[3] == "confines", open_files=int(sys.argv[4]))
 """
 """Read from standard input: whoever kills by what a command line says shall not meet the guardian."""
-_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 _REPORT_BYTES = 65_536
 _BY_SIGKILL = 128 + 9
 _CLOSE_TIMEOUT_S = 10.0

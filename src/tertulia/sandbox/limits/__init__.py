@@ -1,1 +1,1 @@
-"""TODO limits."""
+"""Limits of memory, files, processes and written bytes."""

@@ -19,7 +19,7 @@ sys.path.insert(0, sys.argv[1])
 from tertulia.sandbox.mounts.helper_program import serve
 serve(int(sys.argv[2]))
 """
-_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 _ANSWER_BYTES = 65_536
 
 

@@ -193,7 +193,11 @@ def _system(confinement: Confinement) -> Iterator[str]:
 
 def own_places() -> Iterator[str]:
     """Python and ourselves, so that our own programs run inside wherever they are installed."""
-    yield from (sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+    yield from (
+        sys.prefix,
+        sys.base_prefix,
+        os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__)))),
+    )
 
 
 def _is_in(path: str, above: str) -> bool:

@@ -1,1 +1,1 @@
-"""TODO protected."""
+"""Protected files: what a command changed of them, found and put back."""

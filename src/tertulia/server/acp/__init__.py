@@ -1,1 +1,1 @@
-"""TODO acp."""
+"""Sessions for editors that speak the Agent Client Protocol."""

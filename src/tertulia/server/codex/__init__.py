@@ -1,1 +1,1 @@
-"""TODO codex."""
+"""Sessions for clients that were written for `codex app-server`."""

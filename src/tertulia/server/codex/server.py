@@ -96,7 +96,8 @@ class CodexServer:
         self.threads.muted = frozenset(able.opt_out_notification_methods or ())
         return MethodResult(
             {
-                "userAgent": f"tertulia/{CODEX_VERSION} (tertulia {__version__}) unknown ({client.name}; {client.version})",
+                "userAgent": f"tertulia/{CODEX_VERSION} (tertulia {__version__}) unknown "
+                f"({client.name}; {client.version})",
                 "codexHome": str(self._house.environment.home),
                 "platformFamily": "unix",
                 "platformOs": "macos" if sys.platform == "darwin" else sys.platform,

@@ -1,1 +1,1 @@
-"""TODO http."""
+"""The HTTP and WebSocket server: guards, tokens, bodies, routes."""

@@ -1,1 +1,1 @@
-"""TODO jsonrpc."""
+"""JSON-RPC over a stream: framing, bounded parsing, one connection, its events."""

@@ -1,1 +1,1 @@
-"""TODO mcp."""
+"""Conversations, and the broker's tools, as an MCP server."""

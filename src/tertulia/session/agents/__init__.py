@@ -1,1 +1,1 @@
-"""TODO agents."""
+"""Agents: prepared, registered, and reached by other programs through sockets."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -11,7 +12,25 @@ from tertulia.context.provider import SessionContext
 from tertulia.conversation.state import ConversationState
 from tertulia.prompt.seeds import additions_message
 from tertulia.protocol.items import UserMessage
-from tertulia.session.agents.active_agent import context_updates, withdrawal_text
+
+_HEADING = re.compile(r"(?m)^(?=## )")
+
+
+def context_updates(first: str, before: Iterable[str], now: Sequence[str]) -> list[str]:
+    """Nothing if all of `now` was said word for word in `before`. Else what is new, section by section, and all that
+    was not said in `first`: of several updates the last is enough, and the others may be forgotten.
+
+    A section begins with a heading.
+    """
+    told = "\n".join(before)
+    sections = [section for text in now for part in _HEADING.split(text) if (section := part.strip())]
+    news = [section for section in sections if section not in told]
+    return [section for section in sections if section in news or section not in first] if news else []
+
+
+def withdrawal_text(provider: str) -> str:
+    """What is said of a provider that says nothing any more."""
+    return f"What was said above by {provider} no longer holds."
 
 
 class ActiveAgent(msgspec.Struct, frozen=True, eq=False):

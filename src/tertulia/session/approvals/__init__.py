@@ -1,1 +1,1 @@
-"""TODO approvals."""
+"""Approvals and elicitations: who can answer, and how an answer arrives."""

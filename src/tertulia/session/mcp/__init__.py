@@ -1,1 +1,1 @@
-"""TODO mcp."""
+"""The MCP servers of a session, and a session's tools served over MCP."""

@@ -1,1 +1,1 @@
-"""TODO resume."""
+"""Stored sessions: read back, rebuilt, closed where they were open, forked, verified, swept."""

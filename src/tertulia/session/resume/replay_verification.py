@@ -1,7 +1,7 @@
 """Prompts, rebuilt from the record and compared with what was sent: the proof that the record is complete (S002-15).
 
-Every request to a model left the digests of its parts (`ModelRequestRecord`). Here the same parts are made again from what was
-written down before it, by the same code, and hashed. Nothing is run and nothing is written.
+Every request to a model left the digests of its parts (`ModelRequestRecord`). Here the same parts are made again from
+what was written down before it, by the same code, and hashed. Nothing is run and nothing is written.
 """
 
 from __future__ import annotations

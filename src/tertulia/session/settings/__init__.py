@@ -1,1 +1,1 @@
-"""TODO settings."""
+"""Settings: files, environment and flags, parsed, layered, each with its origin."""

@@ -68,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mcp_views: Mapping[str, NamedView | Table] = {}
     """What others may see of them, by name."""
     project_servers: Sequence[ProjectServer] = ()
-    """Those that a project's files define, as they are written; see `session/mcp/configured_servers.py` for which may start."""
+    """Those that a project's files define, as written; `session/mcp/configured_servers.py` says which may start."""
     limits: Limits | Table = Limits()
     """What a session allows at most, and what a conversation gets that asks for nothing else."""
     shell_environment: Table = {}

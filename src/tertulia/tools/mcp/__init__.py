@@ -1,1 +1,1 @@
-"""TODO mcp."""
+"""Tools of MCP servers, approved and called."""

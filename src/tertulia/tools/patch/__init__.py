@@ -1,1 +1,1 @@
-"""TODO patch."""
+"""`apply_patch`: a patch read, matched, planned and written whole."""

@@ -1,1 +1,1 @@
-"""TODO shell."""
+"""Commands: asked for, approved, run, and kept running."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.running import DEADLINE_S, Shell
+from tests.cli.running import DEADLINE_S, Shell
 from tests.server.brokering import alive
 
 Ask = Callable[..., Any]

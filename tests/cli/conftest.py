@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.running import Shell
+from tests.cli.running import Shell
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.apps.running import Shell
-from tests.apps.serving import configure
+from tests.cli.running import Shell
+from tests.cli.serving import configure
 from tests.mcp.fakes import bare, hostile
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tertulia.rollout.sqlite.session_files import Ownership, SessionFiles
-from tests.apps.running import DEADLINE_S, Shell
+from tests.cli.running import DEADLINE_S, Shell
 
 DELEGATING = (
     {"tool_calls": [{"name": "conv_create", "arguments": {"user_instruction": "Review a.py", "title": "reviewer"}}]},

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tertulia.cli.mcp.config_edit import add_table
-from tests.apps.running import Shell
+from tests.cli.running import Shell
 
 
 def config_of(shell: Shell) -> Path:

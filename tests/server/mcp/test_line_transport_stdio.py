@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.apps.running import Shell
-from tests.apps.serving import configure
+from tests.cli.running import Shell
+from tests.cli.serving import configure
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes import bare
 from tests.server.brokering import alive, client, over_pipes, text

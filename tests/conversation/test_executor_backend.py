@@ -1,4 +1,4 @@
-"""A task done by another agent, as far as no program is needed: see also `tests/session/agents/test_backends_backends.py`."""
+"""A task done by another agent, as far as no program is needed: see `tests/session/agents/test_backends_command.py`."""
 
 from __future__ import annotations
 

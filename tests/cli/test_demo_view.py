@@ -12,7 +12,7 @@ from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.usage import Usage
-from tests.apps.telling import CHILD, ROOT, Teller
+from tests.cli.telling import CHILD, ROOT, Teller
 
 ONE = ItemId("1")
 

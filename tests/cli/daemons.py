@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tests.apps.running import DEADLINE_S, Shell
+from tests.cli.running import DEADLINE_S, Shell
 from tests.mcp.connected import until
 from tests.server.brokering import alive
 
