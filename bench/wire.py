@@ -65,13 +65,13 @@ async def _measure(url: str) -> list[Row]:
     for name, kind in WIRES.items():
         for size in SIZES:
             of = f"{name}, {size:,} items"
-            floor, ours = await _compare(kind("bench", "gpt-5.2", _provider(url, name), _no_key), size)
+            scope, ours = await _compare(kind("bench", "gpt-5.2", _provider(url, name), _no_key), size)
             rows.append((of, ours, "ms CPU", ""))
-            rows.append((f"{of} : the floor", ours / floor, "x", "<= 1.5"))
-        floor, ours = await _compare(kind("bench", "gpt-5.2", _provider(f"{url}/at-once", name), _no_key), size)
+            rows.append((f"{of} : the floor", ours / scope, "x", "<= 1.5"))
+        scope, ours = await _compare(kind("bench", "gpt-5.2", _provider(f"{url}/at-once", name), _no_key), size)
         at_once[name] = ours
         rows.append((f"{of}, all at once", ours, "ms CPU", ""))
-        rows.append((f"{of}, all at once : the floor", ours / floor, "x", ""))
+        rows.append((f"{of}, all at once : the floor", ours / scope, "x", ""))
     return rows + await _against_sdk(f"{url}/at-once", at_once)
 
 

@@ -95,15 +95,17 @@ class SessionWatch:
         self._fds = _open_fds()
 
     def check(self) -> None:
-        talks = [talk for parts in self._parts for talk in _check_empty(parts)]
+        conversations = [conversation for parts in self._parts for conversation in _check_empty(parts)]
         self._parts.clear()
         # The thread of a function that has just failed holds its traceback for a moment longer.
         for _ in range(40):
-            if not any(talk() is not None for talk in talks):
+            if not any(conversation() is not None for conversation in conversations):
                 break
             gc.collect()
             threading.Event().wait(0.01)
-        assert not [talk for talk in talks if talk() is not None], "a conversation outlived its session"
+        assert not [conversation for conversation in conversations if conversation() is not None], (
+            "a conversation outlived its session"
+        )
         assert _open_fds() <= self._fds, "file descriptors were left open"
 
 
@@ -112,7 +114,7 @@ def _check_empty(parts: Any) -> list[weakref.ref[Any]]:
     assert len(parts.registry) == 0, "a task is left in the registry"
     assert parts.scheduler.current is None, "the slot is still taken"
     assert len(parts.nursery) == 0, "a coroutine is left running"
-    return [weakref.ref(talk) for talk in parts.conversations]
+    return [weakref.ref(conversation) for conversation in parts.conversations]
 
 
 def _open_fds() -> int:

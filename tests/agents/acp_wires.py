@@ -68,7 +68,7 @@ def _gemini(part: dict[str, Any]) -> Events:
     return [("", {"candidates": [candidate], "usageMetadata": usage})]
 
 
-def talk_of(body: str) -> str:
+def conversation_of(body: str) -> str:
     """What was said, without ids, in whatever wire."""
     request = json.loads(body)
     said = request.get("input") or request.get("messages") or request["contents"]

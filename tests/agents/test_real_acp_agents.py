@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.agents.acp_installed import REAL_ACP, RealAcpAgent
-from tests.agents.acp_wires import Wires, talk_of
+from tests.agents.acp_wires import Wires, conversation_of
 from tests.agents.provider import Provider, provider
 from tests.executors.agents import until
 from tests.session.lives import Lives, told
@@ -122,7 +122,7 @@ async def test_three_follow_ups_a_kill_and_a_restart(
             answers.append(reply.text or "")
             said = [f"my-question-number-{at}." for at in range(1, number + 1)]
             said += answers[:-1]
-            assert {text: times(talk_of(body), text) for text in said} == dict.fromkeys(said, 1)
+            assert {text: times(conversation_of(body), text) for text in said} == dict.fromkeys(said, 1)
             assert times(body, "always-say-plover") >= 1
         assert len(set(answers)) == 5
     assert not processes(work)
@@ -149,7 +149,7 @@ async def test_after_a_restart_of_the_session_it_takes_its_own_up(
         codes = [event.data.code for event in told(second) if event.type == "warning"]
         assert codes.count("resume_failed") == forgets
     body = next(body for body in wires.bodies if "my-question-number-2." in body)
-    assert [times(talk_of(body), text) for text in ("my-question-number-1.", answer)] == [1, 1]
+    assert [times(conversation_of(body), text) for text in ("my-question-number-1.", answer)] == [1, 1]
     assert ("Conversation History" in body) == forgets
     assert not processes(work)
 
@@ -188,7 +188,7 @@ async def test_it_calls_a_tool_of_ours(
         assert reply.status == "completed", reply.error
         ended = [event.data for event in acting.events.drain() if event.type == "tool_call_end"]
         assert ("clock__get_current_time", True) in [(end.name, end.success) for end in ended]
-    assert "Asia/Tokyo" in talk_of(wires.bodies[-1])
+    assert "Asia/Tokyo" in conversation_of(wires.bodies[-1])
 
 
 COMMANDS = {

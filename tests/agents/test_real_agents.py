@@ -73,11 +73,11 @@ async def three_follow_ups(acting: Stage, agent: RealAgent, mock: Provider, **fi
         assert len(mock.bodies) == number
         said = [f"my-question-number-{at}" for at in range(1, number + 1)]
         said += [f"the-answer-number-{at}" for at in range(1, number)]
-        assert {text: times(_talk(mock.bodies[-1]), text) for text in said} == dict.fromkeys(said, 1)
+        assert {text: times(_conversation(mock.bodies[-1]), text) for text in said} == dict.fromkeys(said, 1)
     assert [entry.role for entry in await conversation.history()] == ["user", "assistant"] * 4
 
 
-def _talk(body: str) -> str:
+def _conversation(body: str) -> str:
     """What was said, without ids: Responses has the whole item, Messages the messages."""
     request = json.loads(body)
     said = request.get("input") or request["messages"]
@@ -118,7 +118,7 @@ async def test_its_system_part_is_told_in_each_run(agent: RealAgent, home: Path,
     assert times(mock.bodies[-1], "never-say-plover") == 1
 
 
-async def test_what_changes_of_its_system_part_is_told_to_a_talk_that_goes_on(
+async def test_what_changes_of_its_system_part_is_told_to_a_conversation_that_goes_on(
     agent: RealAgent, home: Path, work: Path, mock: Provider
 ) -> None:
     """X-50: Codex takes it when a talk begins and not later. And nothing of it is in the list of processes."""
@@ -134,7 +134,7 @@ async def test_what_changes_of_its_system_part_is_told_to_a_talk_that_goes_on(
         mock.going.set()
         assert (await running).status == "completed"
     assert [times(body, "say-it-in-json") for body in mock.bodies] == [0, 1]
-    assert times(_talk(mock.bodies[-1]), "my-question-number-1") == 1
+    assert times(_conversation(mock.bodies[-1]), "my-question-number-1") == 1
     assert "Conversation History" not in mock.bodies[-1]
     assert not list(home.rglob("tertulia-*"))
 
@@ -156,7 +156,7 @@ async def test_stopped_in_mid_run_it_is_gone_and_the_conversation_goes_on(
         reply = await conversation.message("my-question-number-2")
         assert reply.status == "completed", reply.error
         acting.check_idle()
-    assert times(_talk(mock.bodies[-1]), "my-question-number-1") == 1
+    assert times(_conversation(mock.bodies[-1]), "my-question-number-1") == 1
 
 
 async def test_killed_from_outside_it_has_failed_and_the_next_message_works(
@@ -192,10 +192,10 @@ async def test_after_a_restart_of_the_session_it_knows_what_was_said(
     async with lives.start(**settings) as first:
         conversation = await first.open(backend=agent.backend)
         assert (await conversation.message("my-question-number-1")).status == "completed"
-        id, talk = first.id, conversation.id
+        id, state = first.id, conversation.id
     async with lives.resumed(id, **settings) as second:
-        assert (await second.conversation(talk).message("my-question-number-2")).status == "completed"
-    assert times(_talk(mock.bodies[-1]), "the-answer-number-1") == 1
+        assert (await second.conversation(state).message("my-question-number-2")).status == "completed"
+    assert times(_conversation(mock.bodies[-1]), "the-answer-number-1") == 1
     assert "Conversation History" not in mock.bodies[-1]
 
 
@@ -212,7 +212,7 @@ async def test_an_id_that_it_does_not_know_falls_back(agent: RealAgent, home: Pa
         assert (reply.status, reply.text) == ("completed", "the-answer-number-2"), reply.error
         codes = [event.data.code for event in acting.events.drain() if event.type == "warning"]
         assert codes.count("resume_failed") == 1
-    assert times(_talk(mock.bodies[-1]), "the-answer-number-1") == 1
+    assert times(_conversation(mock.bodies[-1]), "the-answer-number-1") == 1
 
 
 async def test_a_key_that_is_not_good_is_a_failure_with_the_way_to_log_in(
@@ -246,8 +246,8 @@ async def test_no_mcp_server_but_ours_is_ever_started(
         (home / ".claude.json").write_text(json.dumps(written))
         (work / ".mcp.json").write_text(json.dumps(written))
         conversation = await acting.session.open(backend=agent.backend)
-        talk = acting.parts.conversations.find(conversation.id)
-        backend: Any = acting.parts.scheduler._runner._find_backend(talk)
+        state = acting.parts.conversations.find(conversation.id)
+        backend: Any = acting.parts.scheduler._runner._find_backend(state)
         backend._server = lambda _: nullcontext(("touch", str(ours)))
         assert (await conversation.message("hello")).status == "completed"
     assert ours.exists()
@@ -278,7 +278,7 @@ async def test_it_calls_a_tool_of_ours(agent: RealAgent, home: Path, work: Path,
             ("clock__get_current_time", sandbox != "read-only"),
             ("tertulia__clock__get_current_time", sandbox != "read-only"),
         ]
-    assert ("no_approver" in _talk(mock.bodies[-1])) == (sandbox == "read-only")
+    assert ("no_approver" in _conversation(mock.bodies[-1])) == (sandbox == "read-only")
     assert "conv_list" in mock.bodies[-1]
     assert '"conv_create"' not in mock.bodies[-1]
     assert '"mcp__tertulia__conv_create"' not in mock.bodies[-1]
@@ -302,7 +302,7 @@ async def test_its_own_sandbox_holds_it_to_our_rights(
         conversation = await acting.session.open(backend=agent.backend)
         reply = await conversation.message("please write")
         assert reply.status == "completed", reply.error
-    assert "call-1" in _talk(mock.bodies[-1])
+    assert "call-1" in _conversation(mock.bodies[-1])
     assert outside.exists() == (sandbox == "danger-full-access")
     outside.unlink(missing_ok=True)
 

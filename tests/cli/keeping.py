@@ -24,7 +24,7 @@ def home(shell: Shell) -> Path:
     return shell.folder.parent / "home" / ".local" / "share" / "tertulia"
 
 
-def talk(shell: Shell, *replies: Any, said: str = "hello", flags: tuple[str, ...] = ()) -> str:
+def run_session(shell: Shell, *replies: Any, said: str = "hello", flags: tuple[str, ...] = ()) -> str:
     """The id of a new session in which somebody said something."""
     ran = shell.run("exec", "--json", "-m", shell.script(*(replies or ("Good morning.",)), repeat=True), *flags, said)
     assert ran.code == 0, ran.err

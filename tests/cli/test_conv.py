@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.cli.keeping import DELEGATING, held, talk
+from tests.cli.keeping import DELEGATING, held, run_session
 from tests.cli.running import Shell
 
 ACTS = ("ls", "create", "send", "history", "destroy", "call")
@@ -33,14 +33,14 @@ def test_every_act_has_examples_and_the_global_flags(shell: Shell, act: str) -> 
 
 
 def test_a_session_must_be_named(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     ran = shell.run("conv", "ls")
     assert ran.code == 2
     assert "Give its ID or --last" in ran.err
 
 
 def test_the_conversations_as_a_tree_and_as_lines(shell: Shell) -> None:
-    session_id = talk(shell, *DELEGATING)
+    session_id = run_session(shell, *DELEGATING)
     ran = shell.run("conv", "ls", "--session", session_id[:8])
     assert ran.code == 0
     assert [line.split()[0] for line in ran.out.splitlines()] == ["CONVERSATION", "root", "└"]
@@ -51,7 +51,7 @@ def test_the_conversations_as_a_tree_and_as_lines(shell: Shell) -> None:
 
 
 def test_a_conversation_is_opened_with_a_first_word(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     ran = shell.run("conv", "create", "--last", "--title", "helper", "--instructions", "Be brief.", "Hello?")
     assert (ran.code, ran.out) == (0, "Good morning.\n")
     root, helper = listed(shell)
@@ -60,7 +60,7 @@ def test_a_conversation_is_opened_with_a_first_word(shell: Shell) -> None:
 
 
 def test_a_conversation_is_opened_and_nothing_said(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     ran = shell.run("conv", "create", "--last")
     assert ran.code == 0
     assert [line["id"] for line in listed(shell)][1] == ran.out.strip()
@@ -69,7 +69,7 @@ def test_a_conversation_is_opened_and_nothing_said(shell: Shell) -> None:
 
 
 def test_a_word_to_one_of_them_and_what_was_said(shell: Shell) -> None:
-    talk(shell, *DELEGATING)
+    run_session(shell, *DELEGATING)
     child = str(listed(shell)[1]["id"])
     shell.script("And it still does.")
     ran = shell.run("conv", "send", child[:8], "Still?", "--last")
@@ -81,7 +81,7 @@ def test_a_word_to_one_of_them_and_what_was_said(shell: Shell) -> None:
 
 
 def test_events_of_the_one_that_was_spoken_to(shell: Shell) -> None:
-    session_id = talk(shell, *DELEGATING)
+    session_id = run_session(shell, *DELEGATING)
     child = listed(shell)[1]["id"]
     shell.script("Yes.")
     lines = shell.run("conv", "send", str(child), "Still?", "--last", "--json").lines
@@ -91,13 +91,13 @@ def test_events_of_the_one_that_was_spoken_to(shell: Shell) -> None:
 
 
 def test_a_failed_answer_is_exit_code_1(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     shell.script({"error": "overloaded"})
     assert shell.run("conv", "send", "root", "Hello?", "--last").code == 1
 
 
 def test_one_is_closed_and_stays_closed(shell: Shell) -> None:
-    talk(shell, *DELEGATING)
+    run_session(shell, *DELEGATING)
     child = str(listed(shell)[1]["id"])
     ran = shell.run("conv", "destroy", child[:8], "--last")
     assert (ran.code, ran.out) == (0, f"{child} is closed\n")
@@ -124,7 +124,7 @@ def test_one_is_closed_and_stays_closed(shell: Shell) -> None:
 def test_mistakes_are_one_sentence_and_leave_everything_as_it_was(
     shell: Shell, arguments: list[str], code: int, said: str
 ) -> None:
-    talk(shell)
+    run_session(shell)
     before = listed(shell)
     ran = shell.run("conv", *arguments, "--last")
     assert (ran.code, ran.out) == (code, "")
@@ -135,7 +135,7 @@ def test_mistakes_are_one_sentence_and_leave_everything_as_it_was(
 
 def test_a_session_in_use_is_refused_with_its_id_and_its_file(shell: Shell) -> None:
     """HARDENING F9."""
-    session_id = talk(shell)
+    session_id = run_session(shell)
     with held(shell, session_id):
         ran = shell.run("conv", "ls", "--last")
     assert ran.code == 1
@@ -148,7 +148,7 @@ def test_a_session_in_use_is_refused_with_its_id_and_its_file(shell: Shell) -> N
 
 @pytest.mark.parametrize("name", ["conv_create", "conv.create"])
 def test_a_tool_is_called_as_root_would(shell: Shell, name: str) -> None:
-    talk(shell)
+    run_session(shell)
     ran = shell.run("conv", "call", name, '{"user_instruction": "hi", "title": "made"}', "--last")
     assert ran.code == 0
     (answer,) = ran.lines
@@ -157,14 +157,14 @@ def test_a_tool_is_called_as_root_would(shell: Shell, name: str) -> None:
 
 
 def test_a_refusal_is_an_answer_and_exit_code_1(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     ran = shell.run("conv", "call", "conv_send", '{"conversation_id": "x", "text": "hi"}', "--last")
     assert ran.code == 1
     assert ran.lines == [{"ok": False, "code": "not_found", "reason": "conversation not found"}]
 
 
 def test_arguments_from_standard_input_and_none(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    talk(shell)
+    run_session(shell)
     assert shell.run("conv", "call", "conv_list", "--last").code == 0
     said = io.TextIOWrapper(io.BytesIO(b'{"conversation_id": "root"}'), encoding="utf-8")
     monkeypatch.setattr(sys, "stdin", said)

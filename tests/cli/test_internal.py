@@ -27,7 +27,7 @@ async def agents(*specs: Any, providers: Any = ()) -> AsyncIterator[tuple[Sessio
     settings = tertulia.Settings(model=ScriptedModel(["hi"]), providers=list(providers))
     async with Session.start(settings) as session:
         opened = [await session.open(agent=spec) for spec in specs or (EMPLOYEE,)]
-        yield session, [session.parts.agency.environment(conversation.id) for conversation in opened]
+        yield session, [session.parts.agent_registry.environment(conversation.id) for conversation in opened]
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ async def test_a_program_of_an_agent_draws_on_its_canvas(shell: Shell) -> None:
             shell.spawn, "internal", "canvas_update", json.dumps({"html": HTML, "title": "Hi"}), env=variables
         )
         assert (ran.code, ran.lines, ran.err) == (0, [{"ok": True, "revision": 1}], "")
-        (canvas,) = session.parts.agency.canvases.list().values()
+        (canvas,) = session.parts.agent_registry.canvases.list().values()
         assert (canvas.html, canvas.title) == (HTML, "Hi")
-        (record,) = session.parts.agency.audit
+        (record,) = session.parts.agent_registry.audit
         assert (record.source, record.agent_name, record.ok) == ("cli", "ada", True)
         assert record.pid not in (None, os.getpid())
 
@@ -80,7 +80,7 @@ async def test_arguments_may_come_from_standard_input_and_may_be_left_out(
         ran = await asyncio.to_thread(shell.spawn, "internal", "canvas_update", "-", input=page, env=variables)
         assert (ran.code, ran.lines) == (0, [{"ok": True, "revision": 1}])
         assert (await run(variables, "canvas_clear")).lines == [{"ok": True, "cleared": True}]
-        assert session.parts.agency.canvases.list() == {}
+        assert session.parts.agent_registry.canvases.list() == {}
 
 
 @pytest.mark.parametrize("arguments", ["", "[]", "3", "null", "{", '{"html": ', "\udcff", "[" * 2000])
@@ -91,7 +91,7 @@ async def test_arguments_that_are_no_object_are_a_usage_error(run: Any, argument
         assert (ran.code, ran.out) == (2, "")
         assert ran.err.startswith("tertulia: ARGUMENTS must be one JSON object")
         assert len(ran.err.splitlines()) == 1
-        assert list(session.parts.agency.audit) == []
+        assert list(session.parts.agent_registry.audit) == []
 
 
 @pytest.mark.parametrize("token", [{}, {"TERTULIA_TOKEN": ""}])
@@ -107,7 +107,7 @@ async def test_the_token_is_taken_from_nowhere_but_the_environment(run: Any) -> 
         token = variables["TERTULIA_TOKEN"]
         ran = await run({"TERTULIA_SOCKET": variables["TERTULIA_SOCKET"]}, "--token", token, "canvas_clear")
         assert (ran.code, ran.out) == (2, "")
-        assert list(session.parts.agency.audit) == []
+        assert list(session.parts.agent_registry.audit) == []
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_what_is_refused_is_one_sentence_and_exit_code_1(run: Any, tool: s
         ran = await run(variables, tool, arguments)
         assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "", 1)
         assert said in ran.err
-        assert [record.ok for record in session.parts.agency.audit] == [False]
+        assert [record.ok for record in session.parts.agent_registry.audit] == [False]
 
 
 @pytest.mark.parametrize("spoil", ["another", "upper", "short", "revoked"])
@@ -173,4 +173,4 @@ async def test_a_socket_of_somebody_else_is_told_nothing(run: Any, monkeypatch: 
         monkeypatch.setattr("tertulia.cli.internal.is_same_user", lambda connection: False)
         ran = await run(variables, "canvas_clear")
         assert (ran.code, ran.out) == (1, "")
-        assert list(session.parts.agency.audit) == []
+        assert list(session.parts.agent_registry.audit) == []

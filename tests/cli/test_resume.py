@@ -7,14 +7,14 @@ import signal
 
 import pytest
 
-from tests.cli.keeping import DELEGATING, Screen, held, talk
+from tests.cli.keeping import DELEGATING, Screen, held, run_session
 from tests.cli.running import DEADLINE_S, NEVER_MS, Shell
 
 NEVER = {"text": "never", "delay_ms": NEVER_MS}
 
 
 def test_off_a_terminal_it_shows_what_came_back_and_ends(shell: Shell) -> None:
-    session_id = talk(shell, *DELEGATING, said="Have a.py reviewed")
+    session_id = run_session(shell, *DELEGATING, said="Have a.py reviewed")
     ran = shell.run("resume", session_id[:8])
     assert ran.code == 0
     lines = ran.out.splitlines()
@@ -24,7 +24,7 @@ def test_off_a_terminal_it_shows_what_came_back_and_ends(shell: Shell) -> None:
 
 
 def test_only_the_last_messages_are_repeated(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     for _ in range(3):
         shell.run("exec", "resume", "--last", "again")
     out = shell.run("resume", "--last").out
@@ -34,7 +34,7 @@ def test_only_the_last_messages_are_repeated(shell: Shell) -> None:
 
 def test_what_did_not_come_back_is_said(shell: Shell) -> None:
     """S002-16: a clear answer about what cannot be restored."""
-    talk(shell, said="canary", flags=("--storage", "headers-only"))
+    run_session(shell, said="canary", flags=("--storage", "headers-only"))
     ran = shell.run("resume", "--last")
     assert ran.code == 0
     assert "texts: they were not stored, its storage policy is headers_only" in ran.err
@@ -56,7 +56,7 @@ def test_a_process_that_died_leaves_a_task_that_is_closed(shell: Shell) -> None:
 
 def test_a_session_in_use_names_its_id_its_file_its_owner_and_the_way_out(shell: Shell) -> None:
     """HARDENING F9; issue 5, 6."""
-    session_id = talk(shell)
+    session_id = run_session(shell)
     with held(shell, session_id):
         ran = shell.run("resume", "--last")
     assert (ran.code, ran.out) == (1, "")
@@ -66,7 +66,7 @@ def test_a_session_in_use_names_its_id_its_file_its_owner_and_the_way_out(shell:
 
 
 def test_a_model_that_is_gone_is_told_with_the_way_out(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     (shell.folder / "script.json").unlink()
     ran = shell.run("resume", "--last")
     assert ran.code == 2
@@ -77,8 +77,8 @@ def test_a_model_that_is_gone_is_told_with_the_way_out(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-def test_on_a_terminal_one_talks(shell: Shell) -> None:
-    talk(shell)
+def test_on_a_terminal_one_conversations(shell: Shell) -> None:
+    run_session(shell)
     screen = Screen(shell, "resume", "--last")
     shown = screen.until("› ")
     assert "you hello" in shown
@@ -95,7 +95,7 @@ def test_on_a_terminal_one_talks(shell: Shell) -> None:
 @pytest.mark.slow
 def test_one_watches_what_another_process_does_until_it_is_done(shell: Shell) -> None:
     """Issue 5, 6: a read-only live view."""
-    session_id = talk(shell)
+    session_id = run_session(shell)
     shell.script("Late.", NEVER)
     owner = Screen(shell, "resume", session_id)
     owner.until("› ")
@@ -112,7 +112,7 @@ def test_one_watches_what_another_process_does_until_it_is_done(shell: Shell) ->
 
 @pytest.mark.slow
 def test_whoever_watches_may_leave_and_disturbs_nobody(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     owner = Screen(shell, "resume", session_id)
     owner.until("› ")
     watcher = Screen(shell, "resume", session_id, "--follow")
@@ -127,7 +127,7 @@ def test_whoever_watches_may_leave_and_disturbs_nobody(shell: Shell) -> None:
 
 
 def test_watching_a_session_that_nobody_has_shows_it_and_ends(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     ran = shell.run("resume", "--last", "--follow")
     assert (ran.code, ran.out) == (0, "you hello\nGood morning.\n")
     assert ran.err.startswith("watching ")
@@ -137,7 +137,7 @@ def test_watching_a_session_that_nobody_has_shows_it_and_ends(shell: Shell) -> N
 
 
 def test_exec_goes_on_with_a_stored_session(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     ran = shell.run("exec", "resume", session_id[:8], "And now?")
     assert (ran.code, ran.out) == (0, "Good morning.\n")
     assert shell.spawn("exec", "resume", "--last", "-", input=b"From a pipe\n").code == 0
@@ -157,7 +157,7 @@ def test_json_has_the_same_thread_and_only_what_is_new(shell: Shell) -> None:
 
 
 def test_without_a_prompt_it_shows_the_last_answer_and_runs_nothing(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     ran = shell.run("exec", "resume", "--last")
     assert (ran.code, ran.out) == (0, "Good morning.\n")
     (line,) = shell.run("exec", "resume", "--last", "--json").lines
@@ -176,7 +176,7 @@ def test_without_a_prompt_it_shows_the_last_answer_and_runs_nothing(shell: Shell
     ],
 )
 def test_mistakes_of_exec_resume(shell: Shell, arguments: list[str], code: int, said: str) -> None:
-    talk(shell)
+    run_session(shell)
     ran = shell.run("exec", *arguments)
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.err
@@ -185,7 +185,7 @@ def test_mistakes_of_exec_resume(shell: Shell, arguments: list[str], code: int, 
 
 def test_flags_hold_for_a_session_that_goes_on(shell: Shell) -> None:
     """Settings matter: the storage policy narrows what was stored, the directory is where root works."""
-    session_id = talk(shell, said="canary")
+    session_id = run_session(shell, said="canary")
     elsewhere = shell.folder / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "script.json").write_text('["There."]')
@@ -204,7 +204,7 @@ def request(id: int, method: str, **params: object) -> bytes:
 
 
 def test_a_stored_session_is_served(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     sent = request(1, "initialize") + request(2, "conversation/history", conversation_id="root")
     ran = shell.spawn("app-server", "--resume", session_id[:8], input=sent)
     assert (ran.code, ran.err) == (0, "")
@@ -217,7 +217,7 @@ def test_a_stored_session_is_served(shell: Shell) -> None:
 
 
 def test_one_that_cannot_be_served_is_told_before_anything_is(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     assert shell.run("app-server", "--resume", "00000000").code == 1
     with held(shell, session_id), shell.start("app-server", "--resume", session_id) as process:
         out, err = process.communicate(timeout=DEADLINE_S)

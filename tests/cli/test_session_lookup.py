@@ -12,13 +12,13 @@ from tertulia.cli.global_flags import GlobalFlags
 from tertulia.cli.session_lookup import ResumeRequest, find_open_conversation, find_stored_session
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.rollout.sqlite.session_index import SessionEntry
-from tests.cli.keeping import home, talk
+from tests.cli.keeping import home, run_session
 from tests.cli.running import Shell
 from tests.session.staging import stage
 
 
 def test_the_whole_id_its_beginning_and_the_newest(shell: Shell) -> None:
-    first, second = talk(shell), talk(shell)
+    first, second = run_session(shell), run_session(shell)
     assert find_stored_session(home(shell), first, last=False) == first
     assert find_stored_session(home(shell), first[:8], last=False) == first
     assert find_stored_session(home(shell), None, last=True) == second

@@ -87,8 +87,8 @@ async def test_an_agent_that_no_sandbox_holds_is_told_of_when_its_conversation_i
     )
     async with tertulia.Session.start(settings) as house:
         for backend in ("acp:free", "command:free"):
-            talk = await house.open(backend=backend, sandbox="workspace-write")
-            (warning,) = talk.warnings
+            conversation = await house.open(backend=backend, sandbox="workspace-write")
+            (warning,) = conversation.warnings
             assert backend in warning
             assert "workspace-write" in warning
             changed = await house.root.set_context(backend=backend, sandbox="read-only")

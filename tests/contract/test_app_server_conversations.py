@@ -241,27 +241,29 @@ async def test_what_cannot_be_opened_leaves_nothing_behind(tmp_path: Path) -> No
 async def test_set_context_answers_as_open_does_absent_keeps_null_resets(tmp_path: Path) -> None:
     """S000-34, S000-36, X-67."""
     async with serving(tmp_path, []) as server:
-        talk = (await server.call("conversation/open", base_instructions="A", user_instructions="B"))["conversation_id"]
+        conversation = (await server.call("conversation/open", base_instructions="A", user_instructions="B"))[
+            "conversation_id"
+        ]
         changed = await server.call(
-            "conversation/set_context", conversation_id=talk, base_instructions="C", sandbox="read-only"
+            "conversation/set_context", conversation_id=conversation, base_instructions="C", sandbox="read-only"
         )
         assert set(changed) == {"conversation_id", "context", "narrowed", "warnings"}
-        assert changed["conversation_id"] == talk
+        assert changed["conversation_id"] == conversation
         context = changed["context"]
         assert (context["base_instructions"], context["user_instructions"]) == ("C", "B")
         assert context["policy"]["sandbox"] == "read-only"
         reset = await server.call(
-            "conversation/set_context", conversation_id=talk, base_instructions=None, sandbox=None
+            "conversation/set_context", conversation_id=conversation, base_instructions=None, sandbox=None
         )
         assert reset["context"]["base_instructions"] is None
         assert reset["context"]["user_instructions"] == "B"
         assert reset["context"]["policy"] == DEFAULT_POLICY
-        event = await server.event("conversation_context_changed", conversation_id=talk)
+        event = await server.event("conversation_context_changed", conversation_id=conversation)
         assert event["task_id"] is None
-        titled = await server.call("conversation/set_context", conversation_id=talk, title="New")
+        titled = await server.call("conversation/set_context", conversation_id=conversation, title="New")
         assert titled["warnings"] == []
         assert (await server.call("conversation/list"))["conversations"][1]["title"] == "New"
-        await server.call("conversation/set_context", conversation_id=talk, refresh_mcp_view=True)
+        await server.call("conversation/set_context", conversation_id=conversation, refresh_mcp_view=True)
 
 
 async def test_a_change_that_is_refused_changes_nothing(tmp_path: Path) -> None:
@@ -280,10 +282,10 @@ async def test_a_change_that_is_refused_changes_nothing(tmp_path: Path) -> None:
 async def test_closed_is_not_the_same_as_never_there(tmp_path: Path) -> None:
     """X-38, X-71."""
     async with serving(tmp_path, ["Hi."]) as server:
-        talk = (await server.call("conversation/open"))["conversation_id"]
-        closed = await server.call("conversation/close", conversation_id=talk)
+        conversation = (await server.call("conversation/open"))["conversation_id"]
+        closed = await server.call("conversation/close", conversation_id=conversation)
         assert closed == {"closed": True, "already_closed": False, "forced": False}
-        again = await server.call("conversation/close", conversation_id=talk)
+        again = await server.call("conversation/close", conversation_id=conversation)
         assert (again["closed"], again["already_closed"]) == (True, True)
         methods: list[tuple[str, dict[str, Any]]] = [
             ("conversation/message", {"text": "Hello?"}),
@@ -297,13 +299,13 @@ async def test_closed_is_not_the_same_as_never_there(tmp_path: Path) -> None:
             ("conversation/set_context", {"title": "x"}),
         ]
         for method, params in methods:
-            error = await refused(server, "closed", method, conversation_id=talk, **params)
+            error = await refused(server, "closed", method, conversation_id=conversation, **params)
             assert error.number == -32000, method
             error = await refused(server, "not_found", method, conversation_id=NOBODY, **params)
             assert error.number == -32000, method
         await refused(server, "not_found", "conversation/close", conversation_id=NOBODY)
-        await refused(server, "closed", "conversation/open", parent_id=talk)
-        assert (await server.event("conversation_closed"))["conversation_id"] == talk
+        await refused(server, "closed", "conversation/open", parent_id=conversation)
+        assert (await server.event("conversation_closed"))["conversation_id"] == conversation
 
 
 async def test_the_root_cannot_be_closed_alone(tmp_path: Path) -> None:

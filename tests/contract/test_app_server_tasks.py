@@ -155,9 +155,9 @@ async def test_what_is_steered_into_a_running_task_belongs_to_it(tmp_path: Path)
 async def test_closing_a_running_conversation_interrupts_it(tmp_path: Path) -> None:
     """S002-48."""
     async with serving(tmp_path, [NEVER]) as server:
-        talk = (await server.call("conversation/open"))["conversation_id"]
-        running, task = await start(server, talk)
-        closed = await server.call("conversation/close", conversation_id=talk, timeout_s=5)
+        conversation = (await server.call("conversation/open"))["conversation_id"]
+        running, task = await start(server, conversation)
+        closed = await server.call("conversation/close", conversation_id=conversation, timeout_s=5)
         assert closed == {"closed": True, "already_closed": False, "forced": False}
         assert (await server.answer(running))["status"] == "interrupted"
         aborted = await server.event("turn_aborted", task_id=task)
@@ -287,13 +287,13 @@ async def test_subscribing_from_a_number_replays_what_came_after_it(tmp_path: Pa
 
 async def test_subscribing_to_one_conversation_replaces_the_subscription_to_all(tmp_path: Path) -> None:
     async with serving(tmp_path, ["1", "2", "3"]) as server:
-        talk = (await server.call("conversation/open"))["conversation_id"]
-        await server.call("events/subscribe", conversation_id=talk)
+        conversation = (await server.call("conversation/open"))["conversation_id"]
+        await server.call("events/subscribe", conversation_id=conversation)
         start = len(server.lines)
         await server.say("To the root")
-        await server.say("To the other", talk)
+        await server.say("To the other", conversation)
         seen = [line["params"] for line in server.lines[start:] if is_event(line)]
-        assert {event["conversation_id"] for event in seen} == {talk}
+        assert {event["conversation_id"] for event in seen} == {conversation}
         assert [event["type"] for event in seen if event["seq"]][-1] == "task_complete"
         await server.call("events/subscribe")
         start = len(server.lines)

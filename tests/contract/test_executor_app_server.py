@@ -52,14 +52,14 @@ async def opened(server: Server, backend: str, **fields: Any) -> str:
 async def test_each_run_is_told_what_was_said_and_the_first_nothing_else(tmp_path: Path) -> None:
     """S003-03, S003-07, S003-15, S003-16, S003-20, X-54: names of senders, and a step before as its own section."""
     async with serving(tmp_path, [], *flags()) as server:
-        talk = await opened(server, "command:plain")
+        conversation = await opened(server, "command:plain")
         for number, sender in enumerate(("ann", "bob", None)):
             answers(tmp_path, f"answer {number}")
-            reply = await server.say(f"question {number}", talk, **({"sender": sender} if sender else {}))
+            reply = await server.say(f"question {number}", conversation, **({"sender": sender} if sender else {}))
             assert (reply["status"], reply["last_assistant_message"]) == ("completed", f"answer {number}")
         result = {"value": "the draft", "session_id": "SECRET"}
-        await server.say("review it", talk, sender="cy", task_type="chat", previous_result=result)
-        history = await server.call("conversation/history", conversation_id=talk)
+        await server.say("review it", conversation, sender="cy", task_type="chat", previous_result=result)
+        history = await server.call("conversation/history", conversation_id=conversation)
         assert [entry["text"] for entry in history["entries"]][:3] == ["question 0", "answer 0", "question 1"]
     first, second, third, last = (each["told"] for each in told(tmp_path))
     assert first == "question 0"
@@ -92,13 +92,13 @@ async def test_every_run_has_one_end(tmp_path: Path) -> None:
         for said, how, status, type_ in ENDINGS:
             answers(tmp_path, said, **how)
             start = len(server.lines)
-            talk = await opened(server, "command:lines")
-            reply = await server.say("go", talk)
+            conversation = await opened(server, "command:lines")
+            reply = await server.say("go", conversation)
             assert reply["status"] == status
             ends = [
                 event["type"]
                 for line in server.lines[start:]
-                if line.get("method") == "event" and (event := line["params"])["conversation_id"] == talk
+                if line.get("method") == "event" and (event := line["params"])["conversation_id"] == conversation
                 if event["type"] in ("task_complete", "turn_aborted")
             ]
             assert ends == [type_]
@@ -108,18 +108,18 @@ async def test_every_run_has_one_end(tmp_path: Path) -> None:
         usage = (await server.event("task_complete"))["data"]["usage"]
         assert (usage["input_tokens"], usage["cached_input_tokens"], usage["output_tokens"]) == (7, 2, 3)
         answers(tmp_path, [STARTED, SAID, COMPLETED])
-        assert (await server.say("still there?", talk))["status"] == "completed"
+        assert (await server.say("still there?", conversation))["status"] == "completed"
 
 
 async def test_its_own_memory_is_used_where_it_fits_and_never_both(tmp_path: Path) -> None:
     """S003-25, S003-32, X-58: by id with the bare message; any other policy than full has a home that goes."""
     async with serving(tmp_path, [], *flags()) as server:
         answers(tmp_path, [STARTED, SAID, COMPLETED])
-        talk = await opened(server, "command:lines")
+        conversation = await opened(server, "command:lines")
         for text in ("one", "two"):
-            await server.say(text, talk)
-        await server.call("conversation/set_context", conversation_id=talk, user_instructions="Be brief.")
-        await server.say("three", talk)
+            await server.say(text, conversation)
+        await server.call("conversation/set_context", conversation_id=conversation, user_instructions="Be brief.")
+        await server.say("three", conversation)
         private = await opened(server, "command:lines", storage_policy="headers_only")
         for text in ("four", "five"):
             await server.say(text, private)

@@ -24,15 +24,15 @@ async def test_it_holds_for_its_task_and_for_nothing_else() -> None:
     """S000-12, S004-24: byte for byte in place of the base instructions, and gone with the task."""
     model = ScriptedModel(["one", "two", "three"])
     async with tertulia.Session.start(tertulia.Settings(model=model)) as house:
-        talk = await house.open(base_instructions="Be brief.")
-        before = (await talk.context()).base_instructions
-        await soon(talk.message("1", base_instructions_override=TODAY))
-        await soon(talk.message("2"))
+        conversation = await house.open(base_instructions="Be brief.")
+        before = (await conversation.context()).base_instructions
+        await soon(conversation.message("1", base_instructions_override=TODAY))
+        await soon(conversation.message("2"))
         assert [asked.instructions for asked in model.requests] == [TODAY, "Be brief."]
-        events = [event async for event in talk.stream("3", base_instructions_override="")]
+        events = [event async for event in conversation.stream("3", base_instructions_override="")]
         assert events[-1].type == "task_complete"
         assert model.requests[2].instructions == ""
-        assert (await talk.context()).base_instructions == before == "Be brief."
+        assert (await conversation.context()).base_instructions == before == "Be brief."
 
 
 async def test_it_holds_in_continuations_and_not_in_the_conversation_that_was_asked() -> None:
@@ -84,9 +84,9 @@ async def test_another_agent_is_told_it_instead_of_the_instructions_of_its_conve
     show = {"command": ["/bin/cat"], "sandbox": {"workspace-write": []}, "output": "text"}
     settings = tertulia.Settings(model=ScriptedModel([]), cwd=str(tmp_path), executors={"echo": show})
     async with tertulia.Session.start(settings) as house:
-        talk = await house.open(backend="command:echo", base_instructions="Be brief.")
-        first = await soon(talk.message("1", base_instructions_override=TODAY))
-        second = await soon(talk.message("2"))
+        conversation = await house.open(backend="command:echo", base_instructions="Be brief.")
+        first = await soon(conversation.message("1", base_instructions_override=TODAY))
+        second = await soon(conversation.message("2"))
         assert TODAY in (first.text or ""), first
         assert "Be brief." not in (first.text or "")
         assert "Be brief." in (second.text or "")

@@ -81,9 +81,9 @@ async def test_a_narrowed_conversation_asks_though_its_session_would_not(tmp_pat
     voice = Voice()
     async with voice.house({"a": both(tmp_path, approval="approve")}) as house:
         strict = await house.open(sandbox="read-only")
-        for talk in (strict, house.root):
+        for conversation in (strict, house.root):
             voice.calls("a__pid")
-            await soon(talk.message("go"))
+            await soon(conversation.message("go"))
         assert [success for success, _ in await ends(house)] == [False, True]
         # A strict caller makes a lax target strict while the chain runs.
         voice.calls("conv_send", conversation_id="root", text="go")
@@ -131,12 +131,12 @@ async def test_an_elicitation_reaches_the_conversation_whose_call_it_is(era: Any
     """C16, Deliver 5: in both eras, answered by approval/resolve with content."""
     voice = Voice()
     async with voice.house({"a": era()}, approval_policy="on-request") as house:
-        talk = await house.open()
+        conversation = await house.open()
         async with house.events(attend=True) as news:
             voice.calls("a__ask", question="Really?")
-            message = asyncio.ensure_future(talk.message("go"))
+            message = asyncio.ensure_future(conversation.message("go"))
             event = await until(news, "elicitation_request")
-            assert (event.conversation_id, event.data.server, event.data.message) == (talk.id, "a", "Really?")
+            assert (event.conversation_id, event.data.server, event.data.message) == (conversation.id, "a", "Really?")
             await house.approvals.resolve(event.data.elicitation_id, "allow", content={"ok": True})
             await soon(message)
         ((success, said),) = await ends(house)

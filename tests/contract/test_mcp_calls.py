@@ -240,17 +240,17 @@ async def test_the_end_of_a_call_reaches_the_server(tmp_path: Path, era: Any, ho
     voice = Voice()
     server = era("--record", str(record), tool_timeout_sec=1 if how == "timeout" else 60)
     async with voice.house({"a": server}) as house:
-        talk = await house.open()
+        conversation = await house.open()
         async with house.events(attend=True) as news:
             voice.calls("a__slow", seconds=50)
-            message = asyncio.ensure_future(talk.message("go"))
+            message = asyncio.ensure_future(conversation.message("go"))
             await until(news, "mcp_tool_call_begin")
             await _written(record, "call slow")
             match how:
                 case "interrupt":
-                    await talk.interrupt()
+                    await conversation.interrupt()
                 case "close":
-                    assert (await soon(talk.close())).closed
+                    assert (await soon(conversation.close())).closed
                 case "session":
                     assert (await soon(house.close())).closed
                 case _:
@@ -333,10 +333,10 @@ async def test_a_conversations_limit_narrows_and_the_sessions_is_the_cap() -> No
     voice = Voice()
     async with voice.house({"a": offering("slow", parallel=True)}, limits={"mcp_concurrency": 2}) as house:
         for asked, most in ((1, 1), (50, 2)):
-            talk = await house.open(limits={"mcp_concurrency": asked})
+            conversation = await house.open(limits={"mcp_concurrency": asked})
             voice.next.append({"tool_calls": [{"name": "a__slow", "arguments": {"seconds": 0.1}}] * 5})
-            await soon(talk.message("go"))
-            changes = [event.type for event in await past(house, conversation_id=talk.id)]
+            await soon(conversation.message("go"))
+            changes = [event.type for event in await past(house, conversation_id=conversation.id)]
             running = [{"mcp_tool_call_begin": 1, "mcp_tool_call_end": -1}.get(type, 0) for type in changes]
             assert max(itertools.accumulate(running)) == most
 

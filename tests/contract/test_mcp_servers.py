@@ -56,11 +56,11 @@ async def test_a_hundred_conversations_are_one_process_and_none_is_left(tmp_path
     voice = Voice()
     async with voice.house({"a": table("--record", str(record))}) as house:
         for number in range(100):
-            talk = await house.open()
+            conversation = await house.open()
             if number % 10 == 0:
                 voice.calls("a__echo", text=str(number))
-                await soon(talk.message("go"))
-            await talk.close()
+                await soon(conversation.message("go"))
+            await conversation.close()
         (pid,) = started(record)
         assert lives(pid)
     assert not lives(pid)
@@ -72,11 +72,11 @@ async def test_a_conversations_own_process_ends_with_it(tmp_path: Path) -> None:
     async with voice.house({"a": offering("pid", share="conversation")}) as house:
         found: list[int] = []
         for _ in range(3):
-            talk = await house.open()
+            conversation = await house.open()
             voice.calls("a__pid")
-            await soon(talk.message("go"))
-            found.append(int((await ends(house, talk))[0][1]))
-            await talk.close()
+            await soon(conversation.message("go"))
+            found.append(int((await ends(house, conversation))[0][1]))
+            await conversation.close()
             await gone(found[-1])
         assert len(set(found)) == 3
         voice.calls("a__pid")
@@ -485,15 +485,15 @@ async def test_a_resumed_session_starts_its_servers_again_and_a_fork_sees_the_sa
     voice = Voice()
     servers = {"a": offering("echo", "pid")}
     async with voice.house(servers) as house:
-        talk = await house.open(mcp_tool_allowlist=["a__echo"])
+        conversation = await house.open(mcp_tool_allowlist=["a__echo"])
         voice.calls("a__echo", text="x")
-        await soon(talk.message("go"))
-        twin = await talk.fork()
+        await soon(conversation.message("go"))
+        twin = await conversation.fork()
         assert offered(twin) == ["a__echo"]
         identity, fork = house.id, twin.id
     settings = tertulia.Settings(model=voice.model, mcp_servers=servers, approval_policy="never")
     async with tertulia.Session.resume(identity, settings) as house:
-        for id in (talk.id, fork):
+        for id in (conversation.id, fork):
             again = house.conversation(id)
             assert offered(again) == ["a__echo"]
             voice.calls("a__pid")
@@ -507,12 +507,12 @@ async def test_a_server_that_is_not_configured_any_more_leaves_the_session_usabl
     """Resume: the names of the past that nobody has any more warn and are kept."""
     voice = Voice()
     async with voice.house({"a": offering("echo"), "b": offering("pid")}) as house:
-        talk = await house.open(mcp_tool_allowlist=["a__echo", "b__pid"])
-        await soon(talk.message("go"))
+        conversation = await house.open(mcp_tool_allowlist=["a__echo", "b__pid"])
+        await soon(conversation.message("go"))
         identity = house.id
     settings = tertulia.Settings(model=voice.model, mcp_servers={"b": offering("pid")}, approval_policy="never")
     async with tertulia.Session.resume(identity, settings) as house:
-        again = house.conversation(talk.id)
+        again = house.conversation(conversation.id)
         assert offered(again) == ["b__pid"]
         assert (await soon(again.message("go"))).status == "completed"
 

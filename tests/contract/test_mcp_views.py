@@ -59,13 +59,13 @@ async def test_mcp_tools_come_last_and_by_name() -> None:
 async def test_an_unknown_or_illegal_entry_opens_nothing(entry: str) -> None:
     """S000-29, S000-42, X-24: nothing is created, and the nearest names are told."""
     async with session(mcp_servers={"a": offering("echo")}) as house:
-        talks, news = house.conversations(), await past(house)
+        conversations, news = house.conversations(), await past(house)
         with pytest.raises(errors.InvalidParamsError) as refused:
             await house.open(mcp_tool_allowlist=["a__echo", entry])
         assert "mcp_tool_allowlist" in refused.value.message
         if entry.endswith("ecko"):
             assert "a__echo" in refused.value.message
-        marks = [talk.info.title for talk in house.conversations() if talk not in talks]
+        marks = [conversation.info.title for conversation in house.conversations() if conversation not in conversations]
         assert marks == ["mark"], "only what the test itself opened"
         types = [event.type for event in (await past(house))[len(news) :]]
         assert set(types) <= {"conversation_opened", "error"}
@@ -97,9 +97,9 @@ async def test_the_old_spelling_says_so_once_a_request(caplog: pytest.LogCapture
     """S000-26: in `warnings` and in the log, one line, not one an entry."""
     async with session(mcp_servers={"a": offering("echo", "pid")}) as house:
         caplog.set_level("INFO")
-        talk = await house.open(mcp_tool_allowlist=["a/echo", "a/pid"])
-        assert offered(talk) == ["a__echo", "a__pid"]
-        assert len(talk.warnings) == 1
+        conversation = await house.open(mcp_tool_allowlist=["a/echo", "a/pid"])
+        assert offered(conversation) == ["a__echo", "a__pid"]
+        assert len(conversation.warnings) == 1
         logged = [record.getMessage() for record in caplog.records if "deprecat" in record.getMessage().lower()]
         assert len(logged) == 1, caplog.text
 
@@ -108,25 +108,25 @@ async def test_a_name_of_a_server_that_is_down_is_kept_with_a_warning() -> None:
     """X-24, C11."""
     servers = {"down": spoilt("dies-at-start"), "up": offering("echo")}
     async with session(mcp_servers=servers) as house:
-        talk = await house.open(mcp_tool_allowlist=["down__anything", "up__echo"])
-        assert offered(talk) == ["up__echo"]
-        assert len(talk.warnings) == 1
-        assert "down" in talk.warnings[0]
+        conversation = await house.open(mcp_tool_allowlist=["down__anything", "up__echo"])
+        assert offered(conversation) == ["up__echo"]
+        assert len(conversation.warnings) == 1
+        assert "down" in conversation.warnings[0]
 
 
 async def test_set_context_narrows_widens_to_the_ceiling_and_refuses_strangers() -> None:
     """S000-22: absent keeps, null resets, effective from the next task."""
     async with session(mcp_servers={"a": offering("echo", "pid")}) as house:
-        talk = await house.open()
-        await talk.set_context(mcp_tool_allowlist=["a__echo"])
-        assert offered(talk) == ["a__echo"]
-        await talk.set_context(base_instructions="x")
-        assert offered(talk) == ["a__echo"]
+        conversation = await house.open()
+        await conversation.set_context(mcp_tool_allowlist=["a__echo"])
+        assert offered(conversation) == ["a__echo"]
+        await conversation.set_context(base_instructions="x")
+        assert offered(conversation) == ["a__echo"]
         with pytest.raises(errors.InvalidParamsError):
-            await talk.set_context(mcp_tool_allowlist=["a__nothing"])
-        assert offered(talk) == ["a__echo"]
-        await talk.set_context(mcp_tool_allowlist=None)
-        assert offered(talk) == ["a__echo", "a__pid"]
+            await conversation.set_context(mcp_tool_allowlist=["a__nothing"])
+        assert offered(conversation) == ["a__echo"]
+        await conversation.set_context(mcp_tool_allowlist=None)
+        assert offered(conversation) == ["a__echo", "a__pid"]
 
 
 async def test_a_child_never_sees_more_than_its_caller_and_may_see_less() -> None:
@@ -139,7 +139,7 @@ async def test_a_child_never_sees_more_than_its_caller_and_may_see_less() -> Non
         voice.calls("a__roots")
         voice.calls("a__echo", text="c")
         assert (await soon(caller.message("go"))).status == "completed"
-        (made,) = [talk for talk in house.conversations() if talk not in (house.root, caller)]
+        (made,) = [conversation for conversation in house.conversations() if conversation not in (house.root, caller)]
         assert offered(made) == ["a__echo"]
         assert [success for success, _ in await ends(house, made)] == [False, False, True]
         with pytest.raises(errors.InvalidParamsError):
@@ -162,10 +162,10 @@ async def test_whole_servers_and_single_tools_intersect(caller: list[str], asked
     """Narrowing: MCP allowlists intersect by what they stand for, not by how they are written."""
     voice = Voice()
     async with voice.house({"a": offering("echo", "pid"), "b": offering("echo", "pid")}) as house:
-        talk = await house.open(mcp_tool_allowlist=caller)
+        conversation = await house.open(mcp_tool_allowlist=caller)
         voice.calls("conv_create", user_instruction="go", mcp_allowlist=asked)
-        await soon(talk.message("go"))
-        (made,) = [each for each in house.conversations() if each not in (house.root, talk)]
+        await soon(conversation.message("go"))
+        (made,) = [each for each in house.conversations() if each not in (house.root, conversation)]
         assert offered(made) == given
 
 
@@ -205,26 +205,26 @@ async def test_a_changed_definition_is_withheld_until_it_is_asked_for(tmp_path: 
     option = define(file, tool("kept"), tool("changed", "Adds."), tool("gone"), tool("define"))
     voice = Voice()
     async with voice.house({"a": table("--define", option)}) as house:
-        talk = await house.open()
+        conversation = await house.open()
         define(file, tool("kept"), tool("changed", "Deletes."), tool("new"), tool("define"))
         voice.calls("a__define", tools=[])
-        await soon(talk.message("change"))
-        await _sees(house, talk, ["a__define", "a__kept", "a__new"])
+        await soon(conversation.message("change"))
+        await _sees(house, conversation, ["a__define", "a__kept", "a__new"])
         (news, *_) = [data for data in await kinds(house, "mcp_tools_changed") if data.withheld]
         assert (news.added, news.removed, news.withheld) == (["a__new"], ["a__gone"], ["a__changed"])
         voice.calls("a__changed")
-        await soon(talk.message("try"))
-        assert not (await ends(house, talk))[-1][0]
-        await talk.set_context(refresh_mcp_view=True)
-        assert offered(talk) == ["a__changed", "a__define", "a__kept", "a__new"]
+        await soon(conversation.message("try"))
+        assert not (await ends(house, conversation))[-1][0]
+        await conversation.set_context(refresh_mcp_view=True)
+        assert offered(conversation) == ["a__changed", "a__define", "a__kept", "a__new"]
         assert offered(house.root) == ["a__define", "a__kept", "a__new"], "one conversation asks for itself alone"
 
 
-async def _sees(house: tertulia.Session, talk: tertulia.Conversation, names: list[str]) -> None:
+async def _sees(house: tertulia.Session, conversation: tertulia.Conversation, names: list[str]) -> None:
     """Send messages until its view has followed; each is a task, and between tasks views are refreshed."""
     async with asyncio.timeout(10):
-        while offered(talk) != names:
-            await talk.message("and now?")
+        while offered(conversation) != names:
+            await conversation.message("and now?")
 
 
 async def test_a_definition_that_changes_inside_a_task_is_not_called_in_it(tmp_path: Path) -> None:
@@ -333,15 +333,15 @@ async def test_two_servers_with_one_name_get_neither_and_open_says_so() -> None:
     async with Voice().house(servers) as house:
         assert offered(house.root) == ["a__b__echo", "a__pid"]
         assert any("a__b__c" in data.message for data in await kinds_of_root(house, "warning"))
-        talks = house.conversations()
+        conversations = house.conversations()
         with pytest.raises(errors.ToolConflictError) as refused:
             await house.open()
         assert "a__b__c" in refused.value.message
-        assert house.conversations() == talks
+        assert house.conversations() == conversations
     async with Voice().house(servers, on_tool_conflict="skip") as house:
-        talk = await house.open()
-        assert offered(talk) == ["a__b__echo", "a__pid"]
-        assert any("a__b__c" in warning for warning in talk.warnings)
+        conversation = await house.open()
+        assert offered(conversation) == ["a__b__echo", "a__pid"]
+        assert any("a__b__c" in warning for warning in conversation.warnings)
 
 
 async def kinds_of_root(house: tertulia.Session, type: str) -> list[Any]:
@@ -411,7 +411,7 @@ async def test_long_names_are_cut_to_64_and_reach_the_right_tool(tmp_path: Path)
             voice.calls(name)
             await soon(house.root.message("go"))
         for entry in (names[0], f"a__{long[0]}", f"a/{long[0]}"):
-            talk = await house.open(mcp_tool_allowlist=[entry])
-            assert offered(talk) == [names[0]], "nobody knows the digest by heart"
+            conversation = await house.open(mcp_tool_allowlist=[entry])
+            assert offered(conversation) == [names[0]], "nobody knows the digest by heart"
     called = [line.removeprefix("call ") for line in record.read_text().splitlines() if line.startswith("call")]
     assert sorted(called) == long

@@ -138,11 +138,11 @@ async def test_history_holds_what_was_said_and_not_what_was_injected() -> None:
     """S000-13, S004-09: instructions and environment are sent to the model, and left out here."""
     model = ScriptedModel(["First.", "Second."])
     async with house_of(model) as house:
-        talk = await house.open(base_instructions="BASE", user_instructions="Always in Spanish.")
-        await talk.message("One")
-        await talk.message("Two")
-        said = [(entry.role, entry.text) for entry in await talk.history()]
-        newest = [(entry.role, entry.text) for entry in await talk.history(limit=3)]
+        conversation = await house.open(base_instructions="BASE", user_instructions="Always in Spanish.")
+        await conversation.message("One")
+        await conversation.message("Two")
+        said = [(entry.role, entry.text) for entry in await conversation.history()]
+        newest = [(entry.role, entry.text) for entry in await conversation.history(limit=3)]
     assert said == [("user", "One"), ("assistant", "First."), ("user", "Two"), ("assistant", "Second.")]
     assert newest == said[-3:]
     seen = told(model)
@@ -204,8 +204,8 @@ async def test_base_instructions_replace_the_built_in_prompt_and_nothing_is_adde
 async def test_messages_at_the_same_time_are_answered_one_after_another_in_order() -> None:
     """S002-35, S004-13: at most one task at any moment in a session."""
     async with session(*[str(number) for number in range(6)]) as house:
-        talks = [house.root, await house.open(), await house.open()] * 2
-        replies = await soon(asyncio.gather(*(talk.message("Go") for talk in talks)))
+        conversations = [house.root, await house.open(), await house.open()] * 2
+        replies = await soon(asyncio.gather(*(conversation.message("Go") for conversation in conversations)))
         assert [reply.text for reply in replies] == ["0", "1", "2", "3", "4", "5"]
         turns = [event for event in await past(house) if event.type in {"task_started", "task_complete"}]
         assert [event.type for event in turns] == ["task_started", "task_complete"] * 6

@@ -56,7 +56,7 @@ class House:
         return payload["code"], payload["reason"]
 
     def ids(self) -> list[str]:
-        return [talk.id for talk in self.session.conversations()]
+        return [conversation.id for conversation in self.session.conversations()]
 
     def tasks(self) -> list[tuple[str, str]]:
         """(who, what) of each begin and end of a task; the root is A, the others B, C and so on, by age."""

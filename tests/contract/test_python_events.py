@@ -16,9 +16,9 @@ from tests.contract.talking import becomes, past, session, soon
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-async def streamed(talk: tertulia.Conversation, text: str) -> list[tertulia.Event]:
+async def streamed(conversation: tertulia.Conversation, text: str) -> list[tertulia.Event]:
     async with asyncio.timeout(10):
-        return [event async for event in talk.stream(text)]
+        return [event async for event in conversation.stream(text)]
 
 
 async def test_every_event_has_the_whole_envelope() -> None:
@@ -107,10 +107,10 @@ async def test_every_tool_call_has_a_begin_and_an_end() -> None:
 
 async def test_opening_changing_and_closing_are_told() -> None:
     async with session() as house:
-        talk = await house.open(title="Notes")
-        await talk.set_context(base_instructions="Other.")
-        await talk.close()
-        types = [event.type for event in await past(house, conversation_id=talk.id)]
+        conversation = await house.open(title="Notes")
+        await conversation.set_context(base_instructions="Other.")
+        await conversation.close()
+        types = [event.type for event in await past(house, conversation_id=conversation.id)]
     assert types == ["conversation_opened", "conversation_context_changed", "conversation_closed"]
 
 
@@ -173,17 +173,17 @@ async def test_an_answer_that_begins_anew_says_that_its_deltas_do_not_count() ->
 
 async def test_the_events_of_one_conversation_are_only_its_own() -> None:
     async with session("1", "2", "3") as house:
-        talk = await house.open()
-        stream = house.events(after=0, conversation=talk.id)
+        conversation = await house.open()
+        stream = house.events(after=0, conversation=conversation.id)
         await house.root.message("To the root")
-        reply = await talk.message("To the other")
+        reply = await conversation.message("To the other")
         seen = []
         async with asyncio.timeout(10):
             async for event in stream:
                 seen.append(event)
                 if event.type == "task_complete":
                     break
-    assert {event.conversation_id for event in seen} == {talk.id}
+    assert {event.conversation_id for event in seen} == {conversation.id}
     assert seen[0].type == "conversation_opened"
     assert seen[-1].task_id == reply.task_id
 

@@ -43,8 +43,8 @@ async def test_every_spelling_of_a_storage_policy_is_taken_everywhere(given: Any
         assert context.storage_policy == wire
         assert context.policy["storage"] == wire
     async with session() as house:
-        talk = await house.open(storage_policy=given)
-        assert (await talk.context()).storage_policy == wire
+        conversation = await house.open(storage_policy=given)
+        assert (await conversation.context()).storage_policy == wire
         changed = await house.root.set_context(storage_policy=given)
         assert changed.context.storage_policy == wire
 
@@ -77,8 +77,8 @@ async def test_approval_policies_are_taken_with_hyphens_and_underscores_and_told
     async with session(approval_policy=spell(name)) as house:
         assert (await house.root.context()).policy["approval"] == name
     async with session(approval_policy="on-failure") as house:
-        talk = await house.open(approval_policy=spell(name))
-        narrower = (await talk.context()).policy["approval"]
+        conversation = await house.open(approval_policy=spell(name))
+        narrower = (await conversation.context()).policy["approval"]
         assert narrower == name
 
 
@@ -88,8 +88,8 @@ async def test_sandboxes_are_taken_with_hyphens_and_underscores_and_told_with_hy
     async with session(sandbox=spell(name)) as house:
         assert (await house.root.context()).policy["sandbox"] == name
     async with session(sandbox="danger-full-access") as house:
-        talk = await house.open(sandbox=spell(name))
-        assert (await talk.context()).policy["sandbox"] == name
+        conversation = await house.open(sandbox=spell(name))
+        assert (await conversation.context()).policy["sandbox"] == name
 
 
 # ---- narrowing
@@ -119,10 +119,10 @@ async def test_asking_for_more_than_allowed_gives_the_allowed_and_says_so(
     ((field, value),) = asked.items()
     wire = value.replace("_", "-") if field != "storage_policy" else value
     async with session(**settings) as house:
-        talk = await house.open(**asked)
-        context = await talk.context()
+        conversation = await house.open(**asked)
+        context = await conversation.context()
         assert pairs(context.narrowed) == [(field, wire, given, "session")]
-        events = await past(house, type="background_event", conversation_id=talk.id)
+        events = await past(house, type="background_event", conversation_id=conversation.id)
         assert [pairs(event.data.narrowed) for event in events] == [[(field, wire, given, "session")]]
         assert events[0].data.message
 
@@ -130,16 +130,16 @@ async def test_asking_for_more_than_allowed_gives_the_allowed_and_says_so(
 async def test_never_and_untrusted_make_a_policy_without_a_name() -> None:
     """never ∧ untrusted = (trusted, no, no)."""
     async with session(approval_policy="never") as house:
-        talk = await house.open(approval_policy="untrusted")
-        assert (await talk.context()).policy["approval"] == {
+        conversation = await house.open(approval_policy="untrusted")
+        assert (await conversation.context()).policy["approval"] == {
             "auto_run": "trusted", "may_ask": False, "retry_outside_on_failure": False,
         }  # fmt: skip
 
 
 async def test_a_narrower_wish_is_simply_granted() -> None:
     async with session() as house:
-        talk = await house.open(sandbox="read-only", approval_policy="untrusted", storage_policy="none")
-        context = await talk.context()
+        conversation = await house.open(sandbox="read-only", approval_policy="untrusted", storage_policy="none")
+        context = await conversation.context()
         assert context.policy == {
             "approval": "untrusted", "sandbox": "read-only", "network": False, "storage": "none",
         }  # fmt: skip
@@ -217,13 +217,13 @@ async def test_a_limit_that_is_none_is_refused(bad: Any) -> None:
 async def test_absent_keeps_and_none_resets() -> None:
     """S000-34, X-67."""
     async with session() as house:
-        talk = await house.open(base_instructions="BASE", user_instructions="USER", sandbox="read-only")
-        await talk.set_context(base_instructions="NEW")
-        context = await talk.context()
+        conversation = await house.open(base_instructions="BASE", user_instructions="USER", sandbox="read-only")
+        await conversation.set_context(base_instructions="NEW")
+        context = await conversation.context()
         assert (context.base_instructions, context.user_instructions) == ("NEW", "USER")
         assert context.policy["sandbox"] == "read-only"
-        answer = await talk.set_context(base_instructions=None)
-        assert answer.conversation_id == talk.id
+        answer = await conversation.set_context(base_instructions=None)
+        assert answer.conversation_id == conversation.id
         assert answer.context.base_instructions is None
         assert answer.context.user_instructions == "USER"
         assert answer.narrowed == []
@@ -234,13 +234,13 @@ async def test_new_user_instructions_are_appended_and_nothing_is_rewritten() -> 
     """S000-34, X-67."""
     model = ScriptedModel(["One.", "Two."])
     async with house_of(model) as house:
-        talk = await house.open(user_instructions="Speak Spanish.")
-        await talk.message("First")
+        conversation = await house.open(user_instructions="Speak Spanish.")
+        await conversation.message("First")
         before = told(model)
-        await talk.set_context(user_instructions="Speak French.")
-        await talk.message("Second")
+        await conversation.set_context(user_instructions="Speak French.")
+        await conversation.message("Second")
         after = told(model)
-        assert [entry.text for entry in await talk.history()] == ["First", "One.", "Second", "Two."]
+        assert [entry.text for entry in await conversation.history()] == ["First", "One.", "Second", "Two."]
     assert after[: len(before)] == before
     new = next(text for text in after if "Speak French." in text)
     assert new.startswith("<")
@@ -264,14 +264,14 @@ async def test_a_change_during_a_task_holds_from_its_next_model_request() -> Non
 
 async def test_a_refused_change_changes_nothing() -> None:
     async with session() as house:
-        talk = await house.open(base_instructions="BASE")
-        before = await talk.context()
+        conversation = await house.open(base_instructions="BASE")
+        before = await conversation.context()
         for bad in ({"sandbox": "open"}, {"mcp_tool_allowlist": ["x__y"]}, {"limits": {"max_sheep": 1}}):
             with pytest.raises(errors.InvalidParamsError):
-                await talk.set_context(base_instructions="NEW", **bad)
+                await conversation.set_context(base_instructions="NEW", **bad)
         with pytest.raises((errors.InvalidParamsError, TypeError), match="colour"):
-            await talk.set_context(base_instructions="NEW", colour="blue")
-        assert await talk.context() == before
+            await conversation.set_context(base_instructions="NEW", colour="blue")
+        assert await conversation.context() == before
         assert not await past(house, type="conversation_context_changed")
 
 
@@ -282,11 +282,11 @@ async def test_what_a_conversation_is_cannot_be_changed_later() -> None:
     }  # fmt: skip
     async with session() as house:
         made = await house.open(agent=agent)
-        for talk in (made, house.root):
-            before = await talk.context()
+        for conversation in (made, house.root):
+            before = await conversation.context()
             with pytest.raises(errors.InvalidParamsError, match="agent"):
-                await talk.set_context(agent=agent)
-            assert await talk.context() == before
+                await conversation.set_context(agent=agent)
+            assert await conversation.context() == before
 
 
 async def test_a_conversation_may_ask_back_up_to_the_session_but_not_beyond() -> None:
@@ -311,8 +311,8 @@ async def test_none_returns_a_right_to_the_default_of_the_session() -> None:
 async def test_the_environment_that_the_model_is_told_follows_its_rights() -> None:
     model = ScriptedModel(["Hi."])
     async with house_of(model, sandbox="danger-full-access") as house:
-        talk = await house.open(sandbox="read-only", approval_policy="never")
-        await talk.message("Hello")
+        conversation = await house.open(sandbox="read-only", approval_policy="never")
+        await conversation.message("Hello")
     assert "read-only" in told(model)[0]
     assert "never" in told(model)[0]
 

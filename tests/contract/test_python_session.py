@@ -76,7 +76,10 @@ async def test_the_defaults_are_those_of_the_page() -> None:
 async def test_the_conversations_are_the_root_and_then_the_others_as_they_were_opened() -> None:
     async with session() as house:
         opened = [await house.open(title=str(number)) for number in range(3)]
-        assert [talk.id for talk in house.conversations()] == [house.root.id, *(talk.id for talk in opened)]
+        assert [conversation.id for conversation in house.conversations()] == [
+            house.root.id,
+            *(conversation.id for conversation in opened),
+        ]
 
 
 async def test_the_root_is_not_called_like_the_session() -> None:
@@ -91,8 +94,8 @@ async def test_the_root_is_not_called_like_the_session() -> None:
 
 async def test_a_conversation_is_found_by_its_id_and_the_root_by_its_name() -> None:
     async with session() as house:
-        talk = await house.open()
-        assert house.conversation(talk.id).id == talk.id
+        conversation = await house.open()
+        assert house.conversation(conversation.id).id == conversation.id
         assert house.conversation("root").id == house.root.id
 
 
@@ -103,25 +106,25 @@ async def test_an_id_that_never_existed_is_not_found(id: str) -> None:
         with pytest.raises(errors.TertuliaError) as caught:
             house.conversation(id)
         assert caught.value.code in {"not_found", "invalid_params"}
-        assert [talk.id for talk in house.conversations()] == [house.root.id]
+        assert [conversation.id for conversation in house.conversations()] == [house.root.id]
 
 
 async def test_a_closed_conversation_says_closed_and_not_that_it_never_was() -> None:
     async with session("unheard") as house:
-        talk = await house.open()
-        await talk.close()
+        conversation = await house.open()
+        await conversation.close()
         with pytest.raises(errors.ClosedError) as found:
-            house.conversation(talk.id)
+            house.conversation(conversation.id)
         with pytest.raises(errors.ClosedError) as asked:
-            await talk.message("Still there?")
+            await conversation.message("Still there?")
         assert found.value.code == asked.value.code == "closed"
 
 
 async def test_a_second_close_is_harmless_and_says_so() -> None:
     """S002-48, X-71, H2."""
     async with session() as house:
-        talk = await house.open()
-        first, second = await talk.close(), await talk.close()
+        conversation = await house.open()
+        first, second = await conversation.close(), await conversation.close()
         assert (first.closed, first.already_closed, first.forced) == (True, False, False)
         assert (second.closed, second.already_closed) == (True, True)
         assert len(await past(house, type="conversation_closed")) == 1
@@ -130,8 +133,8 @@ async def test_a_second_close_is_harmless_and_says_so() -> None:
 async def test_two_closes_at_once_agree() -> None:
     """H2: one of them closes, both say closed."""
     async with session() as house:
-        talk = await house.open()
-        answers = await soon(asyncio.gather(talk.close(), talk.close(), talk.close()))
+        conversation = await house.open()
+        answers = await soon(asyncio.gather(conversation.close(), conversation.close(), conversation.close()))
         assert all(answer.closed for answer in answers)
         assert [answer.already_closed for answer in answers].count(False) == 1
 
@@ -148,10 +151,10 @@ async def test_closing_a_running_conversation_ends_its_task_as_interrupted() -> 
     """S002-48: turn_aborted{interrupted}, and the message answers interrupted."""
     model = ScriptedModel([say("never", gate=asyncio.Event()), "The root is free."])
     async with tertulia.Session.start(tertulia.Settings(model=model)) as house:
-        talk = await house.open()
-        waiting = asyncio.create_task(talk.message("Go"))
+        conversation = await house.open()
+        waiting = asyncio.create_task(conversation.message("Go"))
         await becomes(lambda: len(model.requests) == 1)
-        await soon(talk.close())
+        await soon(conversation.close())
         reply = await soon(waiting)
         assert reply.status == "interrupted"
         ends = [event for event in await past(house) if event.type in {"task_complete", "turn_aborted"}]
@@ -173,12 +176,12 @@ async def close_in_the_middle_of(tool: object, name: str, timeout: float) -> tup
     """What closing answers while a tool runs, the types of the conversation's events, and how the message ended."""
     model = ScriptedModel([call(name, {}), "The root is free."])
     async with tertulia.Session.start(tertulia.Settings(model=model, tools=[tool], approval_policy="never")) as house:
-        talk = await house.open()
-        running = asyncio.create_task(talk.message("Go"))
+        conversation = await house.open()
+        running = asyncio.create_task(conversation.message("Go"))
         await soon(anext(event async for event in house.events(after=0) if event.type == "tool_call_begin"))
-        answer = await soon(talk.close(timeout=timeout))
+        answer = await soon(conversation.close(timeout=timeout))
         reply = await soon(running)
-        types = [event.type for event in await past(house, conversation_id=talk.id)]
+        types = [event.type for event in await past(house, conversation_id=conversation.id)]
         assert (await soon(house.root.message("And you?"))).text == "The root is free."
         return answer, types, reply.status
 

@@ -101,22 +101,22 @@ async def test_a_task_past_its_time_fails_with_timeout() -> None:
 # ---- forking and compacting
 
 
-async def three_rounds(talk: tertulia.Conversation) -> None:
+async def three_rounds(conversation: tertulia.Conversation) -> None:
     for word in ("one", "two", "three"):
-        await talk.message(word)
+        await conversation.message(word)
 
 
 async def test_a_fork_has_the_same_past_and_its_own_future() -> None:
     async with session("1", "2", "3", "fork says", "origin says") as house:
-        talk = await house.open(base_instructions="Count.")
-        await three_rounds(talk)
-        before = await talk.history()
-        fork = await talk.fork()
-        assert fork.id != talk.id
+        conversation = await house.open(base_instructions="Count.")
+        await three_rounds(conversation)
+        before = await conversation.history()
+        fork = await conversation.fork()
+        assert fork.id != conversation.id
         assert await fork.history() == before
         await fork.message("to the fork")
-        assert await talk.history() == before
-        await talk.message("to the origin")
+        assert await conversation.history() == before
+        await conversation.message("to the origin")
         assert [entry.text for entry in (await fork.history())[-2:]] == ["to the fork", "fork says"]
         assert (await fork.context()).base_instructions == "Count."
         assert fork.id in [one.id for one in house.conversations()]
@@ -144,15 +144,15 @@ async def test_compacting_shrinks_any_conversation_and_says_by_how_much() -> Non
     """X-22, S000-10: not only the root; base instructions are as before."""
     long = "word " * 2_000
     async with session(*["ok"] * 12, "In short: words.", "Still here.") as house:
-        talk = await house.open(base_instructions="Count words.")
+        conversation = await house.open(base_instructions="Count words.")
         for _ in range(12):
-            await talk.message(long)
-        answer = await soon(talk.compact())
+            await conversation.message(long)
+        answer = await soon(conversation.compact())
         assert answer.compacted is True
         assert answer.after_tokens < answer.before_tokens
-        assert (await talk.context()).base_instructions == "Count words."
-        assert len(await past(house, type="history_compacted", conversation_id=talk.id)) == 1
-        assert (await soon(talk.message("Still there?"))).status == "completed"
+        assert (await conversation.context()).base_instructions == "Count words."
+        assert len(await past(house, type="history_compacted", conversation_id=conversation.id)) == 1
+        assert (await soon(conversation.message("Still there?"))).status == "completed"
 
 
 async def test_compacting_what_is_short_changes_nothing() -> None:

@@ -156,10 +156,10 @@ async def test_the_plan_tool_can_be_left_out_and_a_call_to_it_is_refused() -> No
     plan = {"plan": [{"step": "Look", "status": "pending"}]}
     model = ScriptedModel([call("update_plan", plan), "No plan."])
     async with house_of(model) as house:
-        talk = await house.open(include_plan_tool=False)
-        assert "update_plan" not in [tool.name for tool in talk.tools()]
+        conversation = await house.open(include_plan_tool=False)
+        assert "update_plan" not in [tool.name for tool in conversation.tools()]
         assert "update_plan" in [tool.name for tool in house.root.tools()]
-        await soon(talk.message("Plan"))
+        await soon(conversation.message("Plan"))
         assert [end.success for end in await ends(house)] == [False]
         assert not await past(house, type="plan_update")
 
@@ -185,7 +185,7 @@ async def test_the_same_tools_have_the_same_cache_key_and_other_tools_another() 
         one, two = await house.open(), await house.open()
         bare = await house.open(include_plan_tool=False)
         told = await house.open(base_instructions="Other.")
-        keys = [(await talk.context()).cache_key for talk in (one, two, bare, told)]
+        keys = [(await conversation.context()).cache_key for conversation in (one, two, bare, told)]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3
 

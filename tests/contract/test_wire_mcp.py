@@ -16,7 +16,7 @@ from tests.contract.speaking import program, surroundings, write_script
 from tests.sandbox.confined import need
 
 TOUCH = {"tool_calls": [{"name": "shell", "arguments": {"command": ["touch", "made"]}}]}
-TALK = ("open", "message", "steer", "interrupt", "list", "history", "tools", "set_context", "close")
+CONVERSATION = ("open", "message", "steer", "interrupt", "list", "history", "tools", "set_context", "close")
 
 both_eras = pytest.mark.parametrize("era", ["legacy", "auto"])
 
@@ -70,11 +70,11 @@ async def hosting(folder: Path, era: Any, replies: list[Any], *flags: str) -> As
 async def test_a_host_works_with_the_tools_of_the_page_and_nothing_else(tmp_path: Path, era: Any) -> None:
     """Issue 10 (3), X-70, S002-46..48: names, structured content, and the conversation always in the parameters."""
     async with hosting(tmp_path, era, ["one", "two"]) as host:
-        assert list(host.tools) == [*(f"conversation_{name}" for name in TALK), "codex", "codex-reply"]
+        assert list(host.tools) == [*(f"conversation_{name}" for name in CONVERSATION), "codex", "codex-reply"]
         first = (await host.structured("conversation_open", title="first"))["conversation_id"]
         second = (await host.structured("conversation_open", base_instructions="Be brief."))["conversation_id"]
-        for talk, text in ((first, "one"), (second, "two")):
-            said = await host.structured("conversation_message", conversation_id=talk, text="hi")
+        for conversation, text in ((first, "one"), (second, "two")):
+            said = await host.structured("conversation_message", conversation_id=conversation, text="hi")
             assert (said["status"], said["last_assistant_message"]) == ("completed", text)
         assert len((await host.structured("conversation_list"))["conversations"]) == 3
         listed = [str(resource.uri) for resource in (await host.client.list_resources()).resources]

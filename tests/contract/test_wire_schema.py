@@ -129,12 +129,12 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
             sandbox="danger-full-access", storage_policy={"ttl": 60}, limits={"max_output_bytes": 1000},
             parent_id="root", visibility="subtree",
         )  # fmt: skip
-        talk = opened["conversation_id"]
+        conversation = opened["conversation_id"]
         assert opened["narrowed"][0]["field"] == "sandbox"
-        assert await say("plan", talk) == ("completed", "Planned.")
+        assert await say("plan", conversation) == ("completed", "Planned.")
         for name in ("context", "tools", "history", "interrupt"):
-            await call(f"conversation/{name}", conversation_id=talk)
-        await call("conversation/set_context", conversation_id=talk, title=None, storage_policy="headers_only")
+            await call(f"conversation/{name}", conversation_id=conversation)
+        await call("conversation/set_context", conversation_id=conversation, title=None, storage_policy="headers_only")
         assert await say("touch", answers=1) == ("completed", "Touched.")
         (grant,) = (await call("approval/grants"))["grants"]
         await call("approval/revoke", grant_id=grant["grant_id"])
@@ -158,7 +158,7 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
         await call("conversation/compact", conversation_id="root")
         await call("conversation/fork", conversation_id="root", at=None)
         await call("conversation/list")
-        await call("conversation/close", conversation_id=talk, timeout_s=5)
+        await call("conversation/close", conversation_id=conversation, timeout_s=5)
         other = (await call("session/start", sandbox="read-only", limits={"task_timeout_s": 5}))["session_id"]
         await call("events/subscribe", session_id=other, after_seq=0, conversation_id="root")
         await call("session/close", session_id=other, timeout_s=5)

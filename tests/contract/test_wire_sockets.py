@@ -84,8 +84,8 @@ async def test_clients_of_one_session_see_the_same_and_its_end_is_the_end_for_al
         session = (await first.call("initialize", attend=True))["session_id"]
         await second.call("initialize", session_id=session, attend=True)
         await second.call("events/subscribe", after_seq=0)
-        talk = (await first.call("conversation/open", title="of the first"))["conversation_id"]
-        await second.call("conversation/message", conversation_id=talk, text="hi")
+        conversation = (await first.call("conversation/open", title="of the first"))["conversation_id"]
+        await second.call("conversation/message", conversation_id=conversation, text="hi")
         await first.call("conversation/message", conversation_id="root", text="hi")
         last = first.numbers[-1]
         await second.until_seq(last)

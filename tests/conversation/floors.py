@@ -16,7 +16,7 @@ from tertulia.models.wire import AnswerPiece, ModelRequest
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import TaskId
 from tertulia.tools.registry import ToolRegistry
-from tests.conversation.making import talk, terms
+from tests.conversation.making import make_conversation, terms
 from tests.events.scripted import SESSION, StillClock, drain
 
 SCOPE = EventScope("sub/1", None, TaskId("task"), "trace", "span")
@@ -28,10 +28,12 @@ class Standing:
     def __init__(self, conversation: ConversationState | None = None, journal: Journal | None = None) -> None:
         self.clock = StillClock(10.0)
         self.bus = EventBus(SESSION, self.clock, journal or NoJournal())
-        self.talk = conversation or talk(clock=self.clock)
+        self.conversation = conversation or make_conversation(clock=self.clock)
         around = TaskServices(self.bus, self.clock, Toolbox(ToolRegistry([])), 5.0, {})
         self.tally = CostTotals()
-        self.floor = TaskScope(TaskId("task"), self.talk, SCOPE, around, lambda: self.talk.terms.rights, self.tally)
+        self.scope = TaskScope(
+            TaskId("task"), self.conversation, SCOPE, around, lambda: self.conversation.terms.rights, self.tally
+        )
         self._news: Subscription = self.bus.subscribe()
 
     def told(self) -> list[Event]:
@@ -63,4 +65,4 @@ class Pieces(ScriptedModel):
 def standing(**given: Any) -> Standing:
     """With terms made of what is given."""
     clock = StillClock(10.0)
-    return Standing(talk(terms(**given), clock=clock))
+    return Standing(make_conversation(terms(**given), clock=clock))

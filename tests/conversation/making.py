@@ -81,7 +81,7 @@ class KeepingJournal:
         return [item for record in self.kept if isinstance(record, ItemsRecord) for item in record.items]
 
 
-def talk(
+def make_conversation(
     given: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None
 ) -> ConversationState:
     """A talk that has not been seeded."""

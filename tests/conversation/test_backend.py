@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from tertulia.conversation.backend import no_backend
 from tertulia.errors import UnsupportedByBackendError
-from tests.conversation.making import talk, terms
+from tests.conversation.making import make_conversation, terms
 
 
 def test_a_house_without_other_agents_says_so() -> None:
     with pytest.raises(UnsupportedByBackendError, match="there is no backend 'codex' here"):
-        no_backend(talk(replace(terms(), backend="codex")))
+        no_backend(make_conversation(replace(terms(), backend="codex")))

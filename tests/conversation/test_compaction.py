@@ -82,8 +82,8 @@ async def test_whatever_becomes_of_it_the_conversation_is_as_before(base: str | 
     async with stage(model=model(notes[ending])) as on:
         conversation = await on.session.open(base_instructions=base)
         await talked(on, conversation)
-        talk = on.parts.conversations.find(conversation.id)
-        terms, items = talk.terms, list(talk.history.snapshot())
+        state = on.parts.conversations.find(conversation.id)
+        terms, items = state.terms, list(state.history.snapshot())
         count = len(on.model.requests)
         running = on.begin(conversation.compact())
         await on.asked(count + 1)
@@ -99,8 +99,8 @@ async def test_whatever_becomes_of_it_the_conversation_is_as_before(base: str | 
             assert not done.compacted
             assert done.reason
             assert done.before_tokens == done.after_tokens
-        assert talk.terms is terms
-        assert list(talk.history.snapshot()) == items
+        assert state.terms is terms
+        assert list(state.history.snapshot()) == items
         on.check_idle()
         await conversation.message("go on")
         assert (on.model.last_request.instructions == base) is (base is not None)
@@ -153,7 +153,7 @@ async def test_it_waits_for_its_turn_like_everybody() -> None:
         assert not (await compacting).compacted
 
 
-async def test_a_short_talk_has_nothing_to_compact_and_asks_nobody() -> None:
+async def test_a_short_conversation_has_nothing_to_compact_and_asks_nobody() -> None:
     async with stage("ok") as on:
         done = await on.root.compact()
         assert (done.compacted, bool(done.reason)) == (False, True)

@@ -18,8 +18,8 @@ from tests.session.staging import stage
 
 def talked(on: Standing, rounds: int, words: int = 50) -> None:
     for number in range(rounds):
-        on.talk.say([UserMessage(ItemId(f"u{number}"), (TextPart(f"question {number} " * words),))])
-        on.talk.say([AssistantMessage(ItemId(f"a{number}"), (TextPart(f"answer {number} " * words),))])
+        on.conversation.say([UserMessage(ItemId(f"u{number}"), (TextPart(f"question {number} " * words),))])
+        on.conversation.say([AssistantMessage(ItemId(f"a{number}"), (TextPart(f"answer {number} " * words),))])
 
 
 def limited(**limits: int) -> Standing:
@@ -30,8 +30,8 @@ def limited(**limits: int) -> Standing:
 async def test_a_history_within_its_limits_is_left_alone_and_nothing_is_said() -> None:
     on = limited(max_history_items=100)
     talked(on, 5)
-    trim_to_limits(on.floor)
-    assert (on.talk.history.item_count, on.told()) == (10, [])
+    trim_to_limits(on.scope)
+    assert (on.conversation.history.item_count, on.told()) == (10, [])
 
 
 async def test_a_history_over_its_limits_is_trimmed_and_it_is_said() -> None:
@@ -39,26 +39,26 @@ async def test_a_history_over_its_limits_is_trimmed_and_it_is_said() -> None:
     for limits in ({"max_history_items": 12}, {"max_history_tokens": 2_000}):
         on = limited(**limits)
         talked(on, 20)
-        trim_to_limits(on.floor)
-        assert not on.talk.history.over_limit()
+        trim_to_limits(on.scope)
+        assert not on.conversation.history.over_limit()
         (event,) = on.told()
         assert (event.type, event.data.trigger, event.data.compacted) == ("history_compacted", "limit", True)
         assert event.data.after_tokens < event.data.before_tokens
         assert event.data.removed_items > 0
-        assert any(isinstance(item, Summary) for item in on.talk.history.snapshot())
+        assert any(isinstance(item, Summary) for item in on.conversation.history.snapshot())
 
 
 async def test_room_is_made_for_half_of_the_window_or_half_of_what_there_is() -> None:
     """The provider's count is not ours: after an overflow there must be room to spare."""
     small = standing(wire=ScriptedModel([], context_window=1_000))
     talked(small, 20)
-    assert trim_for_overflow(small.floor)
-    assert small.talk.history.approx_tokens <= 500
+    assert trim_for_overflow(small.scope)
+    assert small.conversation.history.approx_tokens <= 500
     large = standing(wire=ScriptedModel([], context_window=1_000_000))
     talked(large, 20)
-    before = large.talk.history.approx_tokens
-    assert trim_for_overflow(large.floor)
-    assert large.talk.history.approx_tokens <= before / 2
+    before = large.conversation.history.approx_tokens
+    assert trim_for_overflow(large.scope)
+    assert large.conversation.history.approx_tokens <= before / 2
     (event,) = large.told()
     assert event.data.trigger == "overflow"
 
@@ -66,11 +66,11 @@ async def test_room_is_made_for_half_of_the_window_or_half_of_what_there_is() ->
 async def test_where_nothing_can_go_there_is_no_room_and_the_reason_is_said() -> None:
     on = standing(wire=ScriptedModel([], context_window=10))
     talked(on, 1)
-    assert not trim_for_overflow(on.floor)
+    assert not trim_for_overflow(on.scope)
     (event,) = on.told()
     assert not event.data.compacted
     assert event.data.reason
-    assert on.talk.history.item_count == 2
+    assert on.conversation.history.item_count == 2
 
 
 def test_the_event_says_what_the_compaction_came_to() -> None:
@@ -79,7 +79,7 @@ def test_the_event_says_what_the_compaction_came_to() -> None:
     assert (event.removed_items, event.trigger, event.reason) == (0, "request", "why")
 
 
-async def test_a_long_talk_stays_within_its_limits_turn_after_turn() -> None:
+async def test_a_long_conversation_stays_within_its_limits_turn_after_turn() -> None:
     """S002-28, HARDENING: a long conversation does not exhaust memory; every trim is an event."""
     async with stage(say("a" * 200, repeat=True), limits={"max_history_items": 30}) as on:
         for number in range(60):

@@ -34,7 +34,7 @@ from tertulia.protocol.records import NoteRecord
 from tertulia.protocol.storage import HeadersOnly
 from tertulia.protocol.usage import Usage
 from tests.conversation.floors import Standing, standing
-from tests.conversation.making import KeepingJournal, talk, terms
+from tests.conversation.making import KeepingJournal, make_conversation, terms
 
 RIGHTS = replace(TOP, approval_policy=NEVER)
 
@@ -82,8 +82,8 @@ def agent(actor: Actor, **resuming: Any) -> ExecutorBackend:
 
 async def ask(agent: ExecutorBackend, stands: Standing, text: str = "hello", **fields: Any) -> None:
     message = UserMessage(new_item_id(), text_parts(text))
-    stands.floor.say([message])
-    await agent.run(stands.floor, Order((message,), **fields))
+    stands.scope.say([message])
+    await agent.run(stands.scope, Order((message,), **fields))
 
 
 def answer(text: str, found: str | None = "t-1") -> list[Step]:
@@ -94,8 +94,8 @@ def answer(text: str, found: str | None = "t-1") -> list[Step]:
 async def test_a_result_without_a_message_is_the_answer() -> None:
     stands = calm()
     await ask(agent(Actor([RunFinished("only the result")])), stands)
-    assert stands.floor.last_text == "only the result"
-    assert [item.text for item in stands.talk.history.messages()] == ["hello", "only the result"]
+    assert stands.scope.last_text == "only the result"
+    assert [item.text for item in stands.conversation.history.messages()] == ["hello", "only the result"]
 
 
 async def test_of_several_messages_the_one_that_the_agent_calls_its_result_is_the_answer() -> None:
@@ -107,8 +107,8 @@ async def test_of_several_messages_the_one_that_the_agent_calls_its_result_is_th
         RunFinished("forty-two"),
     ]
     await ask(agent(Actor(steps)), stands)
-    assert stands.floor.last_text == "forty-two"
-    assert [item.text for item in stands.talk.history.messages()][1:] == ["first I look", "forty-two", "bye"]
+    assert stands.scope.last_text == "forty-two"
+    assert [item.text for item in stands.conversation.history.messages()][1:] == ["first I look", "forty-two", "bye"]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ async def test_of_several_messages_the_one_that_the_agent_calls_its_result_is_th
 async def test_an_agent_that_gives_up_fails_the_task(ending: Step | None, code: str) -> None:
     """S003-30; an interrupted run gets its terminal event."""
     stands = calm()
-    stands.talk.task = task = TaskHandle(stands.floor.task_id, 0.0)
+    stands.conversation.task = task = TaskHandle(stands.scope.task_id, 0.0)
     with pytest.raises(ExecutorError) as failed:
         await ask(agent(Actor([ending] if ending else [])), stands)
     assert failed.value.code == code
@@ -131,12 +131,12 @@ async def test_what_it_cost_is_charged_and_handed_to_its_next_run() -> None:
     doing = agent(actor)
     await ask(doing, stands)
     await ask(doing, stands)
-    assert stands.floor.spent == cost
+    assert stands.scope.spent == cost
     assert [assignment.total for assignment in actor.assignments] == [Usage(0, 0, 0, 0, 0), cost]
     assert [assignment.resume for assignment in actor.assignments] == [None, "t-1"]
 
 
-async def test_a_bond_is_made_anew_by_each_run() -> None:
+async def test_a_native_session_is_made_anew_by_each_run() -> None:
     """S003-32: re-captured every run."""
     stands = calm()
     actor = Actor(answer("a", "t-1"), answer("b", "t-2"), answer("c", None), answer("d"))
@@ -146,7 +146,7 @@ async def test_a_bond_is_made_anew_by_each_run() -> None:
     assert [assignment.resume for assignment in actor.assignments] == [None, "t-1", "t-2", None]
 
 
-async def test_a_run_that_may_leave_nothing_has_no_bond() -> None:
+async def test_a_run_that_may_leave_nothing_has_no_native_session() -> None:
     """DESIGN: any policy but full: a temporary HOME and no native resume."""
     stands = calm(rights=replace(RIGHTS, storage_policy=HeadersOnly()))
     actor = Actor(answer("a"), answer("b"))
@@ -154,7 +154,7 @@ async def test_a_run_that_may_leave_nothing_has_no_bond() -> None:
     await ask(doing, stands)
     await ask(doing, stands)
     assert [(assignment.private, assignment.resume) for assignment in actor.assignments] == [(True, None)] * 2
-    assert stands.talk.bond is None
+    assert stands.conversation.native_session is None
 
 
 async def test_the_rights_of_the_chain_may_need_asking_although_its_own_do_not() -> None:
@@ -165,7 +165,7 @@ async def test_the_rights_of_the_chain_may_need_asking_although_its_own_do_not()
         await ask(agent(actor), stands)
     assert actor.assignments == []
     await ask(agent(Actor(answer("a"), can_ask=True)), stands)
-    assert stands.floor.last_text == "a"
+    assert stands.scope.last_text == "a"
 
 
 async def test_instructions_for_one_task_take_the_place_of_the_conversations() -> None:
@@ -183,12 +183,12 @@ async def test_instructions_for_one_task_take_the_place_of_the_conversations() -
 async def test_an_agent_remembers_nothing_of_instructions_that_were_for_one_task() -> None:
     """Issue 17, item 15: for that task only. It begins anew, and the next task does; both are told the transcript."""
     journal = KeepingJournal()
-    stands = Standing(talk(terms(rights=RIGHTS), journal=journal))
+    stands = Standing(make_conversation(terms(rights=RIGHTS), journal=journal))
     actor = Actor(answer("a"), answer("b", "t-2"), answer("c", "t-3"), answer("d", "t-3"))
     doing = agent(actor)
     await ask(doing, stands)
     await ask(doing, stands, "again", base_instructions_override="in verse")
-    assert stands.talk.bond is None
+    assert stands.conversation.native_session is None
     notes = [record for record in journal.kept if isinstance(record, NoteRecord)]
     assert [note.value is None for note in notes] == [False, True], "nor is it known to a later life of the session"
     await ask(doing, stands, "and again")
@@ -202,7 +202,7 @@ async def test_messages_that_wait_go_along_with_the_next_one() -> None:
     stands = calm()
     actor = Actor(answer("a"))
     waiting = UserMessage(new_item_id(), text_parts("and this"))
-    stands.talk.queue_input(waiting)
+    stands.conversation.queue_input(waiting)
     await ask(agent(actor), stands)
     assert actor.assignments[0].prompt == "hello\n\nand this"
 
@@ -255,7 +255,7 @@ async def test_a_run_that_was_told_little_and_was_stopped_leaves_no_id() -> None
     doing = ExecutorBackend(actor, little, ResumeSettings(), roots=lambda _: ("/work",))
     with pytest.raises(ExecutorError):
         await ask(doing, stands, task_type="chat")
-    assert stands.talk.bond is None
+    assert stands.conversation.native_session is None
     await ask(doing, stands, "again", task_type="code")
     assert actor.assignments[-1].resume is None
 
@@ -271,19 +271,19 @@ async def test_a_context_that_is_set_while_it_works_makes_its_id_stale_too(at: i
         number = 0
         async for step in real(assignment):
             if len(actor.assignments) == 1 and number == at:
-                stands.talk.adopt(stands.talk.terms)
+                stands.conversation.adopt(stands.conversation.terms)
             number += 1
             yield step
 
     actor.run = run  # type: ignore[method-assign]
     doing = agent(actor)
     await ask(doing, stands)
-    assert stands.talk.bond is None
+    assert stands.conversation.native_session is None
     await ask(doing, stands, "again")
     assert actor.assignments[-1].resume is None
 
 
-async def test_what_a_talk_had_cost_is_known_after_a_run_that_did_not_say() -> None:
+async def test_what_a_conversation_had_cost_is_known_after_a_run_that_did_not_say() -> None:
     """Codex counts over its whole thread: what was charged once is not charged again."""
     stands = calm()
     total = Usage(10, 0, 1, 0, 11)
@@ -315,14 +315,14 @@ async def test_what_is_only_a_result_joins_the_history_in_a_later_answer_too() -
 
     async def run(assignment: Assignment) -> AsyncGenerator[Step, None]:
         if not actor.assignments:
-            stands.talk.queue_input(UserMessage(new_item_id(), text_parts("and?")))
+            stands.conversation.queue_input(UserMessage(new_item_id(), text_parts("and?")))
         async for step in real(assignment):
             yield step
 
     actor.run = run  # type: ignore[method-assign]
     await ask(agent(actor), stands)
-    assert stands.floor.last_text == "second"
-    assert [item.text for item in stands.talk.history.messages()] == ["hello", "first", "and?", "second"]
+    assert stands.scope.last_text == "second"
+    assert [item.text for item in stands.conversation.history.messages()] == ["hello", "first", "and?", "second"]
 
 
 async def test_an_agent_that_goes_on_after_its_task_was_given_up_is_heard_no_more() -> None:
@@ -334,12 +334,12 @@ async def test_an_agent_that_goes_on_after_its_task_was_given_up_is_heard_no_mor
     async def run(assignment: Assignment) -> AsyncGenerator[Step, None]:
         async for step in real(assignment):
             yield step
-            stands.floor.revoke()
+            stands.scope.revoke()
 
     actor.run = run  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await ask(agent(actor), stands)
-    assert [item.text for item in stands.talk.history.messages()] == ["hello", "in time"]
+    assert [item.text for item in stands.conversation.history.messages()] == ["hello", "in time"]
 
 
 async def test_a_message_that_never_came_to_it_is_told_with_the_next_one() -> None:
@@ -348,7 +348,7 @@ async def test_a_message_that_never_came_to_it_is_told_with_the_next_one() -> No
     actor = Actor(answer("a"), answer("b"), answer("c"))
     doing = agent(actor)
     await ask(doing, stands, "first")
-    stands.floor.say([UserMessage(new_item_id(), text_parts("lost"))])
+    stands.scope.say([UserMessage(new_item_id(), text_parts("lost"))])
     stands.told()
     await ask(doing, stands, "second")
     assert actor.assignments[-1].resume is None
@@ -366,7 +366,7 @@ async def test_what_we_said_ourselves_makes_no_difference_to_it() -> None:
     actor = Actor(answer("a"), answer("b"))
     doing = agent(actor)
     await ask(doing, stands, "first")
-    stands.talk.instruct([UserMessage(new_item_id(), text_parts("<note>"), injected=True)])
+    stands.conversation.instruct([UserMessage(new_item_id(), text_parts("<note>"), injected=True)])
     await ask(doing, stands, "second")
     assert actor.assignments[-1].resume == "t-1"
 
@@ -374,23 +374,23 @@ async def test_what_we_said_ourselves_makes_no_difference_to_it() -> None:
 async def test_its_id_is_noted_after_each_run_and_taken_back_where_there_is_none() -> None:
     """S003-32, S003-33: for later lives of the session; kept for `resume`, dropped for `new_session`."""
     journal = KeepingJournal()
-    stands = Standing(talk(terms(rights=RIGHTS), journal=journal))
+    stands = Standing(make_conversation(terms(rights=RIGHTS), journal=journal))
     actor = Actor(answer("a"), [NativeSessionId("t-2"), RunFailed("no")])
     doing = agent(actor, retry="new_session")
     await ask(doing, stands)
     (first,) = [record for record in journal.kept if isinstance(record, NoteRecord)]
     assert first.value is not None
-    newest = next(stands.talk.history.snapshot().newest_first()).items[-1].id
+    newest = next(stands.conversation.history.snapshot().newest_first()).items[-1].id
     assert (first.name, first.value["native_id"], first.value["upto"]) == ("bond", "t-1", newest)
     with pytest.raises(ExecutorError):
         await ask(doing, stands)
-    assert journal.kept[-1] == NoteRecord(stands.talk.id, "bond")
+    assert journal.kept[-1] == NoteRecord(stands.conversation.id, "bond")
 
 
 async def test_for_one_that_has_no_ids_nothing_is_noted() -> None:
     """S003-32: nothing is written where there is nothing to remember, and nothing was."""
     journal = KeepingJournal()
-    stands = Standing(talk(terms(rights=RIGHTS), journal=journal))
+    stands = Standing(make_conversation(terms(rights=RIGHTS), journal=journal))
     await ask(agent(Actor(answer("a", None))), stands)
     assert not any(isinstance(record, NoteRecord) for record in journal.kept)
 
@@ -399,12 +399,12 @@ async def test_one_that_was_given_another_conversation_meanwhile_is_told_to_leav
     """Issue 11, 4: its conversation has another backend now, and no task will come."""
     stands = calm()
     actor = Actor(answer("a"), answer("b"))
-    stands.talk.terms = replace(stands.talk.terms, backend="actor")
+    stands.conversation.terms = replace(stands.conversation.terms, backend="actor")
     await ask(agent(actor), stands)
     assert actor.forgotten == []
-    stands.talk.terms = replace(stands.talk.terms, backend="native")
+    stands.conversation.terms = replace(stands.conversation.terms, backend="native")
     await ask(agent(actor), stands)
-    assert actor.forgotten == [stands.talk.id]
+    assert actor.forgotten == [stands.conversation.id]
 
 
 @pytest.mark.parametrize(("steps", "resume"), [(1, None), (2, "t-1")])

@@ -15,7 +15,7 @@ from tests.conversation.floors import Standing
 
 
 def telling(standing: Standing) -> StepPublisher:
-    return StepPublisher(standing.floor, StepEvents("fake", "run", "/", standing.clock))
+    return StepPublisher(standing.scope, StepEvents("fake", "run", "/", standing.clock))
 
 
 async def test_five_events_are_told_at_once_and_not_before() -> None:
@@ -53,9 +53,9 @@ async def test_a_whole_answer_waits_for_nothing_and_joins_the_history() -> None:
     told.tell(AgentDelta("a", "hel"))
     told.tell(AgentText("a", "hello"))
     assert standing.types() == ["agent_message_delta", "agent_message"]
-    (item,) = standing.talk.history.snapshot()
+    (item,) = standing.conversation.history.snapshot()
     assert isinstance(item, AssistantMessage)
-    assert (item.text, standing.floor.last_text) == ("hello", "hello")
+    assert (item.text, standing.scope.last_text) == ("hello", "hello")
 
 
 async def test_what_was_half_said_is_kept_at_an_end_that_nobody_planned() -> None:
@@ -63,9 +63,9 @@ async def test_what_was_half_said_is_kept_at_an_end_that_nobody_planned() -> Non
     standing = Standing()
     told = telling(standing)
     told.tell(AgentDelta("a", "hel"))
-    standing.floor.tidy("interrupted")
+    standing.scope.tidy("interrupted")
     assert standing.types() == ["agent_message_delta", "agent_message"]
-    assert standing.floor.last_text == "hel"
+    assert standing.scope.last_text == "hel"
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ async def test_whatever_was_begun_is_ended_exactly_once(ends: list[Step]) -> Non
     told.tell(ToolUseBegin("c", "ls", {}))
     for step in ends:
         told.tell(step)
-    standing.floor.tidy("interrupted")
-    standing.floor.tidy("interrupted")
+    standing.scope.tidy("interrupted")
+    standing.scope.tidy("interrupted")
     assert standing.types() == ["tool_call_begin", "tool_call_end"]
     assert standing.tally.tool_calls == 1
-    standing.floor.revoke()
-    assert standing.floor.last_words is None
+    standing.scope.revoke()
+    assert standing.scope.last_words is None

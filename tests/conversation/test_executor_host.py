@@ -59,7 +59,7 @@ async def test_a_file_is_a_text_at_an_absolute_path(tmp_path: Path) -> None:
     """Issue 11, 4: fs requests; what is refused names the path."""
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     async with stage(cwd=str(tmp_path)) as acting:
-        host = TaskExecutorHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
+        host = TaskExecutorHost(_scope(acting), acting.parts.command_services.place, "acp:x", "run")
         with pytest.raises(InvalidParamsError, match="absolute"):
             await host.read("bytes")
         with pytest.raises(InvalidParamsError, match="UTF-8"):
@@ -70,19 +70,19 @@ async def test_a_file_is_a_text_at_an_absolute_path(tmp_path: Path) -> None:
         assert await host.read(str(tmp_path / "c" / "d")) == "x"
 
 
-def _floor(acting: Any) -> Any:
+def _scope(acting: Any) -> Any:
     """As much of a task as it needs."""
-    talk = acting.parts.conversations.root
+    conversation = acting.parts.conversations.root
 
     class Floor:
         task_id = "t"
         around = acting.parts
 
         def __init__(self) -> None:
-            self.talk = talk
+            self.conversation = conversation
 
         def rights(self) -> Any:
-            return talk.terms.rights
+            return conversation.terms.rights
 
         def chain(self) -> Any:
             from tertulia.tools.tool import ChainView
@@ -123,7 +123,7 @@ async def test_s9_files_through_us_obey_the_masks(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "id").write_text("canary")
     async with stage(cwd=str(tmp_path), masks={"add": [str(tmp_path / "keys")]}) as acting:
-        host = TaskExecutorHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
+        host = TaskExecutorHost(_scope(acting), acting.parts.command_services.place, "acp:x", "run")
         with pytest.raises(InvalidParamsError, match=r"masked by the setting masks\.add"):
             await host.read(str(tmp_path / "keys" / "id"))
         with pytest.raises(InvalidParamsError, match=r"masked by the setting masks\.add"):
@@ -136,8 +136,8 @@ async def test_s9_files_through_us_obey_the_masks(tmp_path: Path) -> None:
 async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp_path: Path) -> None:
     """A3: what it would run, and when, is the agent's to say; a change of files may be allowed for longer."""
     async with stage(cwd=str(tmp_path), approval_policy="untrusted") as acting:
-        place, told = acting.parts.workshop.place, list[Any]()
-        floor = _floor(acting)
+        place, told = acting.parts.command_services.place, list[Any]()
+        scope = _scope(acting)
 
         def hear(event: Any) -> None:
             told.append(event)
@@ -146,8 +146,8 @@ async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp
                     lambda: place.desk.resolve(event.approval_id, "allow", scope="session")
                 )
 
-        floor.publish = hear
-        host = TaskExecutorHost(floor, place, "acp:x", "run")
+        scope.publish = hear
+        host = TaskExecutorHost(scope, place, "acp:x", "run")
         with place.desk.attended():
             consents = [await host.permit(question(doing, "x")) for doing in ("execute", "execute", "edit", "edit")]
         assert [consent.lasting for consent in consents] == [False, False, True, True]
@@ -158,7 +158,7 @@ async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp
 async def test_git_of_an_agent_is_never_known_to_be_safe(tmp_path: Path) -> None:
     """A4: it runs in an environment of the agent's own, where a repository's settings may start anything."""
     async with stage(cwd=str(tmp_path), approval_policy="untrusted", sandbox="danger-full-access") as acting:
-        host = TaskExecutorHost(_floor(acting), acting.parts.workshop.place, "acp:x", "run")
+        host = TaskExecutorHost(_scope(acting), acting.parts.command_services.place, "acp:x", "run")
         asked = [
             PermissionQuestion(doing="execute", title="t", detail="", words=words)
             for words in (("ls",), ("git", "status"))

@@ -38,7 +38,7 @@ def message(text: str, item_id: ItemId = ONE) -> AssistantMessage:
 async def asked(*pieces: AnswerPiece | BaseException, on: Standing | None = None) -> ModelAnswer:
     wire = Pieces(*pieces)
     try:
-        return await request_answer((on or Standing()).floor, wire, REQUEST)
+        return await request_answer((on or Standing()).scope, wire, REQUEST)
     finally:
         assert wire.hung_up
 
@@ -66,7 +66,7 @@ async def test_deltas_are_told_as_they_come_and_the_whole_is_given_back() -> Non
         ("agent_message_delta", "hel", 0, None),
         ("agent_message_delta", "lo", 3, None),
     ]
-    assert on.talk.history.item_count == 0
+    assert on.conversation.history.item_count == 0
 
 
 async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_same() -> None:
@@ -80,11 +80,11 @@ async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_
         AnswerItem(message("notes")),
         FINISHED,
     )
-    given = await request_answer(on.floor, wire, REQUEST, aloud=False)
+    given = await request_answer(on.scope, wire, REQUEST, aloud=False)
     assert given.items == (message("notes"),)
     assert [t for t in on.types() if "delta" in t] == []
-    on.floor.tidy("stopped")
-    assert on.talk.history.item_count == 0
+    on.scope.tidy("stopped")
+    assert on.conversation.history.item_count == 0
 
 
 async def test_a_search_of_the_provider_is_told() -> None:
@@ -118,8 +118,8 @@ async def test_a_stream_that_just_ends_is_no_answer() -> None:
     on = Standing()
     with pytest.raises(ModelError, match="ended before"):
         await asked(TextDelta(ONE, "half"), AnswerItem(message("half")), on=on)
-    on.floor.tidy("failed")
-    assert on.floor.last_text == "half"
+    on.scope.tidy("failed")
+    assert on.scope.last_text == "half"
 
 
 async def test_a_failure_keeps_its_code_and_says_whether_it_was_too_much() -> None:
@@ -151,7 +151,7 @@ async def test_the_connection_is_closed_when_the_reader_is_cancelled() -> None:
             closed.append(True)
 
     wire.stream = stream  # type: ignore[method-assign]
-    reading = asyncio.create_task(request_answer(Standing().floor, wire, REQUEST))
+    reading = asyncio.create_task(request_answer(Standing().scope, wire, REQUEST))
     await entered.wait()
     reading.cancel()
     await asyncio.wait((reading,))

@@ -56,6 +56,6 @@ def test_it_is_read_back_for_the_history_that_there_is_now(revision: int) -> Non
         {**MADE.noted(), "total": "much"},
     ],
 )
-def test_what_makes_no_sense_is_no_bond(value: Any) -> None:
+def test_what_makes_no_sense_is_no_native_session(value: Any) -> None:
     """S003-32: a record may be anybody's; an id becomes an argument of a program."""
     assert native_session_from(value, 0) is None

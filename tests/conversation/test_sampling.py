@@ -27,38 +27,38 @@ def said(text: str) -> AnswerItem:
 async def test_the_answer_is_whole_and_charged_and_nothing_of_it_is_kept() -> None:
     wire = Pieces(ReasoningDelta(ID, "hm"), TextDelta(ID, "42"), said("42"), AnswerEnd(SPENT))
     on = standing(wire=wire)
-    before = list(on.talk.history.snapshot())
-    assert await sample(on.floor, QUESTION) == SamplingResult("42", wire.name)
-    assert on.floor.spent == on.tally.usage == SPENT
+    before = list(on.conversation.history.snapshot())
+    assert await sample(on.scope, QUESTION) == SamplingResult("42", wire.name)
+    assert on.scope.spent == on.tally.usage == SPENT
     assert on.types() == ["token_count"]
-    assert list(on.talk.history.snapshot()) == before
+    assert list(on.conversation.history.snapshot()) == before
     assert wire.hung_up
 
 
 async def test_an_answer_that_is_too_long_is_cut_by_hanging_up() -> None:
     wire = Pieces(*[TextDelta(ID, "12345678")] * 10, said("12345678" * 10), AnswerEnd(SPENT))
     on = standing(wire=wire)
-    assert (await sample(on.floor, QUESTION)).text == "1234567812345678"
+    assert (await sample(on.scope, QUESTION)).text == "1234567812345678"
     assert wire.hung_up
-    assert on.floor.spent.output_tokens == 4
-    assert on.floor.spent.total_tokens == 4 + (len("What?Who asks?I.Be brief.") // 4)
+    assert on.scope.spent.output_tokens == 4
+    assert on.scope.spent.total_tokens == 4 + (len("What?Who asks?I.Be brief.") // 4)
 
 
 async def test_one_that_comes_in_one_piece_is_cut_too() -> None:
     on = standing(wire=Pieces(said("x" * 1_000), AnswerEnd(SPENT)))
-    assert (await sample(on.floor, QUESTION)).text == "x" * 16
-    assert on.floor.spent == SPENT
+    assert (await sample(on.scope, QUESTION)).text == "x" * 16
+    assert on.scope.spent == SPENT
 
 
 async def test_what_was_said_before_a_retry_does_not_count() -> None:
     wire = Pieces(TextDelta(ID, "wrong"), said("wrong"), RetryNotice("again"), said("right"), AnswerEnd(SPENT))
-    assert (await sample(standing(wire=wire).floor, QUESTION)).text == "right"
+    assert (await sample(standing(wire=wire).scope, QUESTION)).text == "right"
 
 
 @pytest.mark.parametrize("pieces", [(AnswerFailure("overloaded"),), (TextDelta(ID, "x"),)])
 async def test_without_an_answer_it_is_an_error_and_nothing_is_charged(pieces: Any) -> None:
     on = standing(wire=Pieces(*pieces))
     with pytest.raises(ModelError):
-        await sample(on.floor, QUESTION)
-    assert on.floor.spent == NO_USAGE
+        await sample(on.scope, QUESTION)
+    assert on.scope.spent == NO_USAGE
     assert on.types() == []

@@ -21,7 +21,7 @@ from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
 from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import HeadersOnly
-from tests.conversation.making import OTHER_WIRE, KeepingJournal, ground, talk, terms
+from tests.conversation.making import OTHER_WIRE, KeepingJournal, ground, make_conversation, terms
 from tests.events.scripted import StillClock
 from tests.history.saying import call, model, output, user
 
@@ -50,7 +50,7 @@ def changed(conversation: ConversationState, **fields: object) -> Terms:
 
 def test_a_history_begins_with_the_users_instructions_and_the_environment() -> None:
     """S000-13, S000-03, S000-33: base instructions are never in it."""
-    conversation = talk(terms(base="the secret handshake", user="Answer in Spanish."))
+    conversation = make_conversation(terms(base="the secret handshake", user="Answer in Spanish."))
     conversation.seed()
     assert heads(said(conversation)) == ["<user_instructions>", "<environment_context>"]
     assert not any("handshake" in getattr(item, "text", "") for item in said(conversation))
@@ -58,7 +58,7 @@ def test_a_history_begins_with_the_users_instructions_and_the_environment() -> N
 
 def test_without_instructions_a_history_begins_with_the_environment_alone() -> None:
     """S000-15"""
-    conversation = talk()
+    conversation = make_conversation()
     conversation.seed()
     assert heads(said(conversation)) == ["<environment_context>"]
 
@@ -66,7 +66,7 @@ def test_without_instructions_a_history_begins_with_the_environment_alone() -> N
 def test_the_seeds_are_kept_by_the_conversations_own_policy_and_counted_by_nobody() -> None:
     """S002-03"""
     journal = KeepingJournal()
-    conversation = talk(terms(replace(TOP, storage_policy=HeadersOnly()), user="x"), journal=journal)
+    conversation = make_conversation(terms(replace(TOP, storage_policy=HeadersOnly()), user="x"), journal=journal)
     conversation.seed()
     assert journal.kept == [ItemsRecord(ConversationId("c"), tuple(said(conversation)), pinned=True, seed=True)]
     assert conversation.history.message_count == 0
@@ -74,7 +74,7 @@ def test_the_seeds_are_kept_by_the_conversations_own_policy_and_counted_by_nobod
 
 def test_the_limits_of_a_history_are_those_of_the_rights() -> None:
     limited = replace(TOP, limits=Limits(max_history_tokens=100, max_history_items=7))
-    conversation = talk(terms(limited))
+    conversation = make_conversation(terms(limited))
     conversation.seed()
     assert (conversation.history.limits.max_tokens, conversation.history.limits.max_items) == (100, 7)
 
@@ -83,7 +83,7 @@ def test_the_limits_of_a_history_are_those_of_the_rights() -> None:
 
 
 async def test_the_status_tells_what_a_conversation_does() -> None:
-    conversation = talk()
+    conversation = make_conversation()
     assert conversation.status == "idle"
     conversation.awaiting = 1
     assert conversation.status == "waiting"
@@ -96,7 +96,7 @@ async def test_the_status_tells_what_a_conversation_does() -> None:
 def test_what_happens_in_a_conversation_makes_it_active() -> None:
     """S004-23: every write does."""
     clock = StillClock(100.0)
-    conversation = talk(clock=clock)
+    conversation = make_conversation(clock=clock)
     assert conversation.last_active == 100.0
     clock.seconds = 200.0
     conversation.say([user("a")])
@@ -114,7 +114,7 @@ async def test_a_conversation_is_gone_when_its_owner_lets_go() -> None:
     gc.disable()
     try:
         for ended in (True, False):
-            conversation = talk()
+            conversation = make_conversation()
             conversation.seed()
             conversation.say([user(), call("a"), output("a"), model()])
             conversation.task = handle = TaskHandle(TaskId("t"), 0.0)
@@ -133,7 +133,7 @@ async def test_a_conversation_is_gone_when_its_owner_lets_go() -> None:
 def test_what_is_said_is_appended_once_and_kept_once() -> None:
     """S002-23"""
     journal = KeepingJournal()
-    conversation = talk(journal=journal)
+    conversation = make_conversation(journal=journal)
     first, second = user("a"), model("b")
     conversation.say([first])
     conversation.say([second])
@@ -143,14 +143,14 @@ def test_what_is_said_is_appended_once_and_kept_once() -> None:
 
 def test_saying_nothing_keeps_nothing() -> None:
     journal = KeepingJournal()
-    talk(journal=journal).say([])
+    make_conversation(journal=journal).say([])
     assert journal.kept == []
 
 
 def test_what_cannot_be_said_is_neither_appended_nor_kept() -> None:
     """X-34: history and record agree."""
     journal = KeepingJournal()
-    conversation = talk(journal=journal)
+    conversation = make_conversation(journal=journal)
     conversation.say([user("a")])
     with pytest.raises(InternalError):
         conversation.say([output("nobody asked")])
@@ -163,7 +163,7 @@ def test_what_cannot_be_said_is_neither_appended_nor_kept() -> None:
 
 def test_pending_input_joins_the_history_when_it_is_taken() -> None:
     """S000-03, S002-23, X-13"""
-    conversation = talk()
+    conversation = make_conversation()
     assert (conversation.has_pending, conversation.take_pending()) == (False, False)
     conversation.queue_input(user("a"))
     conversation.queue_input(user("b"))
@@ -177,7 +177,7 @@ def test_pending_input_joins_the_history_when_it_is_taken() -> None:
 
 def test_pending_input_is_bounded() -> None:
     """G1: what nobody takes cannot grow without end; a refusal changes nothing."""
-    conversation = talk()
+    conversation = make_conversation()
     for number in range(MAX_PENDING):
         conversation.queue_input(user(str(number)))
     with pytest.raises(BusyError, match="100 messages"):
@@ -193,7 +193,7 @@ def test_pending_input_is_bounded() -> None:
 def test_new_instructions_are_appended_as_a_new_message_and_nothing_is_rewritten() -> None:
     """X-67, S000-34"""
     journal = KeepingJournal()
-    conversation = talk(terms(user="first"), journal=journal)
+    conversation = make_conversation(terms(user="first"), journal=journal)
     conversation.seed()
     conversation.say([user("hello"), model("hi")])
     before, revision = said(conversation), conversation.history.revision
@@ -217,7 +217,7 @@ def test_new_instructions_are_appended_as_a_new_message_and_nothing_is_rewritten
 )
 def test_what_brings_no_new_instructions_adds_no_message(fields) -> None:
     """X-67: absent keeps, null resets; the history stays as it is."""
-    conversation = talk(terms(user="first"))
+    conversation = make_conversation(terms(user="first"))
     conversation.seed()
     before = said(conversation)
     conversation.adopt(changed(conversation, **fields))
@@ -235,7 +235,7 @@ def test_what_brings_no_new_instructions_adds_no_message(fields) -> None:
 )
 def test_the_model_is_told_of_what_no_longer_holds_and_trimming_keeps_it(fields, told) -> None:
     """X-67, S002-24: a history is added to, never rewritten; the newest word is pinned like the one it replaces."""
-    conversation = talk(terms(user="first"))
+    conversation = make_conversation(terms(user="first"))
     conversation.seed()
     conversation.adopt(changed(conversation, **fields))
     added = said(conversation)[-1]
@@ -247,7 +247,7 @@ def test_the_model_is_told_of_what_no_longer_holds_and_trimming_keeps_it(fields,
 
 def test_new_terms_hold_from_the_next_request_on() -> None:
     """S000-34, S002-03"""
-    conversation = talk(terms(base="old"))
+    conversation = make_conversation(terms(base="old"))
     fields = {"base_instructions": "new", "model": "acme/two", "limits": {"max_history_items": 3}}
     conversation.adopt(changed(conversation, **fields))
     assert conversation.terms.context.base_instructions == "new"
@@ -257,7 +257,7 @@ def test_new_terms_hold_from_the_next_request_on() -> None:
 
 def test_instructions_never_come_between_a_call_and_its_output() -> None:
     """X-34, X-67: some models accept nothing there. They are read after the output, at the next request."""
-    conversation = talk(terms(user="first"))
+    conversation = make_conversation(terms(user="first"))
     conversation.say([user("go"), call("a")])
     conversation.adopt(changed(conversation, user_instructions="second"))
     assert conversation.terms.context.user_instructions == "second"
@@ -271,7 +271,7 @@ def test_instructions_never_come_between_a_call_and_its_output() -> None:
 
 def test_terms_that_cannot_be_told_are_not_adopted() -> None:
     """A refusal leaves the old terms and the old history, also where half of the news would still fit."""
-    conversation = talk(terms(user="first"))
+    conversation = make_conversation(terms(user="first"))
     conversation.say([call("a")])
     for _ in range(MAX_PENDING - 1):
         conversation.queue_input(user())
@@ -290,7 +290,7 @@ def test_terms_that_cannot_be_told_are_not_adopted() -> None:
 
 def test_a_turn_is_given_the_rights_of_the_chain_and_the_conversations_model() -> None:
     """S000-07, X-32: a resolved copy, made anew for each turn."""
-    conversation = talk(terms(cwd="/here"))
+    conversation = make_conversation(terms(cwd="/here"))
     chain = replace(TOP, approval_policy=NEVER, sandbox="read_only", storage_policy=HeadersOnly())
     turn = conversation.turn_context(chain, {"inherit": "core"})
     assert turn.client is conversation.terms.wire

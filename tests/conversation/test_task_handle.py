@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.conversation.task_handle import TaskHandle
 from tertulia.protocol.ids import TaskId
-from tests.conversation.making import talk
+from tests.conversation.making import make_conversation
 from tests.events.scripted import ticks
 
 NEVER = 3_600.0
@@ -60,7 +60,7 @@ async def test_a_handle_keeps_no_conversation_alive() -> None:
     """S002-07, S002-10, G8: a conversation is gone when its owner lets go, without the collector."""
     gc.disable()
     try:
-        conversation, running = talk(), handle()
+        conversation, running = make_conversation(), handle()
         conversation.task = running
         seen = weakref.ref(conversation)
         del conversation

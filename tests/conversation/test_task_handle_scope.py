@@ -29,13 +29,13 @@ def answer(text: str) -> AssistantMessage:
 
 
 def outputs(on: Standing) -> list[tuple[str, str, bool]]:
-    return [(i.call_id, i.text, i.success) for i in on.talk.history.snapshot() if isinstance(i, ToolOutput)]
+    return [(i.call_id, i.text, i.success) for i in on.conversation.history.snapshot() if isinstance(i, ToolOutput)]
 
 
 async def test_everything_is_told_under_the_ids_of_the_task() -> None:
     """S000-46, S002-42"""
     on = Standing()
-    on.floor.publish(WarningEvent("careful"))
+    on.scope.publish(WarningEvent("careful"))
     (event,) = on.told()
     assert (event.sub_id, event.task_id, event.trace_id, event.span_id) == (
         SCOPE.sub_id,
@@ -48,7 +48,7 @@ async def test_everything_is_told_under_the_ids_of_the_task() -> None:
 async def test_a_tool_may_tell_what_can_be_written_down_and_no_end() -> None:
     """A task has one end, and it is not for a tool to tell it."""
     on = Standing()
-    on.floor.pass_on(WarningEvent("careful"))
+    on.scope.pass_on(WarningEvent("careful"))
     for bad in (
         TurnAborted("interrupted"),
         WarningEvent("\ud800"),
@@ -56,32 +56,32 @@ async def test_a_tool_may_tell_what_can_be_written_down_and_no_end() -> None:
         ForeignEvent("x", functools.reduce(lambda inner, _: [inner], range(100_000), 0)),
     ):
         with pytest.raises(InvalidParamsError):
-            on.floor.pass_on(bad)
+            on.scope.pass_on(bad)
     assert on.types() == ["warning"]
 
 
 async def test_what_is_said_is_in_the_history() -> None:
     on = Standing()
-    on.floor.say([answer("hello")])
-    on.talk.queue_input(UserMessage(ItemId("u"), (TextPart("wait"),)))
-    assert on.floor.take_pending() is True
-    assert on.floor.take_pending() is False
-    assert [item.id for item in on.talk.history.snapshot()] == ["hello", "u"]
+    on.scope.say([answer("hello")])
+    on.conversation.queue_input(UserMessage(ItemId("u"), (TextPart("wait"),)))
+    assert on.scope.take_pending() is True
+    assert on.scope.take_pending() is False
+    assert [item.id for item in on.conversation.history.snapshot()] == ["hello", "u"]
 
 
 async def test_costs_are_counted_for_the_task_and_for_the_chain() -> None:
     on = Standing()
     on.tally.usage = Usage(1, 0, 1, 0, 2)
-    on.floor.charge(Usage(10, 0, 5, 0, 15))
-    on.floor.charge(Usage(10, 0, 5, 0, 15))
-    assert (on.floor.spent.total_tokens, on.tally.usage.total_tokens) == (30, 32)
+    on.scope.charge(Usage(10, 0, 5, 0, 15))
+    on.scope.charge(Usage(10, 0, 5, 0, 15))
+    assert (on.scope.spent.total_tokens, on.tally.usage.total_tokens) == (30, 32)
 
 
 async def test_pieces_of_an_answer_know_where_they_belong() -> None:
     on = Standing()
     one, other = ItemId("one"), ItemId("other")
-    assert [on.floor.hear(one, "abc"), on.floor.hear(one, "de"), on.floor.hear(one, "")] == [0, 3, 5]
-    assert on.floor.hear(other, "x") == 0
+    assert [on.scope.hear(one, "abc"), on.scope.hear(one, "de"), on.scope.hear(one, "")] == [0, 3, 5]
+    assert on.scope.hear(other, "x") == 0
 
 
 async def test_a_whole_answer_is_announced_and_is_the_last_text() -> None:
@@ -93,24 +93,24 @@ async def test_a_whole_answer_is_announced_and_is_the_last_text() -> None:
         answer("second"),
         asked("c1"),
     ):
-        on.floor.announce(item)
+        on.scope.announce(item)
     assert on.types() == ["agent_reasoning", "agent_message", "agent_message"]
-    assert on.floor.last_text == "second"
+    assert on.scope.last_text == "second"
 
 
 async def test_a_call_begins_and_ends_once_and_takes_its_time() -> None:
     on = Standing()
     call = asked("c1")
-    on.floor.say([call])
-    on.floor.begin(call)
+    on.scope.say([call])
+    on.scope.begin(call)
     on.clock.seconds += 1.5
-    on.floor.end(call, Result("done"), truncated=True)
+    on.scope.end(call, Result("done"), truncated=True)
     begin, end = on.told()
     assert (begin.data.call_id, begin.data.name, begin.data.arguments) == ("c1", "note", {})
     assert (end.data.output, end.data.success, end.data.truncated, end.data.duration_ms) == ("done", True, True, 1500)
     assert on.tally.tool_calls == 1
     assert outputs(on) == []
-    on.floor.settle_calls()
+    on.scope.settle_calls()
     assert outputs(on) == [("c1", "done", True)]
 
 
@@ -119,19 +119,19 @@ async def test_what_the_journal_took_back_of_a_call_is_told_again_and_nothing_tw
     journal = ScriptedJournal(asyncio.get_running_loop())
     on = Standing(journal=journal)
     first, second = asked("c1"), asked("c2")
-    on.floor.say([first, second])
-    on.floor.begin(first)
+    on.scope.say([first, second])
+    on.scope.begin(first)
     journal.commit()
-    on.floor.end(first, Result("done"))
-    on.floor.begin(second)
-    waiting = asyncio.ensure_future(on.floor.commit())
+    on.scope.end(first, Result("done"))
+    on.scope.begin(second)
+    waiting = asyncio.ensure_future(on.scope.commit())
     await asyncio.sleep(0)
     journal.fail(StorageError("full"))
     with pytest.raises(StorageError):
         await waiting
-    on.floor.tidy("failed: full")
+    on.scope.tidy("failed: full")
     journal.commit()
-    await on.floor.commit()
+    await on.scope.commit()
     told = [(event.type, event.data.call_id, event.seq) for event in on.told() if event.seq is not None]
     assert told == [
         *(("tool_call_begin", "c1", 1), ("tool_call_end", "c1", 2)),
@@ -143,27 +143,27 @@ async def test_what_the_journal_took_back_of_a_call_is_told_again_and_nothing_tw
 async def test_outputs_are_written_in_the_order_of_the_calls() -> None:
     on = Standing()
     one, two, three = asked("c1"), asked("c2"), asked("c3")
-    on.floor.say([one, two, three])
+    on.scope.say([one, two, three])
     for call in (one, two, three):
-        on.floor.begin(call)
-    on.floor.end(three, Result("3"))
-    on.floor.end(one, Result("1"))
-    on.floor.settle_calls()
+        on.scope.begin(call)
+    on.scope.end(three, Result("3"))
+    on.scope.end(one, Result("1"))
+    on.scope.settle_calls()
     assert outputs(on) == [("c1", "1", True), ("c3", "3", True)]
-    on.floor.end(two, Result("2"))
-    on.floor.settle_calls()
-    on.floor.settle_calls()
+    on.scope.end(two, Result("2"))
+    on.scope.settle_calls()
+    on.scope.settle_calls()
     assert outputs(on)[-1] == ("c2", "2", True)
 
 
 async def test_a_call_that_is_handed_over_is_ended_by_somebody_else() -> None:
     on = Standing()
     call = asked("c1")
-    on.floor.say([call])
-    on.floor.begin(call)
-    assert on.floor.leave(call) == 10.0
-    on.floor.settle_calls()
-    assert on.talk.history.open_calls == ("c1",)
+    on.scope.say([call])
+    on.scope.begin(call)
+    assert on.scope.leave(call) == 10.0
+    on.scope.settle_calls()
+    assert on.conversation.history.open_calls == ("c1",)
     assert on.types() == ["tool_call_begin"]
 
 
@@ -171,53 +171,53 @@ async def test_tidying_up_gives_every_call_its_begin_its_end_and_its_output() ->
     """S004-18: ended but not written, begun but not ended, not even begun: one output each."""
     on = Standing()
     done, begun, never = asked("done"), asked("begun"), asked("never")
-    on.floor.say([done, begun, never])
-    on.floor.begin(done)
-    on.floor.begin(begun)
-    on.floor.end(done, Result("result"))
+    on.scope.say([done, begun, never])
+    on.scope.begin(done)
+    on.scope.begin(begun)
+    on.scope.end(done, Result("result"))
     on.told()
-    on.floor.tidy("stopped")
+    on.scope.tidy("stopped")
     assert outputs(on) == [("done", "result", True), ("begun", "stopped", False), ("never", "stopped", False)]
     assert [(e.type, e.data.call_id) for e in on.told()] == [
         ("tool_call_end", "begun"),
         ("tool_call_begin", "never"),
         ("tool_call_end", "never"),
     ]
-    assert prove(on.talk.history.snapshot()) == ((), ())
-    on.floor.tidy("again")
+    assert prove(on.conversation.history.snapshot()) == ((), ())
+    on.scope.tidy("again")
     assert on.told() == []
 
 
 async def test_tidying_up_keeps_what_was_half_said() -> None:
     on = Standing()
-    on.floor.hear(ItemId("a"), "half an ")
-    on.floor.hear(ItemId("a"), "answer")
-    on.floor.tidy("stopped")
-    on.floor.tidy("stopped")
-    assert [item.text for item in on.talk.history.snapshot()] == ["half an answer"]
-    assert on.floor.last_text == "half an answer"
+    on.scope.hear(ItemId("a"), "half an ")
+    on.scope.hear(ItemId("a"), "answer")
+    on.scope.tidy("stopped")
+    on.scope.tidy("stopped")
+    assert [item.text for item in on.conversation.history.snapshot()] == ["half an answer"]
+    assert on.scope.last_text == "half an answer"
     assert on.types() == ["agent_message"]
 
 
 @pytest.mark.parametrize("empty", [True, False])
 async def test_nothing_is_kept_of_an_answer_that_was_withdrawn_or_never_began(empty: bool) -> None:
     on = Standing()
-    on.floor.hear(ItemId("a"), "" if empty else "not this")
+    on.scope.hear(ItemId("a"), "" if empty else "not this")
     if not empty:
-        on.floor.forget_partial()
-    on.floor.tidy("stopped")
-    assert on.talk.history.item_count == 0
-    assert on.floor.last_text is None
+        on.scope.forget_partial()
+    on.scope.tidy("stopped")
+    assert on.conversation.history.item_count == 0
+    assert on.scope.last_text is None
 
 
 USES: list[Callable[[Any], Any]] = [
-    lambda floor: floor.publish(WarningEvent("late")),
-    lambda floor: floor.pass_on(WarningEvent("late")),
-    lambda floor: floor.say([answer("late")]),
-    lambda floor: floor.take_pending(),
-    lambda floor: floor.hear(ItemId("a"), "late"),
-    lambda floor: floor.announce(answer("late")),
-    lambda floor: floor.begin(asked("c9")),
+    lambda scope: scope.publish(WarningEvent("late")),
+    lambda scope: scope.pass_on(WarningEvent("late")),
+    lambda scope: scope.say([answer("late")]),
+    lambda scope: scope.take_pending(),
+    lambda scope: scope.hear(ItemId("a"), "late"),
+    lambda scope: scope.announce(answer("late")),
+    lambda scope: scope.begin(asked("c9")),
 ]
 
 
@@ -225,20 +225,20 @@ USES: list[Callable[[Any], Any]] = [
 async def test_nothing_of_a_task_comes_after_its_end(use: Callable[[Any], Any]) -> None:
     """H3: what was abandoned may go on, but not speak."""
     on = Standing()
-    on.floor.revoke()
+    on.scope.revoke()
     with pytest.raises(asyncio.CancelledError):
-        use(on.floor)
+        use(on.scope)
     assert on.told() == []
-    assert on.talk.history.item_count == 0
+    assert on.conversation.history.item_count == 0
     assert on.tally.tool_calls == 0
 
 
 async def test_a_commit_after_the_end_stops_whoever_waits_for_it() -> None:
     on = Standing()
-    await on.floor.commit()
-    on.floor.revoke()
+    await on.scope.commit()
+    on.scope.revoke()
     with pytest.raises(asyncio.CancelledError):
-        await on.floor.commit()
+        await on.scope.commit()
 
 
 async def test_a_commit_stops_a_task_whose_cancellation_was_swallowed() -> None:
@@ -250,7 +250,7 @@ async def test_a_commit_stops_a_task_whose_cancellation_was_swallowed() -> None:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             passed.append("swallowed")
-        await on.floor.commit()
+        await on.scope.commit()
         passed.append("went on")
 
     job = asyncio.create_task(work())

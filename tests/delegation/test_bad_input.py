@@ -252,8 +252,8 @@ async def test_a_foreign_backend_is_a_target_only(tool: str, monkeypatch: pytest
     monkeypatch.setattr(task_runner, "NATIVE", "codex")
     async with play() as on:
         b = await on.session.open()
-        talk = on.parts.conversations.root
-        talk.terms = replace(talk.terms, backend="codex")
+        conversation = on.parts.conversations.root
+        conversation.terms = replace(conversation.terms, backend="codex")
         arguments = {"conversation_id": b.id, "text": "x"} if tool == "conv_send" else {"user_instruction": "x"}
         assert (await refused(on, tool, arguments))["code"] == "unsupported_by_backend"
         on.write(say("", call("conv_list", {}, "l1"), call("conv_history", {"conversation_id": b.id}, "h1")), "ok")
@@ -266,8 +266,8 @@ async def test_a_handoff_of_any_tool_from_inside_a_foreign_backend_is_refused(mo
     monkeypatch.setattr(task_runner, "NATIVE", "codex")
     async with play(tools=[Ask()]) as on:
         b = await on.session.open()
-        talk = on.parts.conversations.root
-        talk.terms = replace(talk.terms, backend="codex")
+        conversation = on.parts.conversations.root
+        conversation.terms = replace(conversation.terms, backend="codex")
         assert (await refused(on, "ask", {"to": b.id}))["code"] == "unsupported_by_backend"
 
 

@@ -55,9 +55,9 @@ def serve(on: Play, *names: str) -> dict[str, Served]:
     """The root sees these tools of a server."""
     served = {name: Served(name) for name in names}
     on.parts.toolbox.registry = WithServer(on.parts.toolbox.registry, served)
-    talk = on.parts.conversations.root
+    conversation = on.parts.conversations.root
     view = McpView(tuple(tool.spec for tool in served.values()))
-    talk.terms = replace(talk.terms, context=replace(talk.terms.context, mcp_view=view))
+    conversation.terms = replace(conversation.terms, context=replace(conversation.terms.context, mcp_view=view))
     return served
 
 
@@ -244,9 +244,9 @@ async def test_11_a_continuation_begins_with_an_empty_message() -> None:
 async def test_12_instructions_for_one_task_are_ignored() -> None:
     """S004-16, S004-24: an override holds for its task, its continuation included, and for nothing else."""
     async with play(say("", create()), "B", "A", "later") as on:
-        talk = on.parts.conversations.root
-        (said,) = [submission.to_user_message("go", None, cwd=talk.terms.cwd)]
-        plan = TaskPlan(talk.id, "user", (said,), base_instructions_override="Only today.", sub_id="sub/1")
+        conversation = on.parts.conversations.root
+        (said,) = [submission.to_user_message("go", None, cwd=conversation.terms.cwd)]
+        plan = TaskPlan(conversation.id, "user", (said,), base_instructions_override="Only today.", sub_id="sub/1")
         await submission.wait_for_reply(on.parts.scheduler, on.parts.scheduler.submit(plan))
         await on.root.message("and now?")
         told = [asked.instructions.startswith("Only today.") for asked in on.model.requests]

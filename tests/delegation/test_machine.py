@@ -81,15 +81,15 @@ class Delegating(RuleBasedStateMachine):
         return said[act]
 
     def pick(self, number: int) -> str:
-        talks = list(self.session.parts.conversations)
-        return talks[number % len(talks)].id
+        conversations = list(self.session.parts.conversations)
+        return conversations[number % len(conversations)].id
 
     def look_around(self, rights: Any) -> None:
         """Whoever acts has no right that one of those who wait for it has not."""
         chain = self.session.parts.scheduler.current
         for member in chain.members:
-            talk = self.session.parts.conversations.peek(member)
-            if talk is not None and not leq(rights, talk.terms.rights):
+            conversation = self.session.parts.conversations.peek(member)
+            if conversation is not None and not leq(rights, conversation.terms.rights):
                 self.grown.append(member)
 
     # ---- what a user does
@@ -172,14 +172,14 @@ class Delegating(RuleBasedStateMachine):
     def one_task_runs_and_open_calls_are_waited_for(self) -> None:
         if not hasattr(self, "session"):
             return
-        talks = list(self.session.parts.conversations)
-        assert sum(talk.task is not None for talk in talks) <= 1
-        for talk in talks:
-            opens, closes = prove(talk.history.snapshot())
+        conversations = list(self.session.parts.conversations)
+        assert sum(conversation.task is not None for conversation in conversations) <= 1
+        for conversation in conversations:
+            opens, closes = prove(conversation.history.snapshot())
             assert not closes
-            assert not opens or talk.task is not None or talk.awaiting
+            assert not opens or conversation.task is not None or conversation.awaiting
         assert not self.grown
-        assert len(talks) <= LIMITS["max_conversations"] + 1
+        assert len(conversations) <= LIMITS["max_conversations"] + 1
 
     def teardown(self) -> None:
         try:
@@ -202,9 +202,9 @@ class Delegating(RuleBasedStateMachine):
         # No plan is left, and the next message works, in every conversation that there is.
         assert (parts.scheduler.current, parts.scheduler.queued(), len(parts.registry)) == (None, [], 0)
         for conversation in self.session.conversations():
-            talk = parts.conversations.find(conversation.id)
-            assert (talk.task, talk.awaiting, talk.history.open_calls) == (None, 0, ())
-            _each_call_has_one_output(talk)
+            state = parts.conversations.find(conversation.id)
+            assert (state.task, state.awaiting, state.history.open_calls) == (None, 0, ())
+            _each_call_has_one_output(state)
             assert (await conversation.message("still there?")).text == "done"
         while (event := self.news.next_nowait()) is not None:
             self.events.append(event)
@@ -218,8 +218,8 @@ class Delegating(RuleBasedStateMachine):
         assert len(parts.nursery) == 0
 
 
-def _each_call_has_one_output(talk: Any) -> None:
-    items = list(talk.history.snapshot())
+def _each_call_has_one_output(conversation: Any) -> None:
+    items = list(conversation.history.snapshot())
     calls = [item.call_id for item in items if isinstance(item, ToolCall)]
     outputs = [item.call_id for item in items if isinstance(item, ToolOutput)]
     assert sorted(calls) == sorted(outputs)

@@ -30,8 +30,8 @@ def script() -> list[Any]:
 
 def interrupt(member: int) -> Act:
     async def act(on: Play) -> None:
-        for talk in on.session.conversations()[member : member + 1]:
-            await talk.interrupt()
+        for conversation in on.session.conversations()[member : member + 1]:
+            await conversation.interrupt()
 
     return act
 
@@ -57,21 +57,21 @@ async def cancel_the_newest_task(on: Play) -> None:
 
 
 async def narrow_everybody(on: Play) -> None:
-    for talk in on.session.conversations():
-        await talk.set_context(storage_policy="headers_only", include_conv_tools=False)
+    for conversation in on.session.conversations():
+        await conversation.set_context(storage_policy="headers_only", include_conv_tools=False)
 
 
 async def steer_everybody(on: Play) -> None:
-    for talk in on.session.conversations():
+    for conversation in on.session.conversations():
         try:
-            await talk.steer("hey")
+            await conversation.steer("hey")
         except NotRunningError:
             continue
 
 
 async def close_the_session(on: Play) -> None:
     there = on.session.conversations()
-    await asyncio.gather(on.session.close(), *(talk.close() for talk in there[1:]))
+    await asyncio.gather(on.session.close(), *(conversation.close() for conversation in there[1:]))
 
 
 ACTS: dict[str, Act] = {
@@ -109,8 +109,8 @@ async def _check_rest(on: Play) -> None:
     on.check_idle()
     assert not on.parts.closing
     on.replies.clear()
-    for talk in on.session.conversations():
-        assert (await asyncio.wait_for(talk.message("again"), 10)).status == "completed"
+    for conversation in on.session.conversations():
+        assert (await asyncio.wait_for(conversation.message("again"), 10)).status == "completed"
 
 
 async def test_a_conversation_that_is_closed_while_it_waits_is_heard_to_the_end_by_who_follows_the_chain() -> None:

@@ -454,7 +454,7 @@ async def test_self_destroy_of_a_target() -> None:
     """X-10: {ok: true} is recorded, the turn ends interrupted, and whoever waits for it gets success=false."""
     async with play() as on:
         b = await on.session.open()
-        talk = on.parts.conversations.find(b.id)
+        conversation = on.parts.conversations.find(b.id)
         on.mark()
         on.write(say("", send(b)), say("Goodbye.", destroy(b, "d1"), send("root", "s1")), say("B is gone"))
         assert (await on.root.message("go")).text == "B is gone"
@@ -480,9 +480,9 @@ async def test_self_destroy_of_a_target() -> None:
             "A task_complete completed 'B is gone'",
         ]
         assert closed > told.index("B turn_aborted interrupted")
-        outputs = [item.text for item in talk.history.snapshot() if type(item).__name__ == "ToolOutput"]
+        outputs = [item.text for item in conversation.history.snapshot() if type(item).__name__ == "ToolOutput"]
         assert outputs[0] == '{"ok":true}'
-        assert not talk.history.open_calls
+        assert not conversation.history.open_calls
         with pytest.raises(tertulia.errors.ClosedError):
             on.session.conversation(b.id)
         on.check_idle()

@@ -332,7 +332,7 @@ def answer_of(name: str) -> list[str]:
 
 async def asked_for(session: tertulia.Session, word: str) -> tuple[ApprovalRequest, asyncio.Task[Any]]:
     """A request that waits, and who waits for its answer."""
-    desk, asked = session.parts.workshop.desk, asyncio.Event()
+    desk, asked = session.parts.command_services.desk, asyncio.Event()
     request = RequestedAction(
         kind="exec",
         conversation_id=session.root.id,
@@ -358,9 +358,9 @@ async def settled_and_granted(session: tertulia.Session) -> tuple[ApprovalReques
 async def of_an_agent(session: tertulia.Session) -> dict[str, dict[str, Any]]:
     """The parameters of what only agents have; each draws before it is asked."""
     agent = await session.open(agent={"name": "ada", "archetype": "employee"})
-    agency = session.parts.agency
-    agency.canvases.update(agent.id, "<p>")
-    token = {"token": agency.token(agent.id)}
+    agent_registry = session.parts.agent_registry
+    agent_registry.canvases.update(agent.id, "<p>")
+    token = {"token": agent_registry.token(agent.id)}
     shown = {name: {"conversation_id": agent.id} for name in ("canvas/get", "canvas/clear")}
     draw = {**token, "tool": "canvas_update", "arguments": {"html": "<p>"}}
     return {**shown, "internal/validate_token": token, "internal/call": draw}

@@ -90,8 +90,8 @@ class Afterlife:
 
     def histories_are_whole(self, session: Session) -> None:
         """F10: each call has one output, and it comes after it."""
-        for talk in session.parts.conversations:
-            items = talk.history.snapshot()
+        for conversation in session.parts.conversations:
+            items = conversation.history.snapshot()
             calls = [item.call_id for item in items if isinstance(item, ToolCall)]
             outputs = [item.call_id for item in items if isinstance(item, ToolOutput)]
             assert sorted(calls) == sorted(outputs)
@@ -104,8 +104,8 @@ class Afterlife:
 
     def outcomes_are_honest(self, session: Session, done: set[str]) -> None:
         """F13: what is said to be done was done; what was done is never said not to have begun."""
-        for talk in session.parts.conversations:
-            items = talk.history.snapshot()
+        for conversation in session.parts.conversations:
+            items = conversation.history.snapshot()
             texts = {item.call_id: item.text for item in items if isinstance(item, ToolOutput)}
             for call in items:
                 if isinstance(call, ToolCall) and call.name in ("act", "pause"):

@@ -167,11 +167,11 @@ def calls_have_one_output(lines: list[RecordLine]) -> None:
 
 def histories_are_whole(session: tertulia.Session) -> None:
     """Each call has one output, and it comes after it."""
-    for talk in session.parts.conversations:
-        items = talk.history.snapshot()
+    for conversation in session.parts.conversations:
+        items = conversation.history.snapshot()
         calls = Counter(item.call_id for item in items if isinstance(item, ToolCall))
         outputs = Counter(item.call_id for item in items if isinstance(item, ToolOutput))
-        assert calls == outputs, f"{talk.id}: {calls} and {outputs}"
+        assert calls == outputs, f"{conversation.id}: {calls} and {outputs}"
         assert all(times == 1 for times in calls.values())
         called: set[str] = set()
         for item in items:

@@ -215,7 +215,7 @@ def test_a_range_names_only_what_concerned_the_reader() -> None:
     assert told(untouched) == [2], "a full queue is not yet a lag"
 
 
-def test_a_reader_that_lags_while_others_talk_misses_nothing() -> None:
+def test_a_reader_that_lags_while_others_conversation_misses_nothing() -> None:
     bus = a_bus(ring_events=2)
     slow = bus.subscribe(limit=1, conversation=A)
     publish(bus, "mt", IN_A)

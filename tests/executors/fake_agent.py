@@ -34,17 +34,17 @@ def item(event: str, number: int, kind: str, **fields: Any) -> None:
 
 
 def codex(arguments: list[str]) -> None:
-    talks = Path(os.environ["HOME"]) / "talks"
-    talks.mkdir(exist_ok=True)
+    conversations = Path(os.environ["HOME"]) / "talks"
+    conversations.mkdir(exist_ok=True)
     resumed = arguments[arguments.index("resume") + 1] if "resume" in arguments else None
     prompt = sys.stdin.read()
-    if resumed is not None and not (talks / resumed).exists():
+    if resumed is not None and not (conversations / resumed).exists():
         complain(f"no thread {resumed}")
         sys.exit(1)
     thread = resumed or str(uuid.uuid4())
-    heard = json.loads((talks / thread).read_text()) if resumed else []
+    heard = json.loads((conversations / thread).read_text()) if resumed else []
     heard.append(prompt)
-    (talks / thread).write_text(json.dumps(heard))
+    (conversations / thread).write_text(json.dumps(heard))
     say(type="thread.started", thread_id=thread)
     say(type="turn.started")
     if prompt.endswith("fail"):

@@ -44,10 +44,10 @@ WORDS = [
 
 def fuzz(data: bytes) -> None:
     """Each line is answered as its form demands, never as a fault of ours, and the connection ends in time."""
-    asyncio.run(_talk(data.split(b"\n")[:8]))
+    asyncio.run(_conversation(data.split(b"\n")[:8]))
 
 
-async def _talk(lines: list[bytes]) -> None:
+async def _conversation(lines: list[bytes]) -> None:
     sink = MemorySink()
     async with asyncio.timeout(_DEADLINE_S):
         host = Host(Settings(model=model()))

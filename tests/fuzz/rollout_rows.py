@@ -43,10 +43,10 @@ def _row(text: bytes) -> StoredRow | None:
     cells, _, rest = text.partition(b"\t")
     header, _, body = rest.partition(b"\t")
     match cells.decode("utf-8", "replace").split(" "):
-        case [n, talk, scope, seq, kind, type]:
-            numbers = [int(each) if each.isascii() and each.isdigit() else 0 for each in (n, talk, scope, seq)]
-            n, talk, scope, seq = (min(each, 2**63 - 1) for each in numbers)
-            return StoredRow(n, kind, type, 1.5 * n, seq or None, talk, scope, header, body or None, not header)
+        case [n, conversation, scope, seq, kind, type]:
+            numbers = [int(each) if each.isascii() and each.isdigit() else 0 for each in (n, conversation, scope, seq)]
+            n, conversation, scope, seq = (min(each, 2**63 - 1) for each in numbers)
+            return StoredRow(n, kind, type, 1.5 * n, seq or None, conversation, scope, header, body or None, not header)
         case _:
             return None
 
@@ -56,14 +56,14 @@ def _seed(policy: StoragePolicy, *whats: Event | Record) -> bytes:
     return b"\n".join(
         b"%d %d %d %d %b %b\t%b\t%b"
         % (
-            *(row.n, row.talk, row.scope, row.seq or 0, row.kind.encode(), row.type.encode()),
+            *(row.n, row.conversation, row.scope, row.seq or 0, row.kind.encode(), row.type.encode()),
             *(row.header, row.body or b""),
         )
         for row in rows
     )
 
 
-_TALK: list[Event | Record] = [
+_CONVERSATION: list[Event | Record] = [
     agreed(Full(), title="a title"),
     SubmissionRecord(A, TASK, TRACE, None),
     ItemsRecord(A, (user("hello", injected=True), user("and more")), pinned=True, seed=True),
@@ -83,7 +83,7 @@ _CALLS: list[Event | Record] = [
     event(TokenCount(NO_USAGE, 10, "key"), seq=5),
     event(TaskComplete("completed", "hm", NO_USAGE), seq=6),
 ]
-SEEDS = [_seed(policy, *whats) for policy in (Full(), HeadersOnly()) for whats in (_TALK, _CALLS)]
+SEEDS = [_seed(policy, *whats) for policy in (Full(), HeadersOnly()) for whats in (_CONVERSATION, _CALLS)]
 WORDS = [
     *_KINDS,
     *(b'"same":', b'"as":', b'"of":', b'"i":', b'"ids":', b'"id":', b'"empty":true', b'"call":', b'"items":', b'"is":'),

@@ -41,14 +41,14 @@ def finished(coroutine: Coroutine[None, None, Compaction]) -> Compaction:
 class Meddling:
     """A summariser during whose work something happens to the history."""
 
-    def __init__(self, machine: HistoryMachine, deed: str) -> None:
+    def __init__(self, machine: HistoryMachine, open_terms: str) -> None:
         self.machine = machine
-        self.deed = deed
+        self.open_terms = open_terms
 
     async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
-        if self.deed == "append":
+        if self.open_terms == "append":
             self.machine.append([user("meanwhile")])
-        elif self.deed == "trim":
+        elif self.open_terms == "trim":
             self.machine.trimmed(summarise=False)
         return "s" * budget_tokens
 
@@ -76,7 +76,7 @@ class HistoryMachine(RuleBasedStateMachine):
             self.pinned = [item for item in self.pinned if item in self.seeds] + list(items)
 
     @rule(text=TEXTS, answered=st.booleans(), together=st.booleans())
-    def talk(self, text: str, answered: bool, together: bool) -> None:
+    def conversation(self, text: str, answered: bool, together: bool) -> None:
         asked, said = [user(text)], [thought(), model(text)] if answered else []
         for turn in [[*asked, *said]] if together else [asked, said]:
             self.append(turn)
@@ -129,13 +129,13 @@ class HistoryMachine(RuleBasedStateMachine):
         assert self.store.over_limit() == (was_over and done.reason is not None)
         self.rewritten(done, request)
 
-    @rule(tokens=st.integers(0, 60), deed=st.sampled_from(["nothing", "append", "trim"]))
-    def compacted(self, tokens: int, deed: str) -> None:
+    @rule(tokens=st.integers(0, 60), open_terms=st.sampled_from(["nothing", "append", "trim"]))
+    def compacted(self, tokens: int, open_terms: str) -> None:
         request = self.newest_request()
         revision = self.store.revision
-        done = finished(compact(self.store, Meddling(self, deed), target_tokens=tokens))
+        done = finished(compact(self.store, Meddling(self, open_terms), target_tokens=tokens))
         assert done.after_tokens < done.before_tokens if done.compacted else done.reason
-        assert done.compacted or deed == "trim" or self.store.revision == revision
+        assert done.compacted or open_terms == "trim" or self.store.revision == revision
         self.rewritten(done, request)
 
     def newest_request(self) -> Item | None:

@@ -11,7 +11,7 @@ from tertulia.protocol.items import Item, Summary
 from tests.history.saying import call, model, output, seed, thought, user
 
 
-def talk(*texts: str) -> list[Item]:
+def messages_of(*texts: str) -> list[Item]:
     return [item for text in texts for item in (user(text), call("a"), output("a", "secret"), thought(), model(text))]
 
 
@@ -72,7 +72,7 @@ def test_an_earlier_summary_is_carried_on_and_repeating_never_grows() -> None:
     """X-65"""
     budget, summary = 200, Summary(ItemId("s"), "The goal is a parser.")
     for number in range(50):
-        text = extract_summary([summary, *talk(f"Step {number} of the plan. " + "more " * 50)], budget)
+        text = extract_summary([summary, *messages_of(f"Step {number} of the plan. " + "more " * 50)], budget)
         assert len(text.encode()) <= budget * 4
         assert f"Step {number}" in text
         summary = Summary(ItemId("s"), text)
@@ -93,7 +93,7 @@ def test_the_budget_holds_for_any_text_and_the_result_is_always_the_same(
     texts: list[str], earlier: str, budget: int
 ) -> None:
     """X-65"""
-    items = [Summary(ItemId("s"), earlier), *talk(*texts)]
+    items = [Summary(ItemId("s"), earlier), *messages_of(*texts)]
     text = extract_summary(items, budget)
     assert len(text.encode()) <= budget * 4
     assert text == extract_summary(items, budget)

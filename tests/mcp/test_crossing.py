@@ -18,7 +18,7 @@ async def _cross(argv: tuple[str, ...], conversations: int, each: int) -> int:
     async with reaching() as reach:
         link = await reach(by_stdio(argv))
 
-        async def talk(number: int) -> None:
+        async def conversation(number: int) -> None:
             nonlocal right
             asked, dice = Asked(f"c{number}"), random.Random(number)
             for turn in range(each):
@@ -29,7 +29,7 @@ async def _cross(argv: tuple[str, ...], conversations: int, each: int) -> int:
 
         async with asyncio.TaskGroup() as group:
             for number in range(conversations):
-                group.create_task(talk(number))
+                group.create_task(conversation(number))
     return right
 
 

@@ -39,7 +39,7 @@ class Gatehouse:
         self, ceiling: Limits = NO_LIMITS, own: Limits = NO_LIMITS, leaves_room: bool = False, **servers: int
     ) -> None:
         self.waits: list[tuple[str, float]] = []
-        self.turnstile = FairLimiter(
+        self.limiter = FairLimiter(
             LoopClock(), ceiling=ceiling, waited=lambda of, s: self.waits.append((of, s)), leaves_room=leaves_room
         )
         self.own = own
@@ -60,7 +60,7 @@ class Gatehouse:
         program: str = "",
     ) -> None:
         number, self._numbers = self._numbers, self._numbers + 1
-        passage = self.turnstile.passage(
+        passage = self.limiter.passage(
             conversation,
             server,
             self.own if own is None else own,
@@ -115,7 +115,7 @@ def test_without_limits_nobody_waits() -> None:
         assert {start.at for start in gate.starts} == {0.0}
         assert {start.waited for start in gate.starts} == {0.0}
         assert gate.reasons == gate.waits == []
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
 
     run(scene())
 
@@ -154,7 +154,7 @@ def test_who_waits_is_told_why_once_and_goes_on_when_there_is_room(gate: Callabl
         assert [start.waited for start in house.starts] == pytest.approx([0.0, 1.0])
         assert house.reasons == [said]
         assert house.waits == [("a", pytest.approx(1.0))]
-        assert house.turnstile.is_idle
+        assert house.limiter.is_idle
 
     run(scene())
 
@@ -175,7 +175,7 @@ def test_a_rate_holds_in_every_second_and_is_never_rounded_up(per_s: float, at: 
         gate = Gatehouse(own=limits(mcp_rate_per_s=per_s))
         await all_of([gate.begin("a", 0.0) for _ in range(5)])
         assert [start.at for start in gate.starts] == pytest.approx(at)
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
 
     run(scene())
 
@@ -202,7 +202,7 @@ def test_the_earliest_moment_wakes_whoever_set_the_alarm_first() -> None:
         assert [(start.conversation, start.at) for start in gate.starts] == [
             ("s", 0), ("q", 0), ("q", pytest.approx(1)), ("s", pytest.approx(4)),
         ]  # fmt: skip
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
 
     run(scene())
 
@@ -214,7 +214,7 @@ def test_the_rates_of_conversations_that_are_gone_are_forgotten() -> None:
         gate = Gatehouse(own=limits(mcp_rate_per_s=5))
         for number in range(2_000):
             await gate.call(f"c{number}", 0.1)
-        kept: dict[str, Any] = gate.turnstile._paces  # pyright: ignore[reportPrivateUsage]
+        kept: dict[str, Any] = gate.limiter._paces  # pyright: ignore[reportPrivateUsage]
         assert len(kept) <= 12
 
     run(scene())
@@ -227,7 +227,7 @@ def test_only_a_call_whose_server_is_full_is_overtaken() -> None:
         gate = Gatehouse(slow=1)
         work = [gate.begin("a", 100.0, "slow"), gate.begin("a", 1.0, "slow"), gate.begin("a", 1.0, "quick")]
         await work[2]
-        assert (now(), len(gate.turnstile)) == (1.0, 1)
+        assert (now(), len(gate.limiter)) == (1.0, 1)
         await all_of(work)
         assert [start.number for start in gate.starts] == [0, 2, 1]
 
@@ -270,10 +270,10 @@ def test_after_the_configured_time_it_is_refused_and_the_limit_named(
         assert refused.value.message == f"waited 2.5 s (mcp_wait_s) for an MCP server: {said}"
         assert now() == pytest.approx(2.5)
         assert gate.waits == [("a", pytest.approx(2.5))]
-        assert len(gate.turnstile) == 0
+        assert len(gate.limiter) == 0
         assert gate.inside["all"] == 1
         await first
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
         assert len(gate.starts) == 1
 
     run(scene())
@@ -288,7 +288,7 @@ def test_the_turn_of_one_who_gave_up_in_the_same_moment_goes_to_the_next() -> No
         refused = [type(error) for error in ended]
         assert refused in ([type(None), LimitError, type(None)], [type(None), type(None), type(None)])
         assert gate.order == ("ac" if LimitError in refused else "abc")
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
 
     run(scene())
 
@@ -296,7 +296,7 @@ def test_the_turn_of_one_who_gave_up_in_the_same_moment_goes_to_the_next() -> No
 def test_a_turn_that_was_given_is_not_taken_back_by_the_clock() -> None:
     async def scene() -> None:
         gate = Gatehouse(limits(mcp_concurrency=1))
-        inside = gate.turnstile.passage("a", "s", NO_LIMITS, server_concurrency=None, waits=print)
+        inside = gate.limiter.passage("a", "s", NO_LIMITS, server_concurrency=None, waits=print)
         await inside.__aenter__()
         waiting = gate.begin("b", own=limits(mcp_wait_s=1.0))
 
@@ -317,14 +317,14 @@ def test_a_cancelled_waiter_leaves_nothing_and_its_place_is_taken() -> None:
         gate = Gatehouse(limits(mcp_concurrency=1))
         work = [gate.begin("a"), gate.begin("b"), gate.begin("c")]
         await asyncio.sleep(0)
-        assert len(gate.turnstile) == 2
+        assert len(gate.limiter) == 2
         work[1].cancel()
         with pytest.raises(asyncio.CancelledError):
             await work[1]
-        assert len(gate.turnstile) == 1
+        assert len(gate.limiter) == 1
         await all_of([work[0], work[2]])
         assert gate.order == "ac"
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
 
     run(scene())
 
@@ -339,7 +339,7 @@ def test_one_that_is_cancelled_and_has_not_noticed_gets_no_turn() -> None:
         work[1].cancel()
         await asyncio.gather(*work, return_exceptions=True)
         assert gate.order == "ac"
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
 
     run(scene())
 
@@ -347,7 +347,7 @@ def test_one_that_is_cancelled_and_has_not_noticed_gets_no_turn() -> None:
 def test_a_turn_given_to_one_who_is_cancelled_then_goes_on_to_the_next() -> None:
     async def scene() -> None:
         gate = Gatehouse(limits(mcp_concurrency=1))
-        inside = gate.turnstile.passage("a", "s", NO_LIMITS, server_concurrency=None, waits=print)
+        inside = gate.limiter.passage("a", "s", NO_LIMITS, server_concurrency=None, waits=print)
         await inside.__aenter__()
         work = [gate.begin("b"), gate.begin("c")]
         await asyncio.sleep(0)
@@ -356,7 +356,7 @@ def test_a_turn_given_to_one_who_is_cancelled_then_goes_on_to_the_next() -> None
         work[0].cancel()
         await asyncio.gather(*work, return_exceptions=True)
         assert gate.order == "c"
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
 
     run(scene())
 
@@ -371,11 +371,11 @@ def test_an_error_in_telling_the_reason_leaves_nothing_either() -> None:
             raise RuntimeError(reason)
 
         with pytest.raises(RuntimeError):
-            async with gate.turnstile.passage("b", "s", NO_LIMITS, server_concurrency=None, waits=fail):
+            async with gate.limiter.passage("b", "s", NO_LIMITS, server_concurrency=None, waits=fail):
                 raise AssertionError("it came in")
-        assert len(gate.turnstile) == 0
+        assert len(gate.limiter) == 0
         await first
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
 
     run(scene())
 
@@ -386,11 +386,11 @@ def test_whoever_waits_for_a_second_and_leaves_takes_the_alarm_along() -> None:
         await gate.call("a", 0.0)
         waiting = gate.begin("a")
         await asyncio.sleep(0)
-        assert not gate.turnstile.is_idle
+        assert not gate.limiter.is_idle
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
 
     run(scene())
 
@@ -428,7 +428,7 @@ def test_any_number_of_calls_keeps_every_limit_and_shares_exactly() -> None:
         for upto in (1_000, 2_500, 5_000, 9_999):
             shares = Counter(start.conversation for start in gate.starts[:upto])
             assert max(shares.values()) - min(shares[name] for name in names) <= 2
-        assert gate.turnstile.is_idle
+        assert gate.limiter.is_idle
 
     run(scene())
 
@@ -491,8 +491,8 @@ def test_no_limit_is_ever_exceeded_and_everybody_gets_through(
     async def scene() -> None:
         gate = Gatehouse(ceiling, own, **servers)
         ended = await play(gate, plans)
-        assert gate.turnstile.is_idle
-        assert len(gate.turnstile) == 0
+        assert gate.limiter.is_idle
+        assert len(gate.limiter) == 0
         for plan, end in zip(plans, ended, strict=True):
             # Nobody starves: who was neither cancelled nor has a limit of waiting came through.
             assert end is None or plan.cancelled is not None or own.mcp_wait_s is not None
@@ -549,7 +549,7 @@ async def _greedy(most: int, calls: int, *others: str) -> tuple[str, list[str]]:
     for call in hanging:
         call.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)
-    assert house.turnstile.is_idle
+    assert house.limiter.is_idle
     return order, house.reasons
 
 

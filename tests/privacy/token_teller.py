@@ -121,7 +121,7 @@ async def tell(end: str) -> None:
     async with Session.start(settings) as session:
         events = session.events(after=0, attend=True)
         agent = await session.open(agent=EMPLOYEE, title="an agent")
-        mouth.token = str(session.parts.agency.token(agent.id))
+        mouth.token = str(session.parts.agent_registry.token(agent.id))
         sys.stdout.write(f"{mouth.token}\n{session.id}\n")
         sys.stdout.flush()
         # From now on its providers know the token, as a careless one might.
@@ -177,8 +177,10 @@ async def answers(session: Session, agent: str, mouth: Mouth) -> None:
         except tertulia.TertuliaError as error:
             said.append(msgspec.json.encode([error.message, error.detail]))
     (TOLD / "answers").write_bytes(b"\n".join(said))
-    (TOLD / "audit").write_bytes(msgspec.json.encode(list(session.parts.agency.audit)))
-    (TOLD / "reprs").write_text(repr(session.parts.agency.context(agent)) + repr(session.parts.agency._tokens))
+    (TOLD / "audit").write_bytes(msgspec.json.encode(list(session.parts.agent_registry.audit)))
+    (TOLD / "reprs").write_text(
+        repr(session.parts.agent_registry.context(agent)) + repr(session.parts.agent_registry._tokens)
+    )
 
 
 async def write_down(session: Session, events: Any) -> None:
@@ -187,7 +189,7 @@ async def write_down(session: Session, events: Any) -> None:
         async for event in events:
             file.write(msgspec.json.encode(event) + b"\n")
             if event.type == "elicitation_request":
-                session.parts.workshop.elicitations.resolve(event.data.elicitation_id, "deny")
+                session.parts.command_services.elicitations.resolve(event.data.elicitation_id, "deny")
 
 
 if __name__ == "__main__":

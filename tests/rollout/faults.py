@@ -136,11 +136,11 @@ def hold_to_its_word(folder: Path) -> list[StoredRow]:
     for row in found:
         original = record(row.n)
         assert not row.damaged
-        assert (row.header, row.talk, row.ts) == (original.header, original.talk, original.ts)
+        assert (row.header, row.conversation, row.ts) == (original.header, original.conversation, original.ts)
         assert row.body in (None, body(row.n))
-        assert row.body is not None or row.talk == 2 or row.n % 3 == 0, f"the body of {row.n} is gone"
+        assert row.body is not None or row.conversation == 2 or row.n % 3 == 0, f"the body of {row.n} is gone"
     if "erased" in told(folder):
-        _nowhere(folder, [row.n for row in found if row.talk == 2 and row.n not in _after_erasure(kept)])
+        _nowhere(folder, [row.n for row in found if row.conversation == 2 and row.n not in _after_erasure(kept)])
     _goes_on(folder, found)
     return found
 

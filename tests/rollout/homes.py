@@ -25,17 +25,35 @@ def session_rows(*said: str, policy: StoragePolicy = FULL, title: str | None = N
     """A session with one conversation, in which users said this."""
     bare = HeadersOnly()
     rows = [
-        row(1, None, bare, kind="session", type="session", talk=0, ts=ts, header=b"{}"),
-        row(2, None, bare, type="session_configured", talk=0, ts=ts, header=encoded(model="scripted/tour")),
-        row(3, None, bare, kind="talk", type="talk", talk=3, ts=ts, header=encoded(id="~u")),
-        row(4, encoded(title=title), policy, kind="terms", type="", talk=3, ts=ts),
+        row(1, None, bare, kind="session", type="session", conversation=0, ts=ts, header=b"{}"),
+        row(2, None, bare, type="session_configured", conversation=0, ts=ts, header=encoded(model="scripted/tour")),
+        row(3, None, bare, kind="talk", type="talk", conversation=3, ts=ts, header=encoded(id="~u")),
+        row(4, encoded(title=title), policy, kind="terms", type="", conversation=3, ts=ts),
         row(
-            5, None, bare, kind="agreed", type="agreed", talk=3, ts=ts, header=encoded(storage=storage_to_wire(policy))
+            5,
+            None,
+            bare,
+            kind="agreed",
+            type="agreed",
+            conversation=3,
+            ts=ts,
+            header=encoded(storage=storage_to_wire(policy)),
         ),
-        row(6, encoded(text="<env>"), policy, kind="said", type="user", talk=3, ts=ts, header=encoded(injected=True)),
+        row(
+            6,
+            encoded(text="<env>"),
+            policy,
+            kind="said",
+            type="user",
+            conversation=3,
+            ts=ts,
+            header=encoded(injected=True),
+        ),
     ]
     for place, text in enumerate(said):
-        rows.append(row(10 + place, encoded(text=text), policy, kind="said", type="user", talk=3, ts=ts + place))
+        rows.append(
+            row(10 + place, encoded(text=text), policy, kind="said", type="user", conversation=3, ts=ts + place)
+        )
     return [_without_body(row) if isinstance(policy, HeadersOnly) else row for row in rows]
 
 

@@ -94,7 +94,7 @@ def asked(
 
 def as_stored(row: Row) -> StoredRow:
     """What a store gives back of a row that was neither erased nor damaged."""
-    return StoredRow(row.n, row.kind, row.type, row.ts, row.seq, row.talk, row.scope, row.header, row.body)
+    return StoredRow(row.n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.body)
 
 
 def written(*whats: Event | Record, policy: StoragePolicy | None = None, codec: Codec | None = None) -> list[Row]:
@@ -127,11 +127,15 @@ class ListStore:
             row.check()
         self._call(f"append {len(rows)}", attempt, lambda: self.rows.extend(rows), done)
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone) -> None:
+    def enforce(
+        self, conversation: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone
+    ) -> None:
         def act() -> None:
-            self.rows = [kept for row in self.rows if (kept := _obeying(row, talk, policy, skeleton)) is not None]
+            self.rows = [
+                kept for row in self.rows if (kept := _obeying(row, conversation, policy, skeleton)) is not None
+            ]
 
-        self._call(f"enforce {talk}", attempt, act, done)
+        self._call(f"enforce {conversation}", attempt, act, done)
 
     def sweep(self, now: float, action: TtlAction, done: Callable[[SweepResult | StorageError], None]) -> None:
         raise NotImplementedError
@@ -169,8 +173,8 @@ class ListStore:
         return b"\n".join(msgspec.json.encode(row) + b"\n" + row.header + (row.body or b"") for row in self.rows)
 
 
-def _obeying(row: Row, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> Row | None:
-    if row.talk != talk:
+def _obeying(row: Row, conversation: int, policy: StoragePolicy, skeleton: Sequence[str]) -> Row | None:
+    if row.conversation != conversation:
         return row
     if isinstance(policy, NoStorage) and row.type not in skeleton:
         return None

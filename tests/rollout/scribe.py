@@ -37,9 +37,9 @@ def body(n: int) -> bytes:
 
 def record(n: int) -> Row:
     """That record. Of three, one expires; the second conversation is the one that is erased."""
-    talk = 2 if n % 3 == 2 else 1
+    conversation = 2 if n % 3 == 2 else 1
     policy = Ttl(10) if n % 3 == 0 else Full()
-    return Row(n, "said", "user", NOW + n / 100, n, talk, 0, b'{"n": %d}' % n, body(n), policy)
+    return Row(n, "said", "user", NOW + n / 100, n, conversation, 0, b'{"n": %d}' % n, body(n), policy)
 
 
 class Scribe:

@@ -27,13 +27,22 @@ NOW = 1_700_000_000.0
 
 def row(n: int, body: bytes | None = b'"said"', policy: StoragePolicy = FULL, **changes: Any) -> Row:
     """A record; what is not said is filled in."""
-    given = {"kind": "event", "type": "note", "ts": NOW, "seq": n, "talk": 1, "scope": 0, "header": b"{}", **changes}
+    given = {
+        "kind": "event",
+        "type": "note",
+        "ts": NOW,
+        "seq": n,
+        "conversation": 1,
+        "scope": 0,
+        "header": b"{}",
+        **changes,
+    }
     return Row(n=n, body=body, policy=policy, **given)
 
 
 def same(row: Row) -> StoredRow:
     """That record as it is read back."""
-    return StoredRow(row.n, row.kind, row.type, row.ts, row.seq, row.talk, row.scope, row.header, row.body)
+    return StoredRow(row.n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.body)
 
 
 async def asked(act: Callable[..., None], *args: Any) -> Any:

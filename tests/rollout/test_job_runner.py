@@ -32,8 +32,8 @@ class Notebook:
     def commit(self, rows: Iterable[Row]) -> None:
         self._note("commit", *(row.n for row in rows))
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
-        self._note("enforce", talk)
+    def enforce(self, conversation: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
+        self._note("enforce", conversation)
 
     def sweep(self, now: float, action: TtlAction) -> SweepResult:
         self._note("sweep", action)

@@ -20,11 +20,11 @@ from tests.events.scripted import StillClock, ticks
 from tests.rollout.recording import A, B, ListStore, agreed, event, unredacted, user
 
 _POLICIES: list[StoragePolicy] = [Full(), Ttl(60.0), HeadersOnly(), NoStorage()]
-_TALKS = st.sampled_from([A, B])
+_CONVERSATIONS = st.sampled_from([A, B])
 _STEPS = st.one_of(
-    st.tuples(st.just("agree"), _TALKS, st.sampled_from(_POLICIES)),
-    st.tuples(st.just("say"), _TALKS, st.none() | st.sampled_from(_POLICIES)),
-    st.tuples(st.just("write"), _TALKS, st.none() | st.sampled_from(_POLICIES)),
+    st.tuples(st.just("agree"), _CONVERSATIONS, st.sampled_from(_POLICIES)),
+    st.tuples(st.just("say"), _CONVERSATIONS, st.none() | st.sampled_from(_POLICIES)),
+    st.tuples(st.just("write"), _CONVERSATIONS, st.none() | st.sampled_from(_POLICIES)),
     st.tuples(st.just("commit"), st.none(), st.none()),
     st.tuples(st.just("work"), st.none(), st.none() | st.just(1)),
     st.tuples(st.just("fail"), st.none(), st.booleans()),
@@ -65,9 +65,9 @@ class Stage:
 
     def agree(self, conversation: ConversationId, storage: StoragePolicy) -> None:
         self.agreed[conversation] = storage
-        for text, (talk, policy) in self.allowed.items():
-            if talk == conversation:
-                self.allowed[text] = (talk, strictest(policy, storage))
+        for text, (state, policy) in self.allowed.items():
+            if state == conversation:
+                self.allowed[text] = (state, strictest(policy, storage))
         self.journal.keep(agreed(storage, conversation))
 
     def note(self, text: str, conversation: ConversationId, policy: StoragePolicy | None) -> None:

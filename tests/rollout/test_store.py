@@ -35,7 +35,7 @@ async def store(stage: Stage) -> AsyncIterator[AnyStore]:
 async def test_what_was_acknowledged_is_read_back_in_order(stage: Stage, store: AnyStore) -> None:
     """S002-15: records come back as they were, gaps in n and all."""
     rows = [
-        row(1, kind="talk", type="", seq=None, talk=0),
+        row(1, kind="talk", type="", seq=None, conversation=0),
         row(2, None, HeadersOnly()),
         row(5, b"\x00\xff not even text \xe2\x80\xa8 ", Ttl(9), scope=2, header=b'{"a":"\xc3\xa9"}'),
         row(2**62, ts=NOW + 0.123456789),
@@ -162,28 +162,30 @@ async def test_a_sweep_that_fails_fails_alone(stage: Stage, store: AnyStore) -> 
 # ── policies that become stricter ────────────────────────────────────────────────────────────────────────────────────
 
 
-def two_talks() -> list[Row]:
+def two_conversations() -> list[Row]:
     return [
-        row(1, b'"named"', kind="talk", type="", talk=0),
-        row(2, b'"named too"', kind="talk", type="", talk=0),
+        row(1, b'"named"', kind="talk", type="", conversation=0),
+        row(2, b'"named too"', kind="talk", type="", conversation=0),
         row(3, type="task_started"),
         row(4, type="agent_message"),
-        row(5, type="agent_message", talk=2),
+        row(5, type="agent_message", conversation=2),
         row(6, None, HeadersOnly(), type="agent_message"),
     ]
 
 
 async def test_headers_only_takes_every_body_of_that_conversation_and_no_other(stage: Stage, store: AnyStore) -> None:
     """E5, S002-16: switching Full to HeadersOnly removes old bodies."""
-    rows = two_talks()
+    rows = two_conversations()
     await asked(store.append, rows, 0)
     assert await asked(store.enforce, 1, HeadersOnly(), (), 0) is None
-    assert read(stage) == [same(replace(row, body=None) if row.talk == 1 or row.n == 1 else row) for row in rows]
+    assert read(stage) == [
+        same(replace(row, body=None) if row.conversation == 1 or row.n == 1 else row) for row in rows
+    ]
 
 
 async def test_none_leaves_the_skeleton_without_bodies(stage: Stage, store: AnyStore) -> None:
     """S002-17: only that something started, ended or failed."""
-    rows = two_talks()
+    rows = two_conversations()
     await asked(store.append, rows, 0)
     assert await asked(store.enforce, 1, NoStorage(), ("task_started", "task_complete"), 0) is None
     assert [(found.n, found.body) for found in read(stage)] == [
@@ -198,7 +200,12 @@ async def test_none_leaves_the_skeleton_without_bodies(stage: Stage, store: AnyS
 
 async def test_a_ttl_takes_what_is_older_now_and_the_rest_when_its_time_comes(stage: Stage, store: AnyStore) -> None:
     """S002-18: no body older than that, now or later; a shorter life of its own stays shorter."""
-    rows = [row(1, ts=NOW - 100), row(2, ts=NOW - 5), row(3, policy=Ttl(2), ts=NOW - 1), row(4, talk=2, ts=NOW - 100)]
+    rows = [
+        row(1, ts=NOW - 100),
+        row(2, ts=NOW - 5),
+        row(3, policy=Ttl(2), ts=NOW - 1),
+        row(4, conversation=2, ts=NOW - 100),
+    ]
     await asked(store.append, rows, 0)
     assert await asked(store.enforce, 1, Ttl(60), (), 0) is None
     assert [found.body is None for found in read(stage)] == [True, False, False, False]

@@ -387,10 +387,10 @@ async def test_a_target_that_is_gone_when_the_switch_comes_is_told() -> None:
         scheduler, real = on.parts.scheduler, on.parts.conversations.find
 
         def find(conversation_id: str) -> Any:
-            talk = real(conversation_id)
+            conversation = real(conversation_id)
             if victims and conversation_id == b.id:
-                talk.closed = True
-            return talk
+                conversation.closed = True
+            return conversation
 
         on.parts.conversations.find = find
         plot.write(say("", ask(b)), say("so be it"))
@@ -411,11 +411,11 @@ async def refused(on: Stage, caller: tertulia.Conversation) -> dict[str, Any]:
 
 def test_a_conversation_of_another_backend_cannot_hand_over() -> None:
     """DESIGN, Delegation: an agent of its own has no turn of ours to come back to. Nothing is counted first."""
-    floor = SimpleNamespace(talk=SimpleNamespace(terms=SimpleNamespace(backend="claude")))
+    scope = SimpleNamespace(conversation=SimpleNamespace(terms=SimpleNamespace(backend="claude")))
     nothing_is_touched: Any = None
     with pytest.raises(UnsupportedByBackendError, match="claude cannot hand over"):
         Handoffs(nothing_is_touched, nothing_is_touched, nothing_is_touched).admit(
-            nothing_is_touched, cast(Any, floor), nothing_is_touched
+            nothing_is_touched, cast(Any, scope), nothing_is_touched
         )
 
 

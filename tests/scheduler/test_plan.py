@@ -9,7 +9,7 @@ from tertulia.protocol.usage import NO_USAGE
 from tertulia.scheduler.plan import CallClosure, Chain, Frame, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.tools.tool import Result, TargetResult
-from tests.conversation.making import talk
+from tests.conversation.making import make_conversation
 
 A, B, C = ConversationId("a"), ConversationId("b"), ConversationId("c")
 
@@ -21,7 +21,7 @@ def closure(call_id: str) -> CallClosure:
 
 def waiting(conversation: ConversationId, *calls: str, reports_to: tuple[Frame, int] | None = None) -> Frame:
     frame = Frame(TaskPlan(conversation, "continuation"), reports_to=reports_to)
-    frame.wait_for(tuple(map(closure, calls)), talk())
+    frame.wait_for(tuple(map(closure, calls)), make_conversation())
     return frame
 
 

@@ -65,7 +65,7 @@ async def test_messages_are_answered_in_the_order_in_which_they_came() -> None:
         assert started == [f"m{number}" for number in range(12)]
 
 
-async def test_nobody_is_overtaken_by_one_who_talks_without_pause() -> None:
+async def test_nobody_is_overtaken_by_one_who_conversations_without_pause() -> None:
     """Fairness: a conversation that sends as soon as it is answered goes to the end of the queue each time."""
     async with stage(model=ScriptedModel(["ok"], repeat=True)) as on:
         eager, patient = await on.session.open(), await on.session.open()
@@ -138,14 +138,14 @@ async def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 class Houseful:
     """The smallest house: some talks, no session."""
 
-    def __init__(self, *talks: ConversationState) -> None:
-        self.talks = {talk.id: talk for talk in talks}
+    def __init__(self, *conversations: ConversationState) -> None:
+        self.conversations = {conversation.id: conversation for conversation in conversations}
 
     def find(self, conversation_id: ConversationId) -> ConversationState:
-        return self.talks[conversation_id]
+        return self.conversations[conversation_id]
 
     def peek(self, conversation_id: ConversationId) -> ConversationState | None:
-        return self.talks.get(conversation_id)
+        return self.conversations.get(conversation_id)
 
     def check_child(self, spec: NewConversation, caller: ConversationState, promised: int) -> None:
         raise LimitError("no room in this house")
@@ -158,15 +158,15 @@ class Houseful:
 
 async def test_the_scheduler_needs_a_house_and_no_session() -> None:
     """X-28: serial by default, behind an interface: whoever has conversations can have them scheduled."""
-    talk = making.talk(making.terms(wire=ScriptedModel(["one", "two"])))
+    conversation = making.conversation(making.terms(wire=ScriptedModel(["one", "two"])))
     clock, nursery, registry = FakeClock(), Nursery(), TaskRegistry()
     bus = EventBus(SessionId("s"), clock, NoJournal())
-    interrupts = Handoffs(Houseful(talk), bus, clock)
+    interrupts = Handoffs(Houseful(conversation), bus, clock)
     around = TaskServices(bus, clock, Toolbox(ToolRegistry([])), 5.0, {})
-    runner = TaskRunner(Houseful(talk), around, nursery, registry, interrupts, 1.0)
+    runner = TaskRunner(Houseful(conversation), around, nursery, registry, interrupts, 1.0)
     scheduler = queue.Scheduler(runner, interrupts, bus, clock, nursery, 1.0)
     said = [UserMessage(ItemId(text), (TextPart(text),)) for text in ("a", "b")]
-    chains = [scheduler.submit(TaskPlan(talk.id, "user", (message,))) for message in said]
+    chains = [scheduler.submit(TaskPlan(conversation.id, "user", (message,))) for message in said]
     assert [(await chain.answer).text for chain in chains] == ["one", "two"]
     assert not await scheduler.close(0)
     await ticks(2)
@@ -506,10 +506,10 @@ async def test_a_conversation_that_goes_while_it_waits_has_its_call_answered_fir
         waits = await on.session.open()
         running = on.begin(waits.message("ask somebody"))
         await on.asked(2)
-        talk = on.parts.conversations.find(waits.id)
-        assert len(talk.history.open_calls) == 1
-        on.parts.scheduler.forsake(talk)
-        assert not talk.history.open_calls
+        conversation = on.parts.conversations.find(waits.id)
+        assert len(conversation.history.open_calls) == 1
+        on.parts.scheduler.forsake(conversation)
+        assert not conversation.history.open_calls
         await on.session.conversations()[-1].interrupt()
         async with asyncio.timeout(10):
             assert (await running).status == "interrupted"

@@ -9,7 +9,7 @@ from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_handle import TaskHandle
 from tertulia.protocol.ids import TaskId
 from tertulia.scheduler.task_registry import AgentTask, TaskRegistry
-from tests.conversation.making import talk
+from tests.conversation.making import make_conversation
 
 
 def running(conversation: ConversationState, name: str = "t") -> AgentTask:
@@ -17,7 +17,7 @@ def running(conversation: ConversationState, name: str = "t") -> AgentTask:
     return AgentTask(
         task_id=task_id,
         conversation_id=conversation.id,
-        talk=weakref.ref(conversation),
+        conversation=weakref.ref(conversation),
         sub_id="s",
         kind="user",
         handle=TaskHandle(task_id, 0.0),
@@ -28,7 +28,7 @@ def running(conversation: ConversationState, name: str = "t") -> AgentTask:
 
 async def test_a_task_is_there_from_its_start_to_its_end() -> None:
     """S002-08, S002-09"""
-    registry, conversation = TaskRegistry(), talk()
+    registry, conversation = TaskRegistry(), make_conversation()
     one, other = running(conversation, "one"), running(conversation, "other")
     registry.add(one)
     registry.add(other)
@@ -44,7 +44,7 @@ async def test_a_task_is_there_from_its_start_to_its_end() -> None:
 
 async def test_removing_twice_is_harmless() -> None:
     """S002-08: every ending removes, also when two endings meet."""
-    registry, task = TaskRegistry(), running(talk())
+    registry, task = TaskRegistry(), running(make_conversation())
     registry.add(task)
     registry.remove(task.task_id)
     registry.remove(task.task_id)
@@ -52,7 +52,7 @@ async def test_removing_twice_is_harmless() -> None:
 
 
 async def test_what_is_listed_does_not_change_under_the_reader() -> None:
-    registry, task = TaskRegistry(), running(talk())
+    registry, task = TaskRegistry(), running(make_conversation())
     registry.add(task)
     listed = registry.running()
     registry.remove(task.task_id)
@@ -61,7 +61,7 @@ async def test_what_is_listed_does_not_change_under_the_reader() -> None:
 
 async def test_a_task_can_be_stopped_through_the_registry() -> None:
     """S002-09: unified cancel."""
-    registry, task = TaskRegistry(), running(talk())
+    registry, task = TaskRegistry(), running(make_conversation())
     registry.add(task)
     found = registry.get(task.task_id)
     assert found is not None
@@ -75,13 +75,13 @@ async def test_the_registry_keeps_no_conversation_alive() -> None:
     """S002-08, S002-10, G8: with the collector off, while the task runs and when it has ended."""
     gc.disable()
     try:
-        registry, conversation = TaskRegistry(), talk()
+        registry, conversation = TaskRegistry(), make_conversation()
         task = running(conversation)
         registry.add(task)
         conversation.task = task.handle
-        assert task.talk() is conversation
+        assert task.conversation() is conversation
         del conversation
-        assert task.talk() is None
+        assert task.conversation() is None
         task.handle.end()
         registry.remove(task.task_id)
         assert len(registry) == 0

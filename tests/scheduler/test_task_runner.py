@@ -91,13 +91,13 @@ async def test_a_task_begins_with_its_ids_and_its_input_before_any_model_is_aske
     seen: dict[str, Any] = {}
 
     def reply(asked: Any) -> str:
-        talk = on.parts.conversations.root
+        conversation = on.parts.conversations.root
         (task,) = on.parts.registry.running()
         seen.update(
             current=on.parts.scheduler.current is not None,
-            task=(task.task_id, task.conversation_id, task.kind, task.chain, task.talk() is talk),
-            handle=talk.task is task.handle,
-            input=[item.text for item in talk.history.snapshot()][-1],
+            task=(task.task_id, task.conversation_id, task.kind, task.chain, task.conversation() is conversation),
+            handle=conversation.task is task.handle,
+            input=[item.text for item in conversation.history.snapshot()][-1],
             events=on.events.types(),
             sub_id=task.sub_id,
         )
@@ -363,8 +363,8 @@ async def stopped_after(step: int, stop: Stop, disk: Disk | None = None) -> bool
         survivor = other if conversation.id not in [c.id for c in on.session.conversations()] else conversation
         if stop is not by_closing_the_session:
             assert (await survivor.message("next")).text == "still here"
-        for talk in on.parts.conversations:
-            assert prove(talk.history.snapshot()) == ((), ())
+        for state in on.parts.conversations:
+            assert prove(state.history.snapshot()) == ((), ())
     started = {e.task_id for e in on.events.seen if e.type == "task_started"}
     ended = [e.task_id for e in on.events.seen if e.type in TERMINAL]
     assert started <= set(ended)
@@ -580,7 +580,7 @@ async def test_a_closed_conversation_is_collectable_after_every_ending(collector
                 running = on.begin(conversation.message(text))
                 if text == "stuck":
                     await on.until("tool_call_begin")
-                    assert on.parts.registry.running()[0].talk() is not None
+                    assert on.parts.registry.running()[0].conversation() is not None
                     await conversation.interrupt()
                 await running
                 on.begun.clear()
@@ -622,13 +622,13 @@ async def test_a_task_can_do_other_work_than_turns_and_ends_like_any_other() -> 
     """X-22: a compaction is a task: it takes the slot, has its events, and can be stopped."""
     floors: list[Any] = []
 
-    async def work(floor: Any) -> None:
-        floors.append(floor)
-        floor.publish(WarningEvent("at work"))
+    async def work(scope: Any) -> None:
+        floors.append(scope)
+        scope.publish(WarningEvent("at work"))
 
     entered = asyncio.Event()
 
-    async def swallows(floor: Any) -> None:
+    async def swallows(scope: Any) -> None:
         entered.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
@@ -658,11 +658,11 @@ class Other:
         self.error = error
         self.commissions: list[Any] = []
 
-    async def run(self, floor: Any, commission: Any) -> None:
+    async def run(self, scope: Any, commission: Any) -> None:
         self.commissions.append(commission)
         if self.error is not None:
             raise self.error("no")
-        floor.last_text = "done by another"
+        scope.last_text = "done by another"
 
 
 @pytest.mark.parametrize("error", [None, ModelError, ValueError])
@@ -670,7 +670,7 @@ async def test_a_task_of_another_backend_is_done_by_it_and_ends_like_any(error: 
     """Issue 11: the same scheduler; one terminal event whatever becomes of it."""
     async with stage("never asked", executors={"other": {"command": ["other"]}}) as on:
         other = Other(error)
-        on.parts.scheduler._runner._find_backend = lambda talk: other
+        on.parts.scheduler._runner._find_backend = lambda state: other
         conversation = await on.session.open(backend="command:other")
         reply = await conversation.message("go", task_type="chat", previous_result={"value": 1})
         assert reply.status == ("completed" if error is None else "failed")

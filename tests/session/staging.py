@@ -79,8 +79,8 @@ class Stage:
         assert self.parts.scheduler.current is None
         assert not self.parts.scheduler.queued()
         assert len(self.parts.registry) == 0
-        for talk in self.parts.conversations:
-            assert (talk.task, talk.awaiting, talk.history.open_calls) == (None, 0, ())
+        for conversation in self.parts.conversations:
+            assert (conversation.task, conversation.awaiting, conversation.history.open_calls) == (None, 0, ())
 
 
 def _said(event: Event) -> str | None:

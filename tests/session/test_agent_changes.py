@@ -146,7 +146,7 @@ async def test_one_that_closes_while_its_providers_are_asked_ends_well() -> None
         await asyncio.wait_for(asked.wait(), 10)
         await agent.close(timeout=1)
         assert (await said).status == "interrupted"
-        assert (acting.parts.agency.tokens, acting.parts.agency.context(agent.id)) == (0, None)
+        assert (acting.parts.agent_registry.tokens, acting.parts.agent_registry.context(agent.id)) == (0, None)
 
 
 # ── trouble at the start ─────────────────────────────────────────────────────────────────────────────────────
@@ -204,7 +204,7 @@ async def test_a_provider_that_hangs_is_not_waited_for(monkeypatch: pytest.Monke
     never = asyncio.Event()
     porter = Porter("slow", text="x", before=never.wait)
     async with stage("hi", providers=[porter, Porter("good", text="still here")], cwd="/usr") as acting:
-        monkeypatch.setattr(acting.parts.agency._injector, "_timeout_s", 0.05)
+        monkeypatch.setattr(acting.parts.agent_registry._injector, "_timeout_s", 0.05)
         async with asyncio.timeout(5):
             agent = await acting.session.open(agent=EMPLOYEE)
         assert [text for text in agent.warnings if "'slow' did not answer within 0.05 s" in text]
@@ -218,9 +218,9 @@ async def test_many_agents_are_opened_at_once_and_each_is_itself() -> None:
         opened = await asyncio.gather(
             *(acting.session.open(agent={"name": f"agent-{number}", "archetype": "service"}) for number in range(20))
         )
-        agency = acting.parts.agency
-        assert agency.tokens == 20
-        owners = [agency.internal.validate_token(agency.token(agent.id)) for agent in opened]
+        agent_registry = acting.parts.agent_registry
+        assert agent_registry.tokens == 20
+        owners = [agent_registry.internal.validate_token(agent_registry.token(agent.id)) for agent in opened]
         assert [(owner.agent_name, owner.session_id) for owner in owners] == [
             (f"agent-{number}", agent.id) for number, agent in enumerate(opened)
         ]

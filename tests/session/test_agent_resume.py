@@ -39,7 +39,7 @@ def drawn(session_id: str) -> list[tuple[int, str | None]]:
 
 
 def canvas(session: Session, conversation: str) -> Canvas | None:
-    return session.parts.agency.canvases.peek(conversation)
+    return session.parts.agent_registry.canvases.peek(conversation)
 
 
 # ── back ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -53,7 +53,11 @@ async def test_an_agent_comes_back_with_its_tools_its_canvas_and_what_it_was_tol
         agent = await session.open(agent=EMPLOYEE)
         plain = await session.open()
         await agent.message("go")
-        before, shown, token = told(session, agent.id), canvas(session, agent.id), session.parts.agency.token(agent.id)
+        before, shown, token = (
+            told(session, agent.id),
+            canvas(session, agent.id),
+            session.parts.agent_registry.token(agent.id),
+        )
         context = await agent.context()
         if end == "closed":
             await session.close()
@@ -63,19 +67,19 @@ async def test_an_agent_comes_back_with_its_tools_its_canvas_and_what_it_was_tol
             session.id, "again", call("ring", {}), "rung", providers=[porter], cwd="/usr"
         ) as second:
             back = second.conversation(agent.id)
-            agency = second.parts.agency
+            agent_registry = second.parts.agent_registry
             assert told(second, agent.id) == before
-            assert (canvas(second, agent.id), agency.tokens) == (shown, 1)
+            assert (canvas(second, agent.id), agent_registry.tokens) == (shown, 1)
             assert shown is not None
             assert shown.html == HTML
-            assert agency.token(agent.id) not in (None, token)
+            assert agent_registry.token(agent.id) not in (None, token)
             assert (await back.context()).additions == context.additions
             assert names(back, "injector") == ["canvas_update", "canvas_clear", "ring"]
             assert names(second.conversation(plain.id), "injector") == []
             await back.message("go")
             assert (await back.message("go")).text == "rung"
             assert told(second, agent.id) == before
-            assert agency.canvases.update(agent.id, "next").revision == 2
+            assert agent_registry.canvases.update(agent.id, "next").revision == 2
 
 
 async def test_what_providers_say_differently_in_the_next_life_is_told_then(lives: Lives) -> None:
@@ -95,7 +99,7 @@ async def test_a_cleared_canvas_stays_cleared_and_its_numbers_go_on(lives: Lives
     assert drawn(session.id) == [(1, HTML), (2, None)]
     async with lives.resumed(session.id) as second:
         assert canvas(second, agent.id) is None
-        assert second.parts.agency.canvases.update(agent.id, "x").revision == 3
+        assert second.parts.agent_registry.canvases.update(agent.id, "x").revision == 3
 
 
 async def test_a_provider_that_hangs_keeps_no_session_from_coming_back(
@@ -110,19 +114,19 @@ async def test_a_provider_that_hangs_keeps_no_session_from_coming_back(
     monkeypatch.setitem(SessionContextInjector.__init__.__kwdefaults__, "timeout_s", 1.0)
     async with asyncio.timeout(4):
         async with Session.resume(session.id, settings) as second:
-            assert second.parts.agency.tokens == len(agents)
+            assert second.parts.agent_registry.tokens == len(agents)
 
 
 async def test_an_agent_that_cannot_come_back_is_a_conversation_all_the_same(lives: Lives) -> None:
     async with lives.start("hi") as session:
         agent = await session.open(agent=EMPLOYEE)
-        talk = session.parts.conversations.find(agent.id)
-        assert talk.terms.agent is not None
-        talk.terms.agent.meta["name"] = "../../etc"
+        conversation = session.parts.conversations.find(agent.id)
+        assert conversation.terms.agent is not None
+        conversation.terms.agent.meta["name"] = "../../etc"
         await agent.set_context(title="new terms are written down")
     async with lives.resumed(session.id, "hi") as second:
         back = second.conversation(agent.id)
-        assert (second.parts.agency.tokens, names(back, "injector")) == (0, [])
+        assert (second.parts.agent_registry.tokens, names(back, "injector")) == (0, [])
         assert (await back.message("go")).text == "hi"
 
 
@@ -161,7 +165,7 @@ async def test_nothing_of_an_agent_is_on_the_disk_where_no_text_may_be(
     assert [secret for secret in SECRETS if secret.encode() in stored] == []
     async with lives.resumed(session_id, "hi") as second:
         back = second.conversation(agent)
-        assert (second.parts.agency.tokens, names(back, "injector"), canvas(second, agent)) == (0, [], None)
+        assert (second.parts.agent_registry.tokens, names(back, "injector"), canvas(second, agent)) == (0, [], None)
         assert (await back.message("go")).text == "hi"
 
 
@@ -224,7 +228,7 @@ async def test_a_closed_conversations_canvas_is_gone(lives: Lives) -> None:
         await agent.message("go")
         await agent.close()
         with pytest.raises(NotFoundError):
-            session.parts.agency.canvases.get(agent.id)
+            session.parts.agent_registry.canvases.get(agent.id)
     async with lives.resumed(session.id) as second:
-        assert second.parts.agency.canvases.list() == {}
+        assert second.parts.agent_registry.canvases.list() == {}
     assert drawn(session.id) == [(1, HTML)]

@@ -38,14 +38,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def nothing_is_left(acting: Stage, *tokens: str | None) -> None:
-    agency = acting.parts.agency
-    assert agency.tokens == 0
+    agent_registry = acting.parts.agent_registry
+    assert agent_registry.tokens == 0
     assert len(acting.session.conversations()) == 1
     for token in tokens:
         assert token is not None
         with pytest.raises(InvalidParamsError, match="the token is not valid"):
-            agency.internal.validate_token(token)
-    assert agency.canvases.list() == {}
+            agent_registry.internal.validate_token(token)
+    assert agent_registry.canvases.list() == {}
 
 
 def slow_server() -> tertulia.McpServerStdio:
@@ -60,8 +60,8 @@ async def test_closing_the_conversation_ends_it() -> None:
     """S001-44: stop."""
     async with stage() as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        token = acting.parts.agency.token(agent.id)
-        assert acting.parts.agency.internal.validate_token(token).agent_name == "ada"
+        token = acting.parts.agent_registry.token(agent.id)
+        assert acting.parts.agent_registry.internal.validate_token(token).agent_name == "ada"
         await agent.close()
         nothing_is_left(acting, token)
 
@@ -72,7 +72,7 @@ async def test_a_model_that_destroys_it_ends_it() -> None:
     async with stage(lambda asked: call("conv_destroy", {"conversation_id": agents[0]}), "gone") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         agents.append(agent.id)
-        token = acting.parts.agency.token(agent.id)
+        token = acting.parts.agent_registry.token(agent.id)
         assert (await acting.root.message("go")).text == "gone"
         assert acting.outputs(acting.root)[0].success
         await agent.close()
@@ -84,14 +84,14 @@ async def test_closing_the_session_ends_all_of_them(made: list[str]) -> None:
     async with stage() as acting:
         for name in ("ada", "eva"):
             await acting.session.open(agent={"name": name, "archetype": "employee"})
-        agency = acting.parts.agency
-        assert (agency.tokens, len(made)) == (2, 2)
+        agent_registry = acting.parts.agent_registry
+        assert (agent_registry.tokens, len(made)) == (2, 2)
         await acting.session.close()
-        assert agency.tokens == 0
+        assert agent_registry.tokens == 0
         for token in made:
             with pytest.raises(InvalidParamsError):
-                agency.internal.validate_token(token)
-        assert not agency.door.path.exists()
+                agent_registry.internal.validate_token(token)
+        assert not agent_registry.door.path.exists()
 
 
 async def test_a_new_process_knows_no_token_of_an_old_one(lives: Lives, made: list[str]) -> None:
@@ -103,10 +103,10 @@ async def test_a_new_process_knows_no_token_of_an_old_one(lives: Lives, made: li
         async with lives.resumed(session.id) as second:
             old, new = made
             assert old != new
-            agency = second.parts.agency
-            assert agency.token(agent.id) == new
+            agent_registry = second.parts.agent_registry
+            assert agent_registry.token(agent.id) == new
             with pytest.raises(InvalidParamsError):
-                agency.internal.validate_token(old)
+                agent_registry.internal.validate_token(old)
 
 
 async def test_one_that_is_not_used_for_a_day_expires_and_a_task_renews_it() -> None:
@@ -114,15 +114,15 @@ async def test_one_that_is_not_used_for_a_day_expires_and_a_task_renews_it() -> 
     clock = FakeClock()
     async with stage("hi", "again", clock=clock) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        token = acting.parts.agency.token(agent.id)
+        token = acting.parts.agent_registry.token(agent.id)
         clock.advance(23 * 3600)
         await agent.message("go")
         clock.advance(23 * 3600)
-        assert acting.parts.agency.internal.validate_token(token).agent_name == "ada"
+        assert acting.parts.agent_registry.internal.validate_token(token).agent_name == "ada"
         clock.advance(2 * 3600)
         with pytest.raises(InvalidParamsError, match="expired"):
-            acting.parts.agency.internal.validate_token(token)
-        assert acting.parts.agency.tokens == 0
+            acting.parts.agent_registry.internal.validate_token(token)
+        assert acting.parts.agent_registry.tokens == 0
 
 
 async def test_a_task_of_an_agent_whose_token_has_expired_has_its_tools_all_the_same() -> None:
@@ -155,7 +155,7 @@ async def test_a_conversation_that_cannot_be_recorded_leaves_no_token(made: list
         journal.holding = True
         opening = acting.begin(acting.session.open(agent=EMPLOYEE))
         await until(lambda: any(event.type == "conversation_opened" for event, _ in journal.open))
-        assert acting.parts.agency.tokens == 1
+        assert acting.parts.agent_registry.tokens == 1
         journal.fail(StorageError("the disk is full"))
         with pytest.raises(StorageError):
             await opening
@@ -197,12 +197,12 @@ async def test_a_session_that_closes_while_an_agent_is_prepared_leaves_no_token(
     async with stage(providers=[Porter(before=wait)]) as acting:
         opening = acting.begin(acting.session.open(agent=EMPLOYEE))
         await asyncio.wait_for(asked.wait(), 10)
-        agency = acting.parts.agency
+        agent_registry = acting.parts.agent_registry
         await acting.session.close()
         go.set()
         with pytest.raises(TertuliaError, match="closed"):
             await opening
-        assert agency.tokens == 0
+        assert agent_registry.tokens == 0
 
 
 async def test_too_many_conversations_leave_no_token(made: list[str]) -> None:
@@ -232,22 +232,22 @@ async def test_too_many_conversations_leave_no_token(made: list[str]) -> None:
 async def test_what_is_not_the_token_is_refused_and_changes_nothing(spoilt: str) -> None:
     """HARDENING D6, S001-42, S001-47; issue 9, bad input; with an audit record each."""
     async with stage() as acting, stage() as another:
-        agency = acting.parts.agency
+        agent_registry = acting.parts.agent_registry
         agent = await acting.session.open(agent=EMPLOYEE)
         stranger = await another.session.open(agent=EMPLOYEE)
-        token = str(agency.token(agent.id))
+        token = str(agent_registry.token(agent.id))
         given: Any = {
             "short": token[:63], "long": token + "0", "upper": token.upper(), "empty": "", "none": None,
-            "another": another.parts.agency.token(stranger.id), "newline": token + "\n",
+            "another": another.parts.agent_registry.token(stranger.id), "newline": token + "\n",
         }[spoilt]  # fmt: skip
         if given == token:
             pytest.skip("a token of digits only")
         with pytest.raises(InvalidParamsError, match="the token is not valid"):
-            agency.internal.validate_token(given)
+            agent_registry.internal.validate_token(given)
         with pytest.raises(InvalidParamsError, match="the token is not valid"):
-            await agency.internal.call(given, "canvas_update", {"html": "x"}, source="rpc")
-        (record,) = agency.audit
+            await agent_registry.internal.call(given, "canvas_update", {"html": "x"}, source="rpc")
+        (record,) = agent_registry.audit
         assert (record.ok, record.result, record.agent_name) == (False, "invalid_params", None)
         assert len(record.token_prefix) <= 8
-        assert agency.canvases.list() == {}
-        assert agency.internal.validate_token(token).session_id == agent.id
+        assert agent_registry.canvases.list() == {}
+        assert agent_registry.internal.validate_token(token).session_id == agent.id

@@ -60,10 +60,10 @@ async def begun(lives: Lives, *questions: str, **fields: Any) -> tuple[str, str]
 
 async def test_its_own_memory_outlives_the_session(lives: Lives) -> None:
     """S003-20, S003-21, S003-25: by its id, with the bare message, life after life; nothing is charged twice."""
-    id, talk = await begun(lives, "one")
+    id, conversation = await begun(lives, "one")
     for number, text in enumerate(("two", "three"), start=2):
         async with lives.resumed(id, executors=FAKE) as session:
-            back = session.conversation(talk)
+            back = session.conversation(conversation)
             reply = await back.message(text)
             assert json.loads(reply.text or "")["heard"] == ["one", "two", "three"][:number]
             assert (reply.usage.input_tokens, reply.usage.output_tokens) == (10, 1)

@@ -35,7 +35,11 @@ async def test_a_command_works_where_the_session_does_and_writes_nowhere_else(tm
         await below.message("2")
         outside = await acting.session.open(cwd=str(other))
         await outside.message("3")
-        assert [acting.outputs(talk)[0].success for talk in (acting.root, below, outside)] == [True, True, False]
+        assert [acting.outputs(conversation)[0].success for conversation in (acting.root, below, outside)] == [
+            True,
+            True,
+            False,
+        ]
         assert [path.exists() for path in (own / "made", own / "sub" / "made", other / "made")] == [True, True, False]
 
 
@@ -67,13 +71,13 @@ async def test_closing_a_conversation_kills_what_it_left_running_and_says_so(tmp
     need("bubblewrap")
     tag = f"tag{secrets.token_hex(6)}"
     async with stage(left_running(tag), "1", cwd=str(tmp_path), shell_mode="streamable") as acting:
-        talk = await acting.session.open()
-        await talk.message("go")
+        conversation = await acting.session.open()
+        await conversation.message("go")
         assert tagged(tag)
-        await talk.close()
+        await conversation.close()
         assert tagged(tag) == []
         ends = [event for event in acting.events.drain() if isinstance(event.data, ExecCommandEnd)]
-        assert [event.conversation_id for event in ends] == [talk.id]
+        assert [event.conversation_id for event in ends] == [conversation.id]
         assert acting.events.types()[-1] == "conversation_closed"
 
 

@@ -24,11 +24,11 @@ async def test_an_opened_conversation_has_all_that_is_its_own() -> None:
     other = ScriptedModel(["mine"], name="scripted/mine")
     async with stage() as on:
         made = await on.session.open(model=other, storage_policy="none", title="made")
-        talk, root = on.parts.conversations.find(made.id), on.parts.conversations.root
-        assert talk.terms.wire is other
-        assert talk.terms.wire is not root.terms.wire
-        assert talk.history is not root.history
-        assert talk.terms.rights.storage_policy == tertulia.NoStorage()
+        conversation, root = on.parts.conversations.find(made.id), on.parts.conversations.root
+        assert conversation.terms.wire is other
+        assert conversation.terms.wire is not root.terms.wire
+        assert conversation.history is not root.history
+        assert conversation.terms.rights.storage_policy == tertulia.NoStorage()
         assert root.terms.rights.storage_policy == tertulia.Full()
         opened = on.events.drain()[-1]
         assert (opened.type, opened.conversation_id) == ("conversation_opened", made.id)
@@ -157,7 +157,7 @@ class Servers:
 
 def offer(on: Stage, *tools: Any) -> None:
     """From now on servers offer these tools."""
-    servers = on.parts.conversations._notary._mcp = Servers()
+    servers = on.parts.conversations._terms_resolver._mcp = Servers()
     servers.tools = tools
 
 
@@ -186,11 +186,11 @@ async def test_where_so_configured_a_conflict_is_a_warning_and_the_name_is_offer
 ) -> None:
     async with stage(on_tool_conflict="skip") as on:
         offer(on, mcp("a__b", "c"), mcp("a", "b__c"), mcp("fs", "read"))
-        talk, settled = on.parts.conversations.open(NewConversation())
+        conversation, settled = on.parts.conversations.open(NewConversation())
         assert len(settled.warnings) == 1
         assert "a__b__c" in settled.warnings[0]
         assert settled.warnings[0] in caplog.text
-        assert names(on.session.conversation(talk.id)) == [*BUILT_IN, *CONV_TOOLS, "fs__read"]
+        assert names(on.session.conversation(conversation.id)) == [*BUILT_IN, *CONV_TOOLS, "fs__read"]
 
 
 async def test_two_functions_of_one_name_are_refused_when_the_session_starts() -> None:
@@ -227,12 +227,12 @@ async def test_who_looks_sees_one_moment_and_who_makes_or_closes_does_it_whole()
         made = await asyncio.gather(*(on.session.open(title=str(number)) for number in range(50)))
         assert len({conversation.id for conversation in made}) == 50
         seen = []
-        for talk in on.parts.conversations:
-            seen.append(talk.id)
+        for state in on.parts.conversations:
+            seen.append(state.id)
             if len(seen) % 2:
                 await on.session.open()
-            elif talk.id != on.root.id:
-                await on.session.conversation(talk.id).close()
+            elif state.id != on.root.id:
+                await on.session.conversation(state.id).close()
         assert seen == [on.root.id, *(conversation.id for conversation in made)]
         assert len(on.parts.conversations) == 51 + 26 - 25
 

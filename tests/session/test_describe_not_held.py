@@ -58,7 +58,7 @@ async def test_a_session_that_comes_to_the_lesser_tier_says_so_once(monkeypatch:
     need("landlock")
     monkeypatch.setitem(sandbox._TIERS, "auto", lambda: BubblewrapTier("/no/such/bwrap"))
     async with stage() as acting:
-        runner = acting.parts.workshop.sandbox
+        runner = acting.parts.command_services.sandbox
         for _ in range(2):
             assert (await runner.check()).tier == "landlock"
         assert acting.session.info.not_held == [*NOT_COVERED, *may_remain(runner._tier._launcher.namespace)]

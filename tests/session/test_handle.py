@@ -323,14 +323,19 @@ async def test_a_change_is_told_with_the_names_of_what_changed() -> None:
 )
 async def test_a_change_that_cannot_be_made_changes_nothing(changes: dict[str, Any]) -> None:
     async with stage() as on:
-        talk = on.parts.conversations.root
-        before = (talk.terms, talk.title, on.parts.bus.last_seq, talk.history.item_count)
+        conversation = on.parts.conversations.root
+        before = (conversation.terms, conversation.title, on.parts.bus.last_seq, conversation.history.item_count)
         with pytest.raises(InvalidParamsError):
             await on.root.set_context(**{"title": "new", **changes})
-        assert (talk.terms, talk.title, on.parts.bus.last_seq, talk.history.item_count) == before
+        assert (
+            conversation.terms,
+            conversation.title,
+            on.parts.bus.last_seq,
+            conversation.history.item_count,
+        ) == before
 
 
-async def test_the_model_can_be_changed_in_the_middle_of_a_talk() -> None:
+async def test_the_model_can_be_changed_in_the_middle_of_a_conversation() -> None:
     other = ScriptedModel(["from the other"], name="scripted/other")
     async with stage("from the first") as on:
         await on.root.message("one")

@@ -216,12 +216,12 @@ class SessionMachine(RuleBasedStateMachine):
             return
         parts = self.session.parts
         assert len(parts.registry) <= 1
-        running = [talk for talk in parts.conversations if talk.task is not None]
+        running = [conversation for conversation in parts.conversations if conversation.task is not None]
         assert len(running) <= 1
-        for talk in parts.conversations:
-            opens, closes = prove(talk.history.snapshot())
+        for conversation in parts.conversations:
+            opens, closes = prove(conversation.history.snapshot())
             assert not closes
-            assert not opens or talk.task is not None or talk.awaiting
+            assert not opens or conversation.task is not None or conversation.awaiting
         while (event := self.news.next_nowait()) is not None:
             self.events.append(event)
 
@@ -246,8 +246,8 @@ class SessionMachine(RuleBasedStateMachine):
         assert len(parts.nursery) == 0
         assert parts.scheduler.current is None
         assert not parts.scheduler.queued()
-        for talk in parts.conversations:
-            assert prove(talk.history.snapshot()) == ((), ())
+        for conversation in parts.conversations:
+            assert prove(conversation.history.snapshot()) == ((), ())
 
 
 SessionMachine.TestCase.settings = settings(

@@ -15,7 +15,7 @@ from tests.session.staging import stage
 async def test_ours_come_first_then_the_applications() -> None:
     """S001-36, DESIGN, Fine print, Injector: the composition root only says the order."""
     async with stage(providers=[Porter("mine"), Porter("canvas"), Porter("yours")]) as acting:
-        listed = acting.parts.agency._injector.list_providers()
+        listed = acting.parts.agent_registry._injector.list_providers()
         assert listed == ["core-identity", "canvas", "workspace", "skills", "mine", "yours"]
 
 
@@ -30,9 +30,9 @@ async def test_a_tool_of_a_provider_and_one_of_a_server_are_made_for_the_convers
     servers = {"fake": {"command": command, "args": args}}
     async with stage(mcp_servers=servers) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        talk = acting.parts.conversations.find(agent.id)
-        offered = acting.parts.toolbox.offered(talk.terms, talk.terms.rights)
-        reach = acting.parts.toolbox.reach(offered, talk.id, talk.terms.context.mcp_view)
+        conversation = acting.parts.conversations.find(agent.id)
+        offered = acting.parts.toolbox.offered(conversation.terms, conversation.terms.rights)
+        reach = acting.parts.toolbox.reach(offered, conversation.id, conversation.terms.context.mcp_view)
         assert isinstance(reach.get("canvas_update"), InternalTool)
         assert isinstance(reach.get("fake__echo"), McpTool)
         assert reach.get("nobody") is None

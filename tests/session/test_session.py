@@ -57,8 +57,8 @@ async def test_instructions_are_seeded_in_order_and_base_instructions_never_are(
     """S000-13, S000-33: user instructions first, in their wrapper, then the environment."""
     async with stage("ok") as on:
         conversation = await on.session.open(base_instructions="BASE", user_instructions="USER")
-        talk = on.parts.conversations.find(conversation.id)
-        texts = [item.text for item in talk.history.snapshot()]
+        state = on.parts.conversations.find(conversation.id)
+        texts = [item.text for item in state.history.snapshot()]
         assert [text.split("\n")[0] for text in texts] == ["<user_instructions>", "<environment_context>"]
         assert "USER" in texts[0]
         assert "BASE" not in "".join(texts)

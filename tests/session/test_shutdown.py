@@ -124,9 +124,9 @@ async def test_calls_left_open_by_a_waiting_conversation_are_answered_when_it_is
         replies += [say("", call("ask", {"to": target.id}, "c1")), say("never", gate=asyncio.Event())]
         running = on.begin(waiting.message("go"))
         await on.asked(2)
-        talk = on.parts.conversations.find(waiting.id)
+        conversation = on.parts.conversations.find(waiting.id)
         await waiting.close()
-        assert talk.history.open_calls == ()
+        assert conversation.history.open_calls == ()
         ends = [e for e in on.events.drain() if e.type == "tool_call_end"]
         assert [(e.data.call_id, e.data.success, e.conversation_id) for e in ends] == [("c1", False, waiting.id)]
         assert (await running).status == "interrupted"

@@ -16,8 +16,8 @@ from tests.session.staging import Stage, stage, ticks
 
 
 def sent(on: Stage, **fields: Any) -> Any:
-    talk = on.parts.conversations.root
-    return submission.submit(on.parts.scheduler, talk, Message(conversation_id=talk.id, **fields))
+    conversation = on.parts.conversations.root
+    return submission.submit(on.parts.scheduler, conversation, Message(conversation_id=conversation.id, **fields))
 
 
 def test_every_submission_has_an_id_of_its_own() -> None:
@@ -79,9 +79,11 @@ async def test_one_who_asks_after_the_answer_gets_it_at_once() -> None:
 
 async def test_following_misses_nothing_and_ends_with_the_answer() -> None:
     async with stage(say("a b c", repeat=True)) as on:
-        talk = on.parts.conversations.root
-        message = Message(conversation_id=talk.id, text="hi")
-        events = [e async for e in submission.submit_and_stream(on.parts.scheduler, on.parts.bus, talk, message)]
+        conversation = on.parts.conversations.root
+        message = Message(conversation_id=conversation.id, text="hi")
+        events = [
+            e async for e in submission.submit_and_stream(on.parts.scheduler, on.parts.bus, conversation, message)
+        ]
         assert (events[0].type, events[-1].type) == ("task_started", "task_complete")
         numbers = [event.seq for event in events if event.seq is not None]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
@@ -90,9 +92,9 @@ async def test_following_misses_nothing_and_ends_with_the_answer() -> None:
 async def test_a_follower_that_falls_behind_is_told_so_and_gets_the_end() -> None:
     """S002-45: a lag is said, never silent; terminal events are never lost."""
     async with stage(say("word " * 3_000)) as on:
-        talk = on.parts.conversations.root
-        message = Message(conversation_id=talk.id, text="hi")
-        following = submission.submit_and_stream(on.parts.scheduler, on.parts.bus, talk, message)
+        conversation = on.parts.conversations.root
+        message = Message(conversation_id=conversation.id, text="hi")
+        following = submission.submit_and_stream(on.parts.scheduler, on.parts.bus, conversation, message)
         first = await anext(following)
         while on.parts.scheduler.current is not None:
             await ticks(10)

@@ -122,12 +122,12 @@ class Bench:
         self.clock = HandClock()
         self.servers = StubServers(replace(DEFINITION, **definition), act)
         self.desk = ApprovalQueue(self.clock)
-        self.turnstile = FairLimiter(self.clock, ceiling=ceiling)
+        self.limiter = FairLimiter(self.clock, ceiling=ceiling)
         self.asker = StubAsker()
         self.told: list[EventData] = []
         self._news = asyncio.Event()
         spec = spec_of(tool, self.servers.definition.name)
-        self.tool = McpTool(spec, self.servers, self.desk, self.turnstile, self.asker, timeout_s)
+        self.tool = McpTool(spec, self.servers, self.desk, self.limiter, self.asker, timeout_s)
         self._presence = self.desk.attended()
         if attended:
             self._presence.__enter__()

@@ -153,5 +153,5 @@ def _row(found: InstalledAgent) -> tuple[StyledText, StyledText, StyledText]:
 
 async def _try(settings: Settings, backend: str, prompt: str) -> Reply:
     async with Session.start(settings, journal=NoJournal()) as session:
-        talk = await session.open(backend=backend)
-        return await talk.message(prompt)
+        conversation = await session.open(backend=backend)
+        return await conversation.message(prompt)

@@ -163,31 +163,35 @@ def create(
 
 
 @command.command("send", epilog=_MORE_SEND)
-@click.argument("talk", metavar="C")
+@click.argument("conversation", metavar="C")
 @click.argument("words", nargs=-1, metavar="TEXT|-")
 @click.option("as_json", "--json", is_flag=True, help="Print events, one JSON object a line.")
 @with_session_options
 @click.pass_obj
-def send(given: GlobalFlags, *, talk: str, words: Sequence[str], which: str | None, last: bool, as_json: bool) -> int:
+def send(
+    given: GlobalFlags, *, conversation: str, words: Sequence[str], which: str | None, last: bool, as_json: bool
+) -> int:
     """Say something to a conversation and print its answer."""
     loaded = given.load()
     return _run_message(
-        given, loaded, (which, last), MessageRequest(_text_input(words), conversation_id=talk), as_json=as_json
+        given, loaded, (which, last), MessageRequest(_text_input(words), conversation_id=conversation), as_json=as_json
     )
 
 
 @command.command("history", epilog=_MORE_HISTORY)
-@click.argument("talk", metavar="C")
+@click.argument("conversation", metavar="C")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the newest so many messages.")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
 @with_session_options
 @click.pass_obj
-def history(given: GlobalFlags, *, talk: str, limit: int | None, which: str | None, last: bool, as_json: bool) -> int:
+def history(
+    given: GlobalFlags, *, conversation: str, limit: int | None, which: str | None, last: bool, as_json: bool
+) -> int:
     """Show what was said in a conversation, oldest first."""
     loaded = given.load()
 
     async def act(host: Host, session: Session) -> Any:
-        asked = {"conversation_id": find_open_conversation(session, talk), "limit": limit}
+        asked = {"conversation_id": find_open_conversation(session, conversation), "limit": limit}
         return (await operate(host, session, "conversation/history", asked)).answer["entries"]
 
     out = _out(loaded)
@@ -200,15 +204,15 @@ def history(given: GlobalFlags, *, talk: str, limit: int | None, which: str | No
 
 
 @command.command("destroy", epilog=_MORE_DESTROY)
-@click.argument("talk", metavar="C")
+@click.argument("conversation", metavar="C")
 @with_session_options
 @click.pass_obj
-def destroy(given: GlobalFlags, *, talk: str, which: str | None, last: bool) -> int:
+def destroy(given: GlobalFlags, *, conversation: str, which: str | None, last: bool) -> int:
     """Close a conversation for good. What was said in it stays in the record."""
     loaded = given.load()
 
     async def act(host: Host, session: Session) -> str:
-        conversation_id = find_open_conversation(session, talk)
+        conversation_id = find_open_conversation(session, conversation)
         await operate(host, session, "conversation/close", {"conversation_id": conversation_id})
         return conversation_id
 
@@ -259,12 +263,12 @@ def _run(
     wanted: tuple[str | None, bool],
     act: Callable[[Host, Session], Awaitable[T]],
 ) -> T:
-    comeback = _resume_request(given, loaded, wanted)
+    resume_request = _resume_request(given, loaded, wanted)
 
     async def run() -> T:
-        host = Host(comeback.settings)
+        host = Host(resume_request.settings)
         try:
-            return await act(host, await comeback.begin(host))
+            return await act(host, await resume_request.begin(host))
         finally:
             await host.close()
 
@@ -275,14 +279,14 @@ def _run_message(
     given: GlobalFlags,
     loaded: LoadedSettings,
     wanted: tuple[str | None, bool],
-    errand: MessageRequest,
+    message_request: MessageRequest,
     *,
     as_json: bool,
 ) -> int:
     # What cannot be sent is refused while nothing has been touched.
-    to_user_message(None, errand.items, cwd="/")
+    to_user_message(None, message_request.items, cwd="/")
     entering = _resume_request(given, loaded, wanted).session()
-    return asyncio.run(run_message(entering, errand, choose_view(loaded, as_json=as_json))).exit_code
+    return asyncio.run(run_message(entering, message_request, choose_view(loaded, as_json=as_json))).exit_code
 
 
 def _resume_request(given: GlobalFlags, loaded: LoadedSettings, wanted: tuple[str | None, bool]) -> ResumeRequest:

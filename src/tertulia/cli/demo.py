@@ -262,11 +262,11 @@ async def _play(settings: Settings, model: RecordingWire, out: TerminalOutput) -
         for conversation in (guide, critic):
             await _describe(conversation, stage)
         stage.heading("Both get a message at the same time. They share a model and a session, and speak in turn.")
-        await asyncio.gather(_talk(guide, _TO_GUIDE, stage), _talk(critic, _TO_CRITIC, stage))
+        await asyncio.gather(_conversation(guide, _TO_GUIDE, stage), _conversation(critic, _TO_CRITIC, stage))
         stage.heading("A task can be stopped at any word.")
-        await _talk(guide, "Tell me the history of Madrid.", stage, enough=_ENOUGH)
+        await _conversation(guide, "Tell me the history of Madrid.", stage, enough=_ENOUGH)
         stage.heading("One conversation opens another, asks it, and gets exactly one answer.")
-        await _talk(guide, "Ask a colleague what coffee is.", stage, newcomer=model.colleague)
+        await _conversation(guide, "Ask a colleague what coffee is.", stage, newcomer=model.colleague)
         stage.heading("What each of them remembers, and what its model was sent.")
         for conversation in (guide, critic):
             await _remember(conversation, model.sent[conversation.id], stage)
@@ -283,7 +283,7 @@ async def _describe(conversation: Conversation, stage: DemoView) -> None:
         stage.row(conversation.id, "narrowed", told, "yellow")
 
 
-async def _talk(
+async def _conversation(
     conversation: Conversation, text: str, stage: DemoView, *, enough: int | None = None, newcomer: str = ""
 ) -> None:
     words = 0

@@ -82,19 +82,19 @@ async def try_model(settings: Settings, clock: Clock | None = None) -> ModelTria
         shell_mode="none",
     )
     async with Session.start(tried) as session:
-        talk = await session.open(base_instructions=_INSTRUCTIONS)
-        answer = await _time(talk, _GREET, clock)
-        if answer.error is not None or not model_facts(talk.info.model).tools:
+        conversation = await session.open(base_instructions=_INSTRUCTIONS)
+        answer = await _time(conversation, _GREET, clock)
+        if answer.error is not None or not model_facts(conversation.info.model).tools:
             return ModelTrial(answer, None)
-        called = await _time(talk, _CALL, clock)
+        called = await _time(conversation, _CALL, clock)
     return ModelTrial(answer, called, called.error or _judge(calls))
 
 
-async def _time(talk: Conversation, text: str, clock: Clock) -> TimedAnswer:
+async def _time(conversation: Conversation, text: str, clock: Clock) -> TimedAnswer:
     started = clock.monotonic()
     first_s: float | None = None
     said, error, usage = "", None, NO_USAGE
-    async with aclosing(talk.stream(text)) as events:
+    async with aclosing(conversation.stream(text)) as events:
         async for event in events:
             match event.data:
                 case AgentMessageDelta() | AgentReasoningDelta() if first_s is None:

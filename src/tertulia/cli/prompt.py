@@ -78,16 +78,16 @@ async def _collect_prompt(settings: Settings, agent: dict[str, str] | None, *, m
     asleep = [] if mcp else [*settings.mcp_servers, *(server.name for server in settings.project_servers)]
     shown = settings if mcp else replace(settings, mcp_servers={}, project_servers=())
     async with Session.start(shown, journal=NoJournal()) as session:
-        agency = session.parts.agency
-        agency.starts_servers = mcp
+        agent_registry = session.parts.agent_registry
+        agent_registry.starts_servers = mcp
         conversation = session.root if agent is None else await session.open(agent=agent)
-        talk = session.parts.conversations.find(conversation.id)
-        context = agency.context(talk.id)
+        state = session.parts.conversations.find(conversation.id)
+        context = agent_registry.context(state.id)
         if context is not None and not mcp:
             asleep += [server.name for server in context.mcp_servers]
         return PromptListing(
-            model=talk.terms.wire.name,
-            parts=prompt_parts(session.parts, talk),
+            model=state.terms.wire.name,
+            parts=prompt_parts(session.parts, state),
             warnings=list(conversation.warnings),
             narrowed=[cut.sentence for cut in (await conversation.context()).narrowed],
             unstarted=sorted(set(asleep)),

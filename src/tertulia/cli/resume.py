@@ -68,11 +68,11 @@ def _follow(loaded: LoadedSettings, session_id: str) -> int:
     return 0 if ended else INTERRUPTED
 
 
-async def _go_on(comeback: ResumeRequest, loaded: LoadedSettings) -> int:
+async def _go_on(resume_request: ResumeRequest, loaded: LoadedSettings) -> int:
     out, notes = (TerminalOutput(stream, loaded.environment.variables) for stream in (sys.stdout, sys.stderr))
     view = TextView(out, notes, loaded.warnings)
     keyboard = Keyboard(sys.stdin.fileno()) if sys.stdin is not None and sys.stdin.isatty() else None
-    async with comeback.session() as session, asyncio.TaskGroup() as group:
+    async with resume_request.session() as session, asyncio.TaskGroup() as group:
         lines = LineMode(session, view, out)
         group.create_task(lines.watch())
         await lines.caught_up(session.parts.bus.last_seq)
@@ -80,7 +80,7 @@ async def _go_on(comeback: ResumeRequest, loaded: LoadedSettings) -> int:
         code = 0
         if keyboard is not None:
             out.line(("Ctrl-C stops an answer, Ctrl-D leaves.", "dim"))
-            code = await lines.talk(keyboard)
+            code = await lines.conversation(keyboard)
         await session.close()
     return code
 

@@ -43,7 +43,7 @@ class Backend(Protocol):
     nothing of it runs any more when it comes back. It hands nothing over: such conversations are targets only.
     """
 
-    async def run(self, floor: TaskScope, commission: ExecutorPlan) -> None:
+    async def run(self, scope: TaskScope, commission: ExecutorPlan) -> None:
         """Do one task. The floor's `last_text` is its answer."""
         ...
 
@@ -52,6 +52,6 @@ FindBackend = Callable[[ConversationState], Backend]
 """Who does a conversation's tasks now; raises an AgentError where nobody does any more."""
 
 
-def no_backend(talk: ConversationState) -> Backend:
+def no_backend(conversation: ConversationState) -> Backend:
     """For a house without other agents."""
-    raise UnsupportedByBackendError(f"there is no backend {talk.terms.backend!r} here")
+    raise UnsupportedByBackendError(f"there is no backend {conversation.terms.backend!r} here")

@@ -32,26 +32,26 @@ _OVERFLOW_SHARE = 0.5
 """After an overflow the history may fill this part of the window: the provider's count is not ours."""
 
 
-def trim_to_limits(floor: TaskScope) -> None:
+def trim_to_limits(scope: TaskScope) -> None:
     """Trim when a configured limit is passed; say so."""
-    history = floor.talk.history
+    history = scope.conversation.history
     if history.over_limit():
-        _publish_compaction(floor, trim(history), "limit")
+        _publish_compaction(scope, trim(history), "limit")
 
 
-def trim_for_overflow(floor: TaskScope) -> bool:
+def trim_for_overflow(scope: TaskScope) -> bool:
     """Trim because the model said that it was too much; whether anything could be removed."""
-    history = floor.talk.history
-    window = floor.talk.terms.wire.context_window
+    history = scope.conversation.history
+    window = scope.conversation.terms.wire.context_window
     target = min(int(window * _OVERFLOW_SHARE), int(history.approx_tokens * _OVERFLOW_SHARE))
     done = trim(history, limits=HistoryLimits(max_tokens=target))
-    _publish_compaction(floor, done, "overflow")
+    _publish_compaction(scope, done, "overflow")
     return done.compacted
 
 
-def _publish_compaction(floor: TaskScope, done: Compaction, trigger: CompactionTrigger) -> None:
-    floor.talk.note_rewrites(done.rewrites)
-    floor.publish(compacted_event(done, trigger))
+def _publish_compaction(scope: TaskScope, done: Compaction, trigger: CompactionTrigger) -> None:
+    scope.conversation.note_rewrites(done.rewrites)
+    scope.publish(compacted_event(done, trigger))
 
 
 def compacted_event(done: Compaction, trigger: CompactionTrigger) -> HistoryCompacted:
@@ -67,40 +67,40 @@ _COMPACT_REQUEST = "<compact>\nWrite the notes now.\n</compact>"
 class ModelSummariser:
     """Asks the conversation's own model, without tools."""
 
-    def __init__(self, floor: TaskScope) -> None:
-        self._floor = floor
+    def __init__(self, scope: TaskScope) -> None:
+        self._scope = scope
 
     async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
         """The notes. ModelError where the model has none."""
-        floor, terms = self._floor, self._floor.talk.terms
+        scope, terms = self._scope, self._scope.conversation.terms
         if terms.backend != NATIVE and terms.wire.name == TOUR:
             # What was said was said by a real agent: nothing may take its place that a script makes up.
             raise ModelError("no model is set up")
         older = history_to_summarise(items)
-        older.kept_by = floor.talk.history.kept_by
+        older.kept_by = scope.conversation.history.kept_by
         question = UserMessage(new_item_id(), (TextPart(_COMPACT_REQUEST),), injected=True)
         asking = RequestInputs(
-            conversation_id=floor.talk.id,
+            conversation_id=scope.conversation.id,
             wire=terms.wire,
             override=builtin_text("compact"),
             tools=NO_TOOLS,
-            storage=floor.rights().storage_policy,
+            storage=scope.rights().storage_policy,
         )
         request = build_request(asking, older, [question])
-        floor.talk.note(
+        scope.conversation.note(
             fingerprint_request(
-                (floor.talk.id, floor.task_id),
+                (scope.conversation.id, scope.task_id),
                 request.instructions,
                 request.tools_json,
                 older.snapshot(),
                 override=asking.override,
-                storage=floor.storage(),
-                summarises=_ranges(floor.talk.history.snapshot(), items),
+                storage=scope.storage(),
+                summarises=_ranges(scope.conversation.history.snapshot(), items),
             )
         )
-        answer = await request_answer(floor, terms.wire, request, aloud=False)
-        floor.charge(answer.finished.usage)
-        floor.publish(TokenCount(answer.finished.usage, terms.wire.context_window, request.cache_key))
+        answer = await request_answer(scope, terms.wire, request, aloud=False)
+        scope.charge(answer.finished.usage)
+        scope.publish(TokenCount(answer.finished.usage, terms.wire.context_window, request.cache_key))
         return "\n\n".join(item.text for item in answer.items if isinstance(item, AssistantMessage))
 
 
@@ -122,19 +122,19 @@ def _ranges(history: HistoryView, items: Sequence[Item]) -> tuple[tuple[int, int
     return tuple(ranges)
 
 
-async def compact_by_model(floor: TaskScope) -> Compaction:
+async def compact_by_model(scope: TaskScope) -> Compaction:
     """Replace all but the newest round by notes, or leave the history as it is and say why.
 
     The model's notes, or a local summary where it has none: whoever compacts needs the room.
     """
-    history = floor.talk.history
+    history = scope.conversation.history
     try:
-        done = await compact(history, ModelSummariser(floor), target_tokens=0)
+        done = await compact(history, ModelSummariser(scope), target_tokens=0)
     except ModelError as error:
-        floor.publish(
+        scope.publish(
             WarningEvent(f"the model wrote no notes ({error.message}); a local summary stands in", error.code)
         )
         done = await compact(history, ExtractiveSummariser(), target_tokens=0)
-    floor.talk.note_rewrites(done.rewrites)
-    floor.publish(compacted_event(done, "request"))
+    scope.conversation.note_rewrites(done.rewrites)
+    scope.publish(compacted_event(done, "request"))
     return done

@@ -49,14 +49,14 @@ BATCH_PERIOD_S = 0.2
 class StepPublisher:
     """The way from the steps of one run to the floor. Order is kept; a whole answer waits for nothing."""
 
-    __slots__ = ("_floor", "_newsroom", "_timer", "_waiting")
+    __slots__ = ("_newsroom", "_scope", "_timer", "_waiting")
 
-    def __init__(self, floor: TaskScope, newsroom: StepEvents) -> None:
-        self._floor = floor
+    def __init__(self, scope: TaskScope, newsroom: StepEvents) -> None:
+        self._scope = scope
         self._newsroom = newsroom
         self._waiting: list[EventData] = []
         self._timer: asyncio.TimerHandle | None = None
-        floor.last_words = self.break_off
+        scope.last_words = self.break_off
 
     def tell(self, step: Step) -> None:
         """What this step comes to."""
@@ -85,21 +85,21 @@ class StepPublisher:
             self._timer = asyncio.get_running_loop().call_later(BATCH_PERIOD_S, self.close)
 
     def _tell(self, event: EventData) -> None:
-        floor = self._floor
+        scope = self._scope
         match event:
             case AgentMessage(text, item_id):
-                floor.forget_partial()
+                scope.forget_partial()
                 item = AssistantMessage(item_id, text_parts(text))
-                floor.say([item])
-                floor.announce(item)
+                scope.say([item])
+                scope.announce(item)
             case AgentMessageDelta(text, item_id):
-                floor.hear(item_id, text)
-                floor.publish(event)
+                scope.hear(item_id, text)
+                scope.publish(event)
             case ToolCallBegin():
-                floor.tally.tool_calls += 1
-                floor.publish(event)
+                scope.tally.tool_calls += 1
+                scope.publish(event)
             case _:
-                floor.publish(event)
+                scope.publish(event)
 
 
 _GAP = "\n\n"
@@ -120,7 +120,7 @@ MakeHost = Callable[[TaskScope, str], ExecutorHost | None]
 """Whom the agent may ask while it works; the text names the run, as its calls do."""
 
 
-def no_server(floor: TaskScope) -> AbstractAsyncContextManager[tuple[str, ...]]:
+def no_server(scope: TaskScope) -> AbstractAsyncContextManager[tuple[str, ...]]:
     """For an agent that cannot be told of any."""
     return nullcontext(())
 
@@ -157,130 +157,136 @@ class ExecutorBackend:
         self._variables = variables
         self._host = host
 
-    async def run(self, floor: TaskScope, commission: ExecutorPlan) -> None:
+    async def run(self, scope: TaskScope, commission: ExecutorPlan) -> None:
         """See `Backend`. What is put in meanwhile is the agent's next message, in the same task."""
-        if floor.rights().approval_policy.needs_asking and not self._executor.can_ask:
+        if scope.rights().approval_policy.needs_asking and not self._executor.can_ask:
             raise UnsupportedByBackendError(
                 f"{self._executor.name} cannot ask anybody, and the approval policy of this task needs that"
             )
-        trim_to_limits(floor)
-        floor.take_pending()
+        trim_to_limits(scope)
+        scope.take_pending()
         first, previous = commission.input[0], commission.previous_result
-        asked = [item for item in (first, *(_messages_after(floor.talk, first.id) or ())) if not item.injected]
+        asked = [item for item in (first, *(_messages_after(scope.conversation, first.id) or ())) if not item.injected]
         try:
-            async with self._server(floor) as server:
+            async with self._server(scope) as server:
                 while asked:
-                    assignment = self._assignment(floor, commission, server)
-                    await self._answer(floor, assignment, asked, self._continuity.of(commission.task_type), previous)
-                    await floor.commit()
-                    newest = _newest_item_id(floor.talk)
-                    floor.take_pending()
-                    asked, previous = _messages_after(floor.talk, newest), None
+                    assignment = self._assignment(scope, commission, server)
+                    await self._answer(scope, assignment, asked, self._continuity.of(commission.task_type), previous)
+                    await scope.commit()
+                    newest = _newest_item_id(scope.conversation)
+                    scope.take_pending()
+                    asked, previous = _messages_after(scope.conversation, newest), None
         finally:
-            if floor.talk.closed or floor.talk.terms.backend != self._executor.name:
+            if scope.conversation.closed or scope.conversation.terms.backend != self._executor.name:
                 # It was closed, or given to somebody else, meanwhile: whoever did that found the agent at work.
-                await self._executor.forget(floor.talk.id)
+                await self._executor.forget(scope.conversation.id)
 
     async def _answer(
         self,
-        floor: TaskScope,
+        scope: TaskScope,
         assignment: Assignment,
         asked: Sequence[UserMessage],
         telling: TaskHistorySettings,
         previous: object,
     ) -> None:
         """One answer: by the agent's own memory where that holds, else by the transcript; never by both."""
-        talk = floor.talk
+        conversation = scope.conversation
         if any(isinstance(part, ImagePart) for item in asked for part in item.parts):
-            floor.publish(
+            scope.publish(
                 WarningEvent(f"{self._executor.name} is not shown the pictures of this message", "no_pictures")
             )
         message = _GAP.join(item.text for item in asked)
-        bond, talk.bond = talk.bond, None
-        earlier, floor.last_text = floor.last_text, None
-        if bond is not None and self._may_resume(floor, telling) and not assignment.passing:
-            why = self._mismatch(talk, bond, asked)
+        native_session, conversation.native_session = conversation.native_session, None
+        earlier, scope.last_text = scope.last_text, None
+        if native_session is not None and self._may_resume(scope, telling) and not assignment.passing:
+            why = self._mismatch(conversation, native_session, asked)
             if why is None:
                 prompt = telling.prompt((), message, previous)
-                own = {"resume": bond.native_id, "total": bond.total, "told": bond.told}
-                ending, knew = await self._run(floor, replace(assignment, prompt=prompt, **own), telling, bond)
+                own = {"resume": native_session.native_id, "total": native_session.total, "told": native_session.told}
+                ending, knew = await self._run(
+                    scope, replace(assignment, prompt=prompt, **own), telling, native_session
+                )
                 if isinstance(ending, RunFinished) or knew or self._resuming.on_resume_failure == "fail":
-                    return _finish_task(floor, ending, earlier)
+                    return _finish_task(scope, ending, earlier)
                 why = _failure_text(ending)
-            floor.publish(WarningEvent(f"{self._executor.name} {_RESUME_FAILED} ({why})", "resume_failed"))
-        said = transcript(talk.history.snapshot(), before=asked[0].id, limit=telling.max_messages + _SPARE)
+            scope.publish(WarningEvent(f"{self._executor.name} {_RESUME_FAILED} ({why})", "resume_failed"))
+        said = transcript(conversation.history.snapshot(), before=asked[0].id, limit=telling.max_messages + _SPARE)
         assignment = replace(assignment, prompt=telling.prompt(said, message, previous))
-        ending, _ = await self._run(floor, assignment, telling, bond)
-        return _finish_task(floor, ending, earlier)
+        ending, _ = await self._run(scope, assignment, telling, native_session)
+        return _finish_task(scope, ending, earlier)
 
-    def _may_resume(self, floor: TaskScope, telling: TaskHistorySettings) -> bool:
+    def _may_resume(self, scope: TaskScope, telling: TaskHistorySettings) -> bool:
         return (
             self._resuming.strategy == "auto"
             and telling.mode == "full"
             and self._executor.can_resume
-            and not _is_private(floor)
+            and not _is_private(scope)
         )
 
-    def _mismatch(self, talk: ConversationState, bond: NativeSession, asked: Sequence[UserMessage]) -> str | None:
+    def _mismatch(
+        self, conversation: ConversationState, native_session: NativeSession, asked: Sequence[UserMessage]
+    ) -> str | None:
         """Why the agent's own memory does not fit; None where it does."""
-        why = bond.mismatch(identity_digest(self._executor.identity), talk.terms.cwd, talk.history.revision)
-        since = _messages_after(talk, bond.upto)
+        why = native_session.mismatch(
+            identity_digest(self._executor.identity), conversation.terms.cwd, conversation.history.revision
+        )
+        since = _messages_after(conversation, native_session.upto)
         if why is None and (since is None or [item.id for item in since] != [item.id for item in asked]):
             # There was a message whose task never came to the agent, or in whose task the process died.
             return "it was not told all that was said"
         return why
 
-    def _assignment(self, floor: TaskScope, commission: ExecutorPlan, server: tuple[str, ...]) -> Assignment:
-        talk, context = floor.talk, floor.talk.terms.context
+    def _assignment(self, scope: TaskScope, commission: ExecutorPlan, server: tuple[str, ...]) -> Assignment:
+        conversation, context = scope.conversation, scope.conversation.terms.context
         override = commission.base_instructions_override
         base = context.base_instructions if override is None else override
         schema = None if commission.output_schema is None else _SCHEMA + commission.output_schema
-        told = (base, context.user_instructions, *self._system(talk), schema)
+        told = (base, context.user_instructions, *self._system(conversation), schema)
         return Assignment(
             prompt="",
-            cwd=talk.terms.cwd,
+            cwd=conversation.terms.cwd,
             additions=tuple(text for text in told if text),
             passing=override is not None,
-            rights=floor.rights(),
-            roots=self._roots(floor.rights()),
-            private=_is_private(floor),
+            rights=scope.rights(),
+            roots=self._roots(scope.rights()),
+            private=_is_private(scope),
             server=server,
-            variables=self._variables(talk),
-            conversation=talk.id,
+            variables=self._variables(conversation),
+            conversation=conversation.id,
         )
 
     async def _run(
-        self, floor: TaskScope, assignment: Assignment, telling: TaskHistorySettings, former: NativeSession | None
+        self, scope: TaskScope, assignment: Assignment, telling: TaskHistorySettings, former: NativeSession | None
     ) -> tuple[RunEnd, bool]:
         """One run of the agent, told as it happens: (its ending, whether its talk had begun).
 
         `former`: what it remembered so far. Its id is kept as the retry mode says, and never where it was told less
         than what was said. Who sets another context meanwhile takes it away.
         """
-        talk, executor = floor.talk, self._executor
-        room, clock = assignment.rights.limits.max_output_bytes, floor.around.clock
+        conversation, executor = scope.conversation, self._executor
+        room, clock = assignment.rights.limits.max_output_bytes, scope.around.clock
         run = new_item_id()
-        assignment = replace(assignment, host=self._host(floor, run))
+        assignment = replace(assignment, host=self._host(scope, run))
         newsroom = StepEvents(executor.name, run, assignment.cwd, clock, max_output_bytes=room)
-        progress = StepPublisher(floor, newsroom)
+        progress = StepPublisher(scope, newsroom)
         ending: RunEnd = RunInterrupted()
         knew = heard = False
-        begun = (identity_digest(executor.identity), assignment.cwd, talk.history.revision, assignment.total)
-        bond = talk.bond = NativeSession("", *begun, told=assignment.digest)
+        begun = (identity_digest(executor.identity), assignment.cwd, conversation.history.revision, assignment.total)
+        native_session = conversation.native_session = NativeSession("", *begun, told=assignment.digest)
         try:
             async with aclosing(executor.run(assignment)) as steps:
                 async for step in steps:
                     # An agent that goes on although it was stopped says nothing more.
-                    floor.check_wanted()
+                    scope.check_wanted()
                     progress.tell(step)
                     heard = heard or not isinstance(step, NativeSessionId)
                     match step:
                         case NativeSessionId(found):
                             knew = True
-                            bond = _update_native_session(talk, bond, native_id=found)
+                            native_session = _update_native_session(conversation, native_session, native_id=found)
                         case UsageReport(turn, total):
-                            floor.charge(turn)
-                            bond = _update_native_session(talk, bond, total=total)
+                            scope.charge(turn)
+                            native_session = _update_native_session(conversation, native_session, total=total)
                         case RunFinished() | RunFailed() | RunInterrupted():
                             ending = step
                         case _:
@@ -290,77 +296,79 @@ class ExecutorBackend:
             # One that was stopped before it said anything may never have read its prompt.
             private = assignment.private or assignment.passing
             kept = knew and heard and lasting and telling.mode == "full" and not private
-            _record_native_session(talk, bond, kept, former)
+            _record_native_session(conversation, native_session, kept, former)
         progress.close()
-        floor.check_wanted()
+        scope.check_wanted()
         return ending, knew
 
 
-def _update_native_session(talk: ConversationState, bond: NativeSession | None, **said: Any) -> NativeSession | None:
+def _update_native_session(
+    conversation: ConversationState, native_session: NativeSession | None, **said: Any
+) -> NativeSession | None:
     """The bond with what the agent said of it; None if somebody has taken it away, or made another."""
-    if bond is None or talk.bond is not bond:
+    if native_session is None or conversation.native_session is not native_session:
         return None
-    talk.bond = replace(bond, **said)
-    return talk.bond
+    conversation.native_session = replace(native_session, **said)
+    return conversation.native_session
 
 
 def _record_native_session(
-    talk: ConversationState, bond: NativeSession | None, kept: bool, former: NativeSession | None
+    conversation: ConversationState, native_session: NativeSession | None, kept: bool, former: NativeSession | None
 ) -> None:
     """A run is over: have its id written down, for a later life of the session too, or that there is none any more."""
-    bond = _update_native_session(talk, bond, upto=_newest_item_id(talk))
-    if bond is None:
+    native_session = _update_native_session(conversation, native_session, upto=_newest_item_id(conversation))
+    if native_session is None:
         return
-    talk.bond = bond if kept else None
+    conversation.native_session = native_session if kept else None
     if kept or former is not None:
-        talk.note(NoteRecord(talk.id, NATIVE_SESSION, bond.noted() if kept else None))
+        conversation.note(NoteRecord(conversation.id, NATIVE_SESSION, native_session.noted() if kept else None))
 
 
-def _finish_task(floor: TaskScope, ending: RunEnd, earlier: str | None) -> None:
+def _finish_task(scope: TaskScope, ending: RunEnd, earlier: str | None) -> None:
     """`earlier`: what this task had answered before, to a message that was put in later."""
     match ending:
         case RunFinished(text):
-            if text and floor.last_text is None:
+            if text and scope.last_text is None:
                 item = AssistantMessage(new_item_id(), text_parts(text))
-                floor.say([item])
-                floor.announce(item)
-            floor.last_text = text or floor.last_text or earlier
+                scope.say([item])
+                scope.announce(item)
+            scope.last_text = text or scope.last_text or earlier
         case RunFailed(code="interrupted"):
-            raise _interrupted_error(floor, ending)
+            raise _interrupted_error(scope, ending)
         case RunFailed():
             raise ExecutorError(ending)
         case RunInterrupted():
             sentence = "the agent's output ended before it said how the task did"
-            raise _interrupted_error(floor, RunFailed(sentence, "interrupted"))
+            raise _interrupted_error(scope, RunFailed(sentence, "interrupted"))
 
 
-def _interrupted_error(floor: TaskScope, ending: RunFailed) -> ExecutorError:
+def _interrupted_error(scope: TaskScope, ending: RunFailed) -> ExecutorError:
     """Nobody knows how it did: the task ends like one that was stopped. Why is told beside it."""
-    floor.publish(WarningEvent(ending.message, "interrupted"))
-    task = floor.talk.task
+    scope.publish(WarningEvent(ending.message, "interrupted"))
+    task = scope.conversation.task
     if task is not None and task.reason is None:
         # Not `abort`: nothing is left to be cancelled but the tidying up.
         task.reason = "interrupted"
     return ExecutorError(ending)
 
 
-def _newest_item_id(talk: ConversationState) -> ItemId:
-    return next(talk.history.snapshot().newest_first()).items[-1].id
+def _newest_item_id(conversation: ConversationState) -> ItemId:
+    return next(conversation.history.snapshot().newest_first()).items[-1].id
 
 
 def _failure_text(ending: RunEnd) -> str:
     return ending.message if isinstance(ending, RunFailed) else "it did not say why"
 
 
-def _is_private(floor: TaskScope) -> bool:
+def _is_private(scope: TaskScope) -> bool:
     """Whether the agent must leave nothing behind: its own transcripts are storage too."""
-    return not (isinstance(floor.storage(), Full) and floor.talk.history.may_be_kept_elsewhere)
+    return not (isinstance(scope.storage(), Full) and scope.conversation.history.may_be_kept_elsewhere)
 
 
-def _messages_after(talk: ConversationState, item_id: ItemId) -> list[UserMessage] | None:
+def _messages_after(conversation: ConversationState, item_id: ItemId) -> list[UserMessage] | None:
     """What users said after that item, oldest first; None where it does not stand there any more."""
     found: list[UserMessage] = []
-    for segment in talk.history.snapshot().newest_first():
+    for segment in conversation.history.snapshot().newest_first():
         for item in reversed(segment.items):
             if item.id == item_id:
                 return found[::-1]

@@ -49,23 +49,23 @@ _WRITING_KINDS = ("edit", "delete", "move")
 class TaskExecutorHost:
     """Implements `Host` for one run. `backend`: what the agent is called; `run`: what its calls are told under."""
 
-    def __init__(self, floor: TaskScope, place: CommandEnvironment, backend: str, run: str) -> None:
-        self._floor = floor
+    def __init__(self, scope: TaskScope, place: CommandEnvironment, backend: str, run: str) -> None:
+        self._scope = scope
         self._place = place
         self._backend = backend
         self._run = run
 
     async def permit(self, question: PermissionQuestion) -> PermissionAnswer:
         """By the policy of the chain, or by a person."""
-        floor, place = self._floor, self._place
-        rights, cwd = floor.rights(), place.directory(None, self._call(floor.talk.terms.cwd))
+        scope, place = self._scope, self._place
+        rights, cwd = scope.rights(), place.directory(None, self._call(scope.conversation.terms.cwd))
         confinement = place.confinement(rights)
         kind = approval_kind(question, confinement, cwd)
         subject = place.subject(question.words, cwd, confinement, outside=kind == "escalation")
         request = RequestedAction(
             kind=kind,
-            conversation_id=floor.talk.id,
-            chain=floor.chain().callers,
+            conversation_id=scope.conversation.id,
+            chain=scope.chain().callers,
             call_id=None if question.call is None else CallId(item_of(self._run, question.call)),
             title=f"{self._backend}: {question.title}",
             detail=self._detail(question, cwd),
@@ -80,7 +80,7 @@ class TaskExecutorHost:
         # Without roots: the agent runs it in an environment of its own, which may have git start anything.
         safe = looks or (kind == "exec" and only_reads_in(analyse_command(question.words), cwd, ()))
         try:
-            granted = await place.desk.ask(request, rights.approval_policy, floor.publish, known_safe=safe)
+            granted = await place.desk.ask(request, rights.approval_policy, scope.publish, known_safe=safe)
         except TertuliaError:
             return PermissionAnswer(allowed=False)
         return PermissionAnswer(allowed=True, lasting=granted.scope in ("conversation", "session"))
@@ -123,7 +123,7 @@ class TaskExecutorHost:
         # As words of the command: what is asked about, and what counts as harmless, must know of them.
         words = ("env", *(f"{name}={value}" for name, value in variables.items()), *argv) if variables else argv
         check_argv(words)
-        context = self._call(self._floor.talk.terms.cwd, call)
+        context = self._call(self._scope.conversation.terms.cwd, call)
         order = CommandRequest(argv=words, cwd=self._place.directory(cwd, context))
         return await self._place.runner.start((await approve_command(self._place, order, context)).command, heard)
 
@@ -140,16 +140,16 @@ class TaskExecutorHost:
 
     def _call(self, cwd: str, call: str | None = None) -> CallContext:
         """`call`: the step of the agent that it is made in; None: nobody hears of it."""
-        floor = self._floor
+        scope = self._scope
         return CallContext(
-            conversation_id=floor.talk.id,
-            task_id=floor.task_id,
+            conversation_id=scope.conversation.id,
+            task_id=scope.task_id,
             call_id=CallId(new_item_id() if call is None else item_of(self._run, call)),
             cwd=cwd,
-            rights=floor.rights(),
-            publish=floor.publish,
-            clock=floor.around.clock,
-            chain=floor.chain(),
+            rights=scope.rights(),
+            publish=scope.publish,
+            clock=scope.around.clock,
+            chain=scope.chain(),
         )
 
     def _at(self, path: str, call: str | None = None) -> tuple[CallContext, str]:

@@ -59,13 +59,13 @@ class ProviderError(ModelError):
         """The history does not fit the model's window: met once with trimming, then told."""
 
 
-async def request_answer(floor: TaskScope, wire: Wire, request: ModelRequest, *, aloud: bool = True) -> ModelAnswer:
+async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *, aloud: bool = True) -> ModelAnswer:
     """One request, one answer; ModelError when there is none. Not aloud, nobody hears it as it comes.
 
     Nothing of an answer counts before it is whole: items are given back at the end, so that a stream that is
     cut or made again leaves no call behind.
     """
-    reader = _AnswerReader(floor, aloud=aloud)
+    reader = _AnswerReader(scope, aloud=aloud)
     # A generator is closed here and not by the collector: closing is what hangs up on the provider.
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
@@ -78,9 +78,9 @@ async def request_answer(floor: TaskScope, wire: Wire, request: ModelRequest, *,
 class _AnswerReader:
     """Sorts the pieces of one stream."""
 
-    def __init__(self, floor: TaskScope, *, aloud: bool) -> None:
+    def __init__(self, scope: TaskScope, *, aloud: bool) -> None:
         self.items: list[AnswerHistoryItem] = []
-        self._floor = floor
+        self._scope = scope
         self._aloud = aloud
         self._offsets: dict[ItemId, int] = {}
         self._heard = self._said = 0
@@ -94,14 +94,14 @@ class _AnswerReader:
                 self.items.append(_clean(item))
             case ProviderSearch(call_id, query):
                 call_id = CallId(_valid(call_id))
-                self._floor.publish(WebSearchBegin(call_id) if query is None else WebSearchEnd(call_id, _valid(query)))
+                self._scope.publish(WebSearchBegin(call_id) if query is None else WebSearchEnd(call_id, _valid(query)))
             case RetryNotice(message):
                 self.items.clear()
-                self._floor.forget_partial()
+                self._scope.forget_partial()
                 message = bound(message, _MAX_REASON_BYTES).text
-                self._floor.publish(BackgroundEvent(message, discard_deltas=True))
+                self._scope.publish(BackgroundEvent(message, discard_deltas=True))
             case AnswerEnd():
-                self._floor.forget_partial()
+                self._scope.forget_partial()
                 return piece
             case AnswerFailure():
                 raise ProviderError(piece)
@@ -113,11 +113,11 @@ class _AnswerReader:
             return
         text, item_id = _valid(piece.text), ItemId(_valid(piece.item_id))
         if isinstance(piece, TextDelta):
-            self._floor.publish(AgentMessageDelta(text, item_id, self._floor.hear(item_id, text)))
+            self._scope.publish(AgentMessageDelta(text, item_id, self._scope.hear(item_id, text)))
         else:
             offset = self._offsets.get(item_id, 0)
             self._offsets[item_id] = offset + len(text)
-            self._floor.publish(AgentReasoningDelta(text, item_id, offset))
+            self._scope.publish(AgentReasoningDelta(text, item_id, offset))
 
 
 def _bounded(size: int) -> int:

@@ -57,8 +57,8 @@ def identity_digest(identity: tuple[str, ...]) -> str:
 def native_session_from(value: Mapping[str, Any] | None, revision: int) -> NativeSession | None:
     """The same, read back for a history that is at this revision now; None for nothing, and for what makes no sense."""
     try:
-        bond = msgspec.convert({**(value or {}), "revision": revision}, NativeSession)
+        native_session = msgspec.convert({**(value or {}), "revision": revision}, NativeSession)
     except msgspec.ValidationError:
         return None
     # It will be an argument of a program.
-    return bond if read_native_id(bond.native_id) else None
+    return native_session if read_native_id(native_session.native_id) else None

@@ -21,21 +21,25 @@ _CHARACTERS = 4
 """Of a token, about."""
 
 
-async def sample(floor: TaskScope, question: SamplingRequest) -> SamplingResult:
+async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:
     """The answer, cut at about so many tokens. What it cost is charged to the task, and to its chain."""
-    wire, storage = floor.talk.terms.wire, floor.rights().storage_policy
+    wire, storage = scope.conversation.terms.wire, scope.rights().storage_policy
     said = HistoryStore(HistoryLimits())
-    said.kept_by = floor.talk.history.kept_by
+    said.kept_by = scope.conversation.history.kept_by
     said.append([_item(role, text) for role, text in question.messages])
     asking = RequestInputs(
-        conversation_id=floor.talk.id, wire=wire, override=question.system or "", tools=NO_TOOLS, storage=storage
+        conversation_id=scope.conversation.id,
+        wire=wire,
+        override=question.system or "",
+        tools=NO_TOOLS,
+        storage=storage,
     )
     request = build_request(asking, said)
     asked = sum(len(text) for _, text in question.messages) + len(request.instructions)
     text, usage = await _stream_text(wire, request, question.max_tokens, asked // _CHARACTERS)
-    floor.check_wanted()
-    floor.charge(usage)
-    floor.publish(TokenCount(usage, wire.context_window, request.cache_key))
+    scope.check_wanted()
+    scope.charge(usage)
+    scope.publish(TokenCount(usage, wire.context_window, request.cache_key))
     return SamplingResult(text, wire.name)
 
 

@@ -54,8 +54,25 @@ class ConversationState:
     """The inside of a conversation."""
 
     __slots__ = (
-        "__weakref__", "_clock", "_journal", "_pending", "awaiting", "because", "bond", "ceiling", "closed", "default",
-        "depth", "history", "id", "last_active", "parent_id", "place", "task", "terms", "title",
+        "__weakref__",
+        "_clock",
+        "_journal",
+        "_pending",
+        "awaiting",
+        "because",
+        "ceiling",
+        "closed",
+        "default",
+        "depth",
+        "history",
+        "id",
+        "last_active",
+        "native_session",
+        "parent_id",
+        "place",
+        "task",
+        "terms",
+        "title",
     )  # fmt: skip
 
     def __init__(self, id: ConversationId, terms: Terms, *, clock: Clock, journal: Journal) -> None:
@@ -73,7 +90,7 @@ class ConversationState:
         self.closed = False
         self.task: TaskHandle | None = None
         """A light handle: it does not know the talk, so there is no cycle."""
-        self.bond: NativeSession | None = None
+        self.native_session: NativeSession | None = None
         """What another agent that does its tasks remembers of it. Forks have none."""
         self.awaiting = 0
         """How many continuations wait for another conversation's answer."""
@@ -191,7 +208,7 @@ class ConversationState:
             self.history.kept_by, before.rights.storage_policy, terms.rights.storage_policy
         )
         self.terms = terms
-        self.bond = None
+        self.native_session = None
         self.history.limits = history_limits(terms.rights)
 
     def turn_context(self, rights: Rights, shell_environment: dict[str, object]) -> TurnContext:

@@ -79,14 +79,28 @@ class TaskScope:
     """One task's right to speak, and its notes: what was half said, which calls have begun."""
 
     __slots__ = (
-        "_begun", "_outputs", "_partial", "_revoked", "_unsure", "around", "chain", "last_text", "last_words",
-        "rights", "scope", "spent", "storage", "talk", "tally", "task_id",
+        "_begun",
+        "_outputs",
+        "_partial",
+        "_revoked",
+        "_unsure",
+        "around",
+        "chain",
+        "conversation",
+        "last_text",
+        "last_words",
+        "rights",
+        "scope",
+        "spent",
+        "storage",
+        "tally",
+        "task_id",
     )  # fmt: skip
 
     def __init__(
         self,
         task_id: TaskId,
-        talk: ConversationState,
+        conversation: ConversationState,
         scope: EventScope,
         around: TaskServices,
         rights: Callable[[], Rights],
@@ -96,7 +110,7 @@ class TaskScope:
         storage: Callable[[], StoragePolicy] | None = None,
     ) -> None:
         self.task_id = task_id
-        self.talk = talk
+        self.conversation = conversation
         self.scope = scope
         self.around = around
         self.rights = rights
@@ -138,12 +152,12 @@ class TaskScope:
     def say(self, items: Sequence[Item]) -> None:
         """Add to the history."""
         self._check()
-        self.talk.say(items, storage=self.storage())
+        self.conversation.say(items, storage=self.storage())
 
     def take_pending(self) -> bool:
         """Move what was put in meanwhile into the history; whether there was any."""
         self._check()
-        return self.talk.take_pending(self.storage())
+        return self.conversation.take_pending(self.storage())
 
     async def commit(self) -> None:
         """Wait until all that was said and published is written down. A task that was to stop stops here at last."""
@@ -203,7 +217,7 @@ class TaskScope:
         parts = (TextPart(result.text), *result.parts)
         storage = strictest(self.storage(), result.storage or self.storage())
         output = ToolOutput(new_item_id(), call.call_id, parts, result.success, call.kind)
-        self._outputs[call.call_id] = self.talk.has_ended(output, storage)
+        self._outputs[call.call_id] = self.conversation.has_ended(output, storage)
         end = ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed)
         self._unsure.append((self.publish(end, storage), storage))
 
@@ -214,7 +228,7 @@ class TaskScope:
     def settle_calls(self) -> None:
         """Write the outputs of all calls that have ended, in the order of the calls."""
         outputs, self._outputs = self._outputs, {}
-        self.say([outputs[call_id] for call_id in self.talk.history.open_calls if call_id in outputs])
+        self.say([outputs[call_id] for call_id in self.conversation.history.open_calls if call_id in outputs])
 
     def tidy(self, reason: str) -> None:
         """Make the history whole at an end that nobody planned.
@@ -229,7 +243,7 @@ class TaskScope:
             self.say([item])
             self.announce(item)
         self.settle_calls()
-        for call in self.talk.history.open_call_items():
+        for call in self.conversation.history.open_call_items():
             if call.call_id not in self._begun:
                 self.begin(call)
             # Whoever reads the answer of a conversation tool reads JSON, in every ending.

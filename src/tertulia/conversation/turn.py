@@ -56,34 +56,34 @@ class HandedOffCall(msgspec.Struct, frozen=True):
     begun: float
 
 
-async def run_turns(floor: TaskScope, script: TurnOptions, admit: Admit) -> tuple[HandedOffCall, ...]:
+async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tuple[HandedOffCall, ...]:
     """Turns until the model is done (empty), or until calls have to be handed over."""
     while True:
-        floor.take_pending()
-        answer, known = await _request_with_retry(floor, script)
-        checked = _record(floor, answer, known)
+        scope.take_pending()
+        answer, known = await _request_with_retry(scope, script)
+        checked = _record(scope, answer, known)
         # Not committed yet: that is done before a tool runs that may change something, or with the task's end.
-        floor.check_wanted()
+        scope.check_wanted()
         if checked:
-            handed, over = await _run_calls(floor, checked, admit)
+            handed, over = await _run_calls(scope, checked, admit)
             if handed or over:
                 return handed
-            await floor.commit()
-        elif not floor.talk.has_pending:
+            await scope.commit()
+        elif not scope.conversation.has_pending:
             return ()
 
 
-async def _request_with_retry(floor: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
+async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
     """Ask once; if the history does not fit, make room and ask once more."""
-    trim_to_limits(floor)
-    turn = _prepare(floor, script)
+    trim_to_limits(scope)
+    turn = _prepare(scope, script)
     try:
-        answer = await _send_request(floor, turn)
+        answer = await _send_request(scope, turn)
     except ProviderError as failure:
-        if not (failure.overflow and trim_for_overflow(floor)):
+        if not (failure.overflow and trim_for_overflow(scope)):
             raise
-        turn = _prepare(floor, script)
-        answer = await _send_request(floor, turn)
+        turn = _prepare(scope, script)
+        answer = await _send_request(scope, turn)
     return answer, turn.known
 
 
@@ -97,59 +97,59 @@ class _PreparedTurn(msgspec.Struct, frozen=True):
     request: ModelRequest
 
 
-def _prepare(floor: TaskScope, script: TurnOptions) -> _PreparedTurn:
+def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
     # Terms and rights are read anew for each request: that is when a change takes effect.
-    talk, rights = floor.talk, floor.rights()
-    context = talk.turn_context(rights, floor.around.shell_environment)
-    known = floor.around.toolbox.offered(talk.terms, rights)
-    delegating = floor.chain().may_deepen(rights.limits)
-    tools = known if delegating else floor.around.toolbox.offered(talk.terms, rights, delegating=False)
+    conversation, rights = scope.conversation, scope.rights()
+    context = conversation.turn_context(rights, scope.around.shell_environment)
+    known = scope.around.toolbox.offered(conversation.terms, rights)
+    delegating = scope.chain().may_deepen(rights.limits)
+    tools = known if delegating else scope.around.toolbox.offered(conversation.terms, rights, delegating=False)
     override = script.base_instructions_override
     asking = RequestInputs(
-        conversation_id=talk.id,
+        conversation_id=conversation.id,
         wire=context.client,
-        override=talk.terms.context.base_instructions if override is None else override,
+        override=conversation.terms.context.base_instructions if override is None else override,
         tools=tools,
         storage=context.storage_policy,
         output_schema=script.output_schema,
     )
-    request = build_request(asking, talk.history)
+    request = build_request(asking, conversation.history)
     asked = fingerprint_request(
-        (talk.id, floor.task_id),
+        (conversation.id, scope.task_id),
         request.instructions,
         request.tools_json,
-        talk.history.snapshot(),
+        conversation.history.snapshot(),
         override=override,
         output_schema=script.output_schema,
-        storage=floor.storage(),
+        storage=scope.storage(),
     )
     return _PreparedTurn(asked, context, known, request)
 
 
-async def _send_request(floor: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
+async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     wire, request = turn.context.client, turn.request
     # What goes out besides the history counts too, or short histories would look dear.
-    estimate = floor.talk.history.approx_tokens + (len(request.instructions) + len(request.tools_json)) // 4
-    floor.talk.note(turn.asked)
-    answer = await request_answer(floor, wire, request)
+    estimate = scope.conversation.history.approx_tokens + (len(request.instructions) + len(request.tools_json)) // 4
+    scope.conversation.note(turn.asked)
+    answer = await request_answer(scope, wire, request)
     usage = answer.finished.usage
-    floor.charge(usage)
-    floor.talk.history.calibrate(estimate, usage.input_tokens)
-    floor.publish(TokenCount(usage, wire.context_window, request.cache_key))
+    scope.charge(usage)
+    scope.conversation.history.calibrate(estimate, usage.input_tokens)
+    scope.publish(TokenCount(usage, wire.context_window, request.cache_key))
     return answer
 
 
-def _record(floor: TaskScope, answer: ModelAnswer, known: OfferedTools) -> list[CheckedCall]:
+def _record(scope: TaskScope, answer: ModelAnswer, known: OfferedTools) -> list[CheckedCall]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
-    reach = floor.around.toolbox.reach(known, floor.talk.id, floor.talk.terms.context.mcp_view)
-    checked, dropped = check_calls(answer.calls, reach, known.names, _context_for(floor))
+    reach = scope.around.toolbox.reach(known, scope.conversation.id, scope.conversation.terms.context.mcp_view)
+    checked, dropped = check_calls(answer.calls, reach, known.names, _context_for(scope))
     unwanted = set(map(id, dropped))
     items = [item for item in answer.items if id(item) not in unwanted]
-    floor.say(items)
+    scope.say(items)
     for item in items:
-        floor.announce(item)
+        scope.announce(item)
     for call in dropped:
-        floor.publish(
+        scope.publish(
             WarningEvent(
                 f"the model used the call id {call.call_id!r} twice in one answer; the second call was dropped"
             )
@@ -158,51 +158,51 @@ def _record(floor: TaskScope, answer: ModelAnswer, known: OfferedTools) -> list[
 
 
 async def _run_calls(
-    floor: TaskScope, checked: list[CheckedCall], admit: Admit
+    scope: TaskScope, checked: list[CheckedCall], admit: Admit
 ) -> tuple[tuple[HandedOffCall, ...], bool]:
     """Run the calls: (those to be handed over, whether one of them ended the task)."""
     dispatch = Dispatch(
         checked,
-        _context_for(floor),
-        began=floor.begin,
-        committed=floor.commit,
-        ended=lambda ended: floor.end(ended.call, ended.result, truncated=ended.truncated),
-        timeout_s=floor.around.tool_timeout_s,
+        _context_for(scope),
+        began=scope.begin,
+        committed=scope.commit,
+        ended=lambda ended: scope.end(ended.call, ended.result, truncated=ended.truncated),
+        timeout_s=scope.around.tool_timeout_s,
     )
     await dispatch.run()
     # Not only before the next request: a task that was to stop must not hand over either.
-    floor.check_wanted()
+    scope.check_wanted()
     if any(ended.result.ends_task for ended in dispatch.outputs):
-        floor.tidy("not run: another call ended the task")
+        scope.tidy("not run: another call ended the task")
         return (), True
-    handed = [h for call, handoff in dispatch.handoffs if (h := _hand_over(floor, call, handoff, admit))]
-    floor.settle_calls()
+    handed = [h for call, handoff in dispatch.handoffs if (h := _hand_over(scope, call, handoff, admit))]
+    scope.settle_calls()
     return tuple(handed), False
 
 
-def _hand_over(floor: TaskScope, call: ToolCall, handoff: Handoff, admit: Admit) -> HandedOffCall | None:
+def _hand_over(scope: TaskScope, call: ToolCall, handoff: Handoff, admit: Admit) -> HandedOffCall | None:
     """Ready to be handed over, or None: refused, and answered."""
     try:
-        message = to_user_message(None, handoff.input, cwd=floor.talk.terms.cwd)
+        message = to_user_message(None, handoff.input, cwd=scope.conversation.terms.cwd)
         admit(handoff)
     except TertuliaError as error:
-        floor.end(call, refusal(error))
+        scope.end(call, refusal(error))
         return None
-    return HandedOffCall(call, handoff, message, floor.leave(call))
+    return HandedOffCall(call, handoff, message, scope.leave(call))
 
 
-def _context_for(floor: TaskScope) -> Callable[[ToolCall], CallContext]:
+def _context_for(scope: TaskScope) -> Callable[[ToolCall], CallContext]:
     def context(call: ToolCall) -> CallContext:
         return CallContext(
-            conversation_id=floor.talk.id,
-            task_id=floor.task_id,
+            conversation_id=scope.conversation.id,
+            task_id=scope.task_id,
             call_id=call.call_id,
-            cwd=floor.talk.terms.cwd,
-            rights=floor.rights(),
-            publish=floor.pass_on,
-            clock=floor.around.clock,
-            chain=floor.chain(),
-            aside=partial(sample, floor),
+            cwd=scope.conversation.terms.cwd,
+            rights=scope.rights(),
+            publish=scope.pass_on,
+            clock=scope.around.clock,
+            chain=scope.chain(),
+            aside=partial(sample, scope),
         )
 
     return context

@@ -37,7 +37,7 @@ class Append(msgspec.Struct, frozen=True):
 class Enforce(msgspec.Struct, frozen=True):
     """See `RolloutStore.enforce`."""
 
-    talk: int
+    conversation: int
     policy: StoragePolicy
     skeleton: Sequence[str]
     attempt: int
@@ -72,7 +72,7 @@ class RecordStorage(Protocol):
         """Add them, all or none."""
         ...
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
+    def enforce(self, conversation: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
         """Erase what a stricter policy forbids."""
         ...
 
@@ -135,7 +135,7 @@ class JobRunner:
     def _enforce(self, job: Enforce) -> StorageError | None:
         error = self._verdict(job.attempt)
         if error is None:
-            error = _failure(lambda: self._keeper.enforce(job.talk, job.policy, job.skeleton))
+            error = _failure(lambda: self._keeper.enforce(job.conversation, job.policy, job.skeleton))
             if error is not None:
                 self._failed = (job.attempt, error)
         return error

@@ -48,9 +48,11 @@ class MemoryStore:
             row.check()
         self._put(Append(rows, attempt, done))
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone) -> None:
+    def enforce(
+        self, conversation: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone
+    ) -> None:
         """Make everything stored of a conversation obey a stricter policy."""
-        self._put(Enforce(talk, policy, skeleton, attempt, done))
+        self._put(Enforce(conversation, policy, skeleton, attempt, done))
 
     def sweep(self, now: float, action: TtlAction, done: Callable[[SweepResult | StorageError], None]) -> None:
         """Remove what has expired."""
@@ -90,7 +92,9 @@ class MemoryReader:
         """Records whose n is larger, in order of n, as of now."""
         for n, row in sorted(self._records.rows.items()):
             if n > after:
-                yield StoredRow(n, row.kind, row.type, row.ts, row.seq, row.talk, row.scope, row.header, row.body)
+                yield StoredRow(
+                    n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.body
+                )
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -116,9 +120,9 @@ class _MemoryRecordStorage:
         self._records.rows |= new
         self._records.expires |= {n: row.expires for n, row in new.items() if row.expires is not None}
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
+    def enforce(self, conversation: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
         self._begin()
-        mine = [row for row in self._records.rows.values() if talk in (row.talk, row.n)]
+        mine = [row for row in self._records.rows.values() if conversation in (row.conversation, row.n)]
         if isinstance(policy, Ttl):
             expires, now = self._records.expires, self._latest(self._clock.now())
             texts = [row for row in mine if row.body is not None]
@@ -129,7 +133,7 @@ class _MemoryRecordStorage:
         elif not isinstance(policy, Full):
             self._strip(mine)
             if isinstance(policy, NoStorage):
-                self._drop(row for row in mine if row.n != talk and row.type not in skeleton)
+                self._drop(row for row in mine if row.n != conversation and row.type not in skeleton)
 
     def sweep(self, now: float, action: TtlAction) -> SweepResult:
         self._begin()

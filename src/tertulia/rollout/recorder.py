@@ -84,7 +84,7 @@ class Recorder:
         self._session_policy = storage or Full()
         self._policies: dict[ConversationId, StoragePolicy] = {}
         if known is not None:
-            self._policies = {conversation: talk.storage for conversation, talk in known.talks.items()}
+            self._policies = {conversation: state.storage for conversation, state in known.conversations.items()}
         self._attempt = 1
         self._batch: list[_PendingRecord] = []
         self._to_erase: dict[ConversationId, StoragePolicy] = {}
@@ -215,12 +215,12 @@ class Recorder:
             self._complete(entries)
 
     def _erase(self, conversation: ConversationId, policy: StoragePolicy) -> None:
-        talk = self._codec.naming.talk(conversation)
+        state = self._codec.naming.conversation(conversation)
         self._codec.naming.erased(conversation)
-        if talk is not None:
+        if state is not None:
             act = _StoreCall(self._codec.last_n + 1, [], (conversation, policy))
             self._under_way.append(act)
-            self._store.enforce(talk, policy, SKELETON, self._attempt, lambda error: self._done(act, error))
+            self._store.enforce(state, policy, SKELETON, self._attempt, lambda error: self._done(act, error))
 
     def _rows(self, entry: _PendingRecord) -> Sequence[Row]:
         what = entry.what

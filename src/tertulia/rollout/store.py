@@ -31,7 +31,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """Wall time in seconds; the age of a record is counted from it."""
     seq: int | None
     """Of a durable event."""
-    talk: int
+    conversation: int
     """The `n` of the row that named the conversation; 0 for the session itself."""
     scope: int
     """The `n` of the row that named submission, task and trace; 0 for none."""
@@ -61,7 +61,7 @@ class StoredRow(msgspec.Struct, frozen=True, gc=False):
     type: str
     ts: float
     seq: int | None
-    talk: int
+    conversation: int
     scope: int
     header: bytes
     body: bytes | None
@@ -125,7 +125,9 @@ class RolloutStore(Protocol):
         """Commit the rows, all or none. Raises StoragePolicyViolation, and keeps none, where `check` refuses a row."""
         ...
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone) -> None:
+    def enforce(
+        self, conversation: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone
+    ) -> None:
         """Make everything stored of a conversation obey a stricter policy.
 
         headers_only: no bodies. ttl: no body older than that, now or later. none: only rows whose type is in

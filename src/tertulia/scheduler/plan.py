@@ -60,7 +60,7 @@ class CallClosure(msgspec.Struct, frozen=True):
 class Frame:
     """A plan on a chain's stack, and where its result goes."""
 
-    __slots__ = ("closures", "deadline", "plan", "reports_to", "results", "talk", "targets")
+    __slots__ = ("closures", "conversation", "deadline", "plan", "reports_to", "results", "targets")
 
     def __init__(
         self, plan: TaskPlan, *, reports_to: tuple[Frame, int] | None = None, deadline: float | None = None
@@ -70,16 +70,16 @@ class Frame:
         """On the loop's clock; handed on to everything that a target causes."""
         self.reports_to = reports_to
         """The continuation that waits for this frame, and which of its calls this is."""
-        self.talk: ConversationState | None = None
+        self.conversation: ConversationState | None = None
         """The conversation that waits. Its calls are answered even if it is closed meanwhile."""
         self.closures: tuple[CallClosure, ...] = ()
         self.results: list[TargetResult | None] = []
         self.targets: list[ConversationId | None] = []
         """Who is asked, one for each call; None where nobody could be."""
 
-    def wait_for(self, closures: tuple[CallClosure, ...], talk: ConversationState) -> None:
+    def wait_for(self, closures: tuple[CallClosure, ...], conversation: ConversationState) -> None:
         """This frame is a continuation: these calls are answered when it runs."""
-        self.talk = talk
+        self.conversation = conversation
         self.closures = closures
         self.results = [None] * len(closures)
         self.targets = [None] * len(closures)
@@ -182,10 +182,10 @@ class ConversationSource(Protocol):
         ...
 
 
-def chain_storage(chain: Chain, talk: ConversationState, house: ConversationSource) -> StoragePolicy:
+def chain_storage(chain: Chain, conversation: ConversationState, house: ConversationSource) -> StoragePolicy:
     """The strictest storage policy of a conversation and of all that are on the stack with it."""
     if not chain.frames:
         # The usual case, asked for at every word: nobody waits for it.
-        return talk.storage
+        return conversation.storage
     waiting = (house.peek(member) for member in chain.members)
-    return strictest(talk.storage, *(other.storage for other in waiting if other is not None))
+    return strictest(conversation.storage, *(other.storage for other in waiting if other is not None))

@@ -168,23 +168,23 @@ class Scheduler:
             return True
         return False
 
-    def release(self, talk: ConversationState, timeout_s: float) -> TaskHandle | None:
+    def release(self, conversation: ConversationState, timeout_s: float) -> TaskHandle | None:
         """Take a closing conversation out of everything; the task, if any, whose end is to be waited for."""
-        for chain in [c for c in self._ready if c.conversation_id == talk.id]:
+        for chain in [c for c in self._ready if c.conversation_id == conversation.id]:
             self._ready.remove(chain)
             self._drop(chain, "interrupted")
         chain = self.current
-        if chain is None or talk.id not in chain.members:
+        if chain is None or conversation.id not in chain.members:
             return None
         assert chain.handle is not None, "whoever is in the slot has begun to run"
         chain.handle.abort("interrupted", timeout_s)
         return chain.handle
 
-    def forsake(self, talk: ConversationState) -> None:
+    def forsake(self, conversation: ConversationState) -> None:
         """The conversation goes now: if it still waits, what it waits with is answered first."""
         chain = self.current
         frames = [] if chain is None else chain.frames
-        position = next((index for index, frame in enumerate(frames) if frame.talk is talk), None)
+        position = next((index for index, frame in enumerate(frames) if frame.conversation is conversation), None)
         if chain is not None and position is not None:
             self._forsake(chain, position)
 

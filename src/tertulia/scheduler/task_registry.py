@@ -17,7 +17,7 @@ class AgentTask(msgspec.Struct, frozen=True):
 
     task_id: TaskId
     conversation_id: ConversationId
-    talk: weakref.ReferenceType[ConversationState]
+    conversation: weakref.ReferenceType[ConversationState]
     sub_id: str
     kind: TaskKind
     handle: TaskHandle

@@ -103,127 +103,136 @@ class TaskRunner:
 
     async def run(self, chain: Chain, frame: Frame) -> TaskEnd:
         """Run it. The terminal event is out, and committed, when this returns."""
-        talk = self._house.peek(frame.plan.conversation_id)
-        if talk is None:
+        conversation = self._house.peek(frame.plan.conversation_id)
+        if conversation is None:
             return TaskEnd("aborted", failure=Failure("closed", CONVERSATION_CLOSED))
         handle = TaskHandle(frame.plan.task_id, self._around.clock.monotonic())
-        floor = self._open(chain, frame, talk, handle)
-        job = self._nursery.start(self._work(chain, floor, frame.plan), f"task {frame.plan.task_id}")
+        scope = self._open(chain, frame, conversation, handle)
+        job = self._nursery.start(self._work(chain, scope, frame.plan), f"task {frame.plan.task_id}")
         handle.attach(job)
-        deadline = self._deadline(frame, floor.rights(), handle)
+        deadline = self._deadline(frame, scope.rights(), handle)
         try:
             await asyncio.wait((job, handle.forced), return_when=asyncio.FIRST_COMPLETED)
         finally:
             if deadline is not None:
                 deadline.cancel()
-            end = self._close(floor, handle, self._judge(job, handle, floor))
-        end = replace(end, storage=floor.storage(), gone=talk.closed)
+            end = self._close(scope, handle, self._judge(job, handle, scope))
+        end = replace(end, storage=scope.storage(), gone=conversation.closed)
         if end.handed:
-            self._interrupts.expand(chain, frame, floor, end.handed)
+            self._interrupts.expand(chain, frame, scope, end.handed)
         await self._around.bus.flush()
         return end
 
     def note_submission(self, chain: Chain, plan: TaskPlan) -> None:
         """Write down under which message id a task runs, or ends without having run: it is answered once."""
-        talk = self._house.peek(plan.conversation_id)
-        if chain.message is not None and plan.kind == "user" and talk is not None:
-            talk.note(SubmissionRecord(talk.id, plan.task_id, chain.trace_id, chain.message))
+        conversation = self._house.peek(plan.conversation_id)
+        if chain.message is not None and plan.kind == "user" and conversation is not None:
+            conversation.note(SubmissionRecord(conversation.id, plan.task_id, chain.trace_id, chain.message))
 
-    def _open(self, chain: Chain, frame: Frame, talk: ConversationState, handle: TaskHandle) -> TaskScope:
+    def _open(self, chain: Chain, frame: Frame, conversation: ConversationState, handle: TaskHandle) -> TaskScope:
         plan = frame.plan
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
-        scope = EventScope(sub_id, talk.id, plan.task_id, chain.trace_id, new_span_id())
-        floor = TaskScope(
+        scope = EventScope(sub_id, conversation.id, plan.task_id, chain.trace_id, new_span_id())
+        task_scope = TaskScope(
             plan.task_id,
-            talk,
+            conversation,
             scope,
             self._around,
-            self._rights(chain, talk),
+            self._rights(chain, conversation),
             chain.tally,
             chain=chain.view,
-            storage=lambda: chain_storage(chain, talk, self._house),
+            storage=lambda: chain_storage(chain, conversation, self._house),
         )
-        talk.task = chain.handle = handle
+        conversation.task = chain.handle = handle
         started_at = self._timestamps()
         chain.started_at = chain.started_at or started_at
         self._registry.add(
-            AgentTask(plan.task_id, talk.id, weakref.ref(talk), sub_id, plan.kind, handle, started_at, chain.members)
+            AgentTask(
+                plan.task_id,
+                conversation.id,
+                weakref.ref(conversation),
+                sub_id,
+                plan.kind,
+                handle,
+                started_at,
+                chain.members,
+            )
         )
         self.note_submission(chain, plan)
-        floor.say(plan.input)
+        task_scope.say(plan.input)
         preview = plan.input[-1].text[:_PREVIEW] if plan.input else None
-        floor.publish(TaskStarted(plan.kind, preview))
+        task_scope.publish(TaskStarted(plan.kind, preview))
         if frame.closures:
-            self._interrupts.answer_calls(frame, floor)
-        return floor
+            self._interrupts.answer_calls(frame, task_scope)
+        return task_scope
 
-    async def _work(self, chain: Chain, floor: TaskScope, plan: TaskPlan) -> TaskEnd:
+    async def _work(self, chain: Chain, scope: TaskScope, plan: TaskPlan) -> TaskEnd:
         """The part that waits. Nothing but a cancellation comes out of it."""
         try:
-            await floor.commit()
+            await scope.commit()
             if self._around.make_ready is not None:
-                await self._around.make_ready(floor)
+                await self._around.make_ready(scope)
             work = plan.work
-            if work is None and floor.talk.terms.backend != NATIVE:
-                backend = self._find_backend(floor.talk)
+            if work is None and scope.conversation.terms.backend != NATIVE:
+                backend = self._find_backend(scope.conversation)
                 work = partial(backend.run, commission=plan)
             if work is not None:
-                await work(floor)
-                await floor.commit()
-                return TaskEnd("completed", floor.last_text)
-            handed = await run_turns(floor, plan, lambda handoff: self._interrupts.admit(chain, floor, handoff))
+                await work(scope)
+                await scope.commit()
+                return TaskEnd("completed", scope.last_text)
+            handed = await run_turns(scope, plan, lambda handoff: self._interrupts.admit(chain, scope, handoff))
             chain.handing = bool(handed)
-            return TaskEnd("handed" if handed else "completed", floor.last_text, handed=handed)
+            return TaskEnd("handed" if handed else "completed", scope.last_text, handed=handed)
         except TertuliaError as error:
-            return TaskEnd("failed", floor.last_text, Failure(error.code, error.message))
+            return TaskEnd("failed", scope.last_text, Failure(error.code, error.message))
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
             # A model wire or a tool that breaks its contract, whatever it raises, ends its own task and nothing else.
-            _log.error("task %s failed: %s", plan.task_id, log_text(error, floor.storage()))
-            return TaskEnd("failed", floor.last_text, Failure("internal", f"{type(error).__name__}: {error}"))
+            _log.error("task %s failed: %s", plan.task_id, log_text(error, scope.storage()))
+            return TaskEnd("failed", scope.last_text, Failure("internal", f"{type(error).__name__}: {error}"))
 
-    def _judge(self, job: asyncio.Task[TaskEnd], handle: TaskHandle, floor: TaskScope) -> TaskEnd:
+    def _judge(self, job: asyncio.Task[TaskEnd], handle: TaskHandle, scope: TaskScope) -> TaskEnd:
         if job.done() and not job.cancelled():
             end = job.result()
             # To fail while being stopped is to be stopped.
             if handle.reason is None or end.failure is None:
                 return end
         elif handle.reason is None and job.done():
-            return TaskEnd("failed", floor.last_text, Failure("cancelled", "the task was cancelled from inside"))
+            return TaskEnd("failed", scope.last_text, Failure("cancelled", "the task was cancelled from inside"))
         reason = handle.reason or "shutdown"
         late = Failure(reason, _ABORT_TEXTS[reason]) if reason in ("timeout", "limit") else None
-        return TaskEnd("aborted", floor.last_text, late, reason)
+        return TaskEnd("aborted", scope.last_text, late, reason)
 
-    def _close(self, floor: TaskScope, handle: TaskHandle, end: TaskEnd) -> TaskEnd:
+    def _close(self, scope: TaskScope, handle: TaskHandle, end: TaskEnd) -> TaskEnd:
         if handle.forced.done():
-            floor.publish(_abandoned_event(floor.talk, handle))
+            scope.publish(_abandoned_event(scope.conversation, handle))
         match end:
             case TaskEnd("handed"):
-                floor.publish(TurnAborted("replaced", end.handed[0].call.call_id))
+                scope.publish(TurnAborted("replaced", end.handed[0].call.call_id))
             case TaskEnd("completed"):
-                floor.publish(TaskComplete("completed", end.text, floor.spent))
+                scope.publish(TaskComplete("completed", end.text, scope.spent))
             case TaskEnd("failed", _, Failure(code, message)):
-                floor.tidy(f"failed: {message}")
-                end = replace(end, text=floor.last_text)
-                floor.publish(ErrorEvent(code, message))
-                floor.publish(TaskComplete("failed", floor.last_text, floor.spent))
+                scope.tidy(f"failed: {message}")
+                end = replace(end, text=scope.last_text)
+                scope.publish(ErrorEvent(code, message))
+                scope.publish(TaskComplete("failed", scope.last_text, scope.spent))
             case _:
                 reason = end.reason or "interrupted"
-                floor.tidy(_ABORT_TEXTS[reason])
-                end = replace(end, text=floor.last_text)
-                floor.publish(TurnAborted(reason))
-        floor.revoke()
+                scope.tidy(_ABORT_TEXTS[reason])
+                end = replace(end, text=scope.last_text)
+                scope.publish(TurnAborted(reason))
+        scope.revoke()
         handle.end()
-        talk = floor.talk
-        talk.task = None
-        talk.touch()
-        self._registry.remove(floor.task_id)
+        conversation = scope.conversation
+        conversation.task = None
+        conversation.touch()
+        self._registry.remove(scope.task_id)
         return end
 
-    def _rights(self, chain: Chain, talk: ConversationState) -> Callable[[], Rights]:
+    def _rights(self, chain: Chain, conversation: ConversationState) -> Callable[[], Rights]:
         def strictest() -> Rights:
-            rights = talk.terms.rights
+            rights = conversation.terms.rights
             for member in chain.members:
                 waiting = self._house.peek(member)
                 if waiting is not None:
@@ -243,8 +252,8 @@ class TaskRunner:
         return None if earliest is None else loop.call_at(earliest, handle.abort, "timeout", self._grace_s)
 
 
-def _abandoned_event(talk: ConversationState, handle: TaskHandle) -> EventData:
+def _abandoned_event(conversation: ConversationState, handle: TaskHandle) -> EventData:
     """A task that did not stop in time is said, whoever wanted it to stop."""
-    if talk.closed or handle.reason == "shutdown":
+    if conversation.closed or handle.reason == "shutdown":
         return ConversationCloseForced(handle.grace_s)
     return WarningEvent(f"the task did not stop within {handle.grace_s:g} s and was abandoned", "abandoned")

@@ -51,4 +51,4 @@ def _is_quiet(session: Session) -> bool:
 
 
 def _is_stored(session: Session) -> bool:
-    return all(isinstance(talk.storage, Full) for talk in session.parts.conversations)
+    return all(isinstance(conversation.storage, Full) for conversation in session.parts.conversations)

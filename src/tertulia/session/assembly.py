@@ -51,25 +51,24 @@ def assemble_session(
     journal: Journal | None = None,
     environment: Environment | None = None,
     past: RecordedState | None = None,
-    basement: McpHost | None = None,
+    mcp_host: McpHost | None = None,
     redactor: Redactor | None = None,
 ) -> SessionParts:
-    """All parts of a session, connected, with its conversations. Needs a running loop; waits for nothing.
-
-    A new one, recorded in the user's data directory unless a journal is given; or one of the past, with its journal.
-    """
+    """All parts of a new session, or of one of the past. Needs a running loop; waits for nothing."""
     base = _foundation(settings, clock, journal, environment, past, redactor)
     bus, nursery, (wires, model, untold) = base.bus, base.nursery, _models(base, past)
-    directory, workshop = ConversationDirectory(), open_command_services(settings, base.environment, base.clock, bus)
+    directory, registry = ConversationDirectory(), TaskRegistry()
+    command_services = open_command_services(settings, base.environment, base.clock, bus)
     # What may be refused comes first: nothing was started yet.
-    wire, below = wires.find(model), basement or McpHost(settings, base.environment, base.clock, nursery)
+    wire, below = wires.find(model), mcp_host or McpHost(settings, base.environment, base.clock, nursery)
     servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)
-    agency = agent_registry_for(base, servers, workshop)
-    toolbox = toolbox_for(settings, directory, workshop, remote_tools(base, servers, agency, workshop, below.doors))
-    backends = _backends(base, workshop)
-    notary = _terms_resolver(settings, wires, wire, toolbox, servers, backends)
-    views, registry = ViewUpdater(servers, notary, bus, agency), TaskRegistry()
-    conversations = Conversations(base.root_id, notary, bus=bus, clock=base.clock, journal=base.journal)
+    agent_registry = agent_registry_for(base, servers, command_services)
+    remote = remote_tools(base, servers, agent_registry, command_services, below.doors)
+    toolbox = toolbox_for(settings, directory, command_services, remote)
+    backends = _backends(base, command_services)
+    terms_resolver = _terms_resolver(settings, wires, wire, toolbox, servers, backends)
+    views = ViewUpdater(servers, terms_resolver, bus, agent_registry)
+    conversations = Conversations(base.root_id, terms_resolver, bus=bus, clock=base.clock, journal=base.journal)
     parts = SessionParts(
         session_id=base.session_id,
         settings=settings,
@@ -83,16 +82,16 @@ def assemble_session(
         registry=registry,
         nursery=nursery,
         wires=wires,
-        workshop=workshop,
-        agency=agency,
+        command_services=command_services,
+        agent_registry=agent_registry,
         servers=servers,
         views=views,
-        basement=below if basement is None else None,
+        mcp_host=below if mcp_host is None else None,
         began_after=0 if past is None else past.last_seq,
     )
-    for served in (directory, backends.door):
-        served.serve(parts)
-    _announce_session(base, parts, notary, past, untold)
+    directory.serve(parts)
+    backends.door.serve(parts)
+    _announce_session(base, parts, terms_resolver, past, untold)
     return parts
 
 
@@ -129,32 +128,36 @@ def _configured_servers(base: SessionFoundation) -> ConfiguredServers:
 
 
 def _announce_session(
-    base: SessionFoundation, parts: SessionParts, notary: TermsResolver, past: RecordedState | None, untold: str | None
+    base: SessionFoundation,
+    parts: SessionParts,
+    terms_resolver: TermsResolver,
+    past: RecordedState | None,
+    untold: str | None,
 ) -> None:
     """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
     parts.bus.metrics.knows = parts.toolbox.knows
-    parts.conversations.departed = parts.agency.dismiss
+    parts.conversations.departed = parts.agent_registry.dismiss
     root_id = parts.conversations.root_id
     policy = describe.policy(parts.settings.rights())
-    model = notary.default.wire.name
+    model = terms_resolver.default.wire.name
     parts.bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, model, policy))
     if past is None:
         parts.conversations.begin()
     else:
-        _restore(parts, past, notary)
+        _restore(parts, past, terms_resolver)
     _announce(parts, untold)
-    parts.nursery.start(parts.workshop.desk.keep_clean(), "approvals")
+    parts.nursery.start(parts.command_services.desk.keep_clean(), "approvals")
     idle = IdleServers(parts.servers.members, parts.clock, parts.views.sees(parts.conversations))
     parts.nursery.start(idle.watch(), "idle servers")
     start_sweeper(parts)
     parts.servers.begin(server_candidates(_configured_servers(base), parts.settings, base.environment))
 
 
-def _backends(base: SessionFoundation, workshop: CommandServices) -> Backends:
+def _backends(base: SessionFoundation, command_services: CommandServices) -> Backends:
     # Here, because every other agent that there is comes with it: whoever only imports us has no use for them.
     from tertulia.session.agents.backends import backends_for
 
-    return backends_for(base.settings, base.environment, workshop, base.nursery)
+    return backends_for(base.settings, base.environment, command_services, base.nursery)
 
 
 def _terms_resolver(
@@ -189,13 +192,13 @@ def _scheduler(
     return Scheduler(runner, interrupts, bus, clock, nursery, grace)
 
 
-def _restore(parts: SessionParts, past: RecordedState, notary: TermsResolver) -> None:
-    restored = list(ConversationRestorer(past, notary, parts.clock, parts.journal).talks())
+def _restore(parts: SessionParts, past: RecordedState, terms_resolver: TermsResolver) -> None:
+    restored = list(ConversationRestorer(past, terms_resolver, parts.clock, parts.journal).conversations())
     for each in restored:
-        parts.conversations.restore(each.talk, each.narrowed)
-    for old in past.talks.values():
+        parts.conversations.restore(each.conversation, each.narrowed)
+    for old in past.conversations.values():
         if old.drawn is not None:
-            parts.agency.remember(old.drawn)
+            parts.agent_registry.remember(old.drawn)
         if parts.conversations.peek(old.id) is None:
             parts.conversations.gone.add(old.id)
     close_open_work(parts, past, restored)

@@ -48,13 +48,13 @@ class ConversationDirectory:
     @property
     def hidden(self) -> tuple[str, ...]:
         """What commands are not shown either."""
-        return self._ready.workshop.place.masked
+        return self._ready.command_services.place.masked
 
     def list(self, call: CallContext) -> ConversationEntries:
         """Every conversation in sight, root first, then by creation."""
         parts, caller = self._ready, self._caller(call)
-        seen = [talk for talk in parts.conversations if _is_visible(call, caller, talk)]
-        ids = {talk.id for talk in seen}
+        seen = [conversation for conversation in parts.conversations if _is_visible(call, caller, conversation)]
+        ids = {conversation.id for conversation in seen}
 
         def entry(index: int) -> dict[str, Any]:
             info = describe.conversation(parts, seen[index])
@@ -62,16 +62,16 @@ class ConversationDirectory:
                 info = msgspec.structs.replace(info, parent_id=None)
             return msgspec.to_builtins(info)
 
-        titled = (talk.terms.rights.storage_policy for talk in seen if talk.title is not None)
+        titled = (conversation.terms.rights.storage_policy for conversation in seen if conversation.title is not None)
         return ConversationEntries(len(seen), entry, _stricter(caller, titled))
 
     def history(self, call: CallContext, conversation_id: str, limit: int | None) -> ConversationEntries:
         """The newest messages of a conversation."""
-        talk = self._find(call, conversation_id)
-        messages = talk.history.messages(limit)
-        marks = (talk.history.kept_by, *(message.storage for message in messages))
+        conversation = self._find(call, conversation_id)
+        messages = conversation.history.messages(limit)
+        marks = (conversation.history.kept_by, *(message.storage for message in messages))
         policies = (policy for policy in marks if policy is not None)
-        storage = _stricter(self._caller(call), (talk.terms.rights.storage_policy, *policies))
+        storage = _stricter(self._caller(call), (conversation.terms.rights.storage_policy, *policies))
         return ConversationEntries(
             len(messages), lambda index: msgspec.to_builtins(describe.history_entry(messages[index])), storage
         )
@@ -86,8 +86,8 @@ class ConversationDirectory:
 
     def check_send(self, call: CallContext, conversation_id: str) -> None:
         """Refuse a target that does not exist, or that could not answer."""
-        caller, talk = self._delegating(call), self._find(call, conversation_id)
-        if talk is caller or talk.awaiting:
+        caller, conversation = self._delegating(call), self._find(call, conversation_id)
+        if conversation is caller or conversation.awaiting:
             raise AwaitingResultError("conversation is awaiting a tool result")
 
     def check_destroy(self, call: CallContext, conversation_id: str) -> None:
@@ -96,12 +96,12 @@ class ConversationDirectory:
 
     async def destroy(self, call: CallContext, conversation_id: str) -> bool:
         """Close it; whether it was the caller, whose task then ends with the call."""
-        talk = self._destructible(call, conversation_id)
-        if talk.id == call.conversation_id:
+        conversation = self._destructible(call, conversation_id)
+        if conversation.id == call.conversation_id:
             # Not waited for: it is over when this very task is.
-            start_closing(self._ready, talk, self._ready.settings.close_timeout_s)
+            start_closing(self._ready, conversation, self._ready.settings.close_timeout_s)
             return True
-        await close_conversation(self._ready, talk.id, None)
+        await close_conversation(self._ready, conversation.id, None)
         return False
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,7 +122,7 @@ class ConversationDirectory:
 
     def _find(self, call: CallContext, conversation_id: str) -> ConversationState:
         try:
-            talk = self._ready.conversations.find(conversation_id)
+            conversation = self._ready.conversations.find(conversation_id)
         except NotFoundError:
             raise NotFoundError(_NOT_FOUND) from None
         except ClosedError:
@@ -130,29 +130,29 @@ class ConversationDirectory:
                 # Nobody knows any more whether it was in sight.
                 raise NotFoundError(_NOT_FOUND) from None
             raise ClosedError("conversation is closed") from None
-        if not _is_visible(call, self._caller(call), talk):
+        if not _is_visible(call, self._caller(call), conversation):
             raise NotFoundError(_NOT_FOUND)
-        return talk
+        return conversation
 
     def _destructible(self, call: CallContext, conversation_id: str) -> ConversationState:
         try:
-            talk = self._find(call, conversation_id)
+            conversation = self._find(call, conversation_id)
         except ClosedError:
             raise NotFoundError(_NOT_FOUND) from None
-        if talk is self._ready.conversations.root:
+        if conversation is self._ready.conversations.root:
             raise InvalidParamsError("the root conversation cannot be destroyed")
-        if talk.awaiting:
+        if conversation.awaiting:
             raise AwaitingResultError("conversation is awaiting a tool result")
-        return talk
+        return conversation
 
 
-def _is_visible(call: CallContext, caller: ConversationState, talk: ConversationState) -> bool:
+def _is_visible(call: CallContext, caller: ConversationState, conversation: ConversationState) -> bool:
     """Rights are the chain's: what any of its members is kept from seeing is not seen on its behalf."""
-    return call.rights.visibility == "session" or talk.is_in_subtree_of(caller.id)
+    return call.rights.visibility == "session" or conversation.is_in_subtree_of(caller.id)
 
 
-def _is_scripted(talk: ConversationState) -> bool:
-    return talk.terms.wire.name.startswith(_SCRIPTED)
+def _is_scripted(conversation: ConversationState) -> bool:
+    return conversation.terms.wire.name.startswith(_SCRIPTED)
 
 
 def _stricter(caller: ConversationState, sources: Iterable[StoragePolicy]) -> StoragePolicy | None:

@@ -65,13 +65,13 @@ class Conversations:
     def __init__(
         self,
         root_id: ConversationId,
-        notary: TermsResolver,
+        terms_resolver: TermsResolver,
         *,
         bus: EventBus,
         clock: Clock,
         journal: Journal,
     ) -> None:
-        self._notary = notary
+        self._terms_resolver = terms_resolver
         self._bus = bus
         self._clock = clock
         self._journal = journal
@@ -79,13 +79,13 @@ class Conversations:
         self.gone = Tombstones()
         """Ids of those that were closed."""
         self._narrowed: dict[ConversationId, tuple[Narrowing, ...]] = {}
-        self.release = notary.release
+        self.release = terms_resolver.release
         """For terms that nobody runs under any more."""
         self.departed: Callable[[ConversationId], None] = lambda conversation: None
         """Told of each that is gone, in whatever way."""
         self.listed: Callable[[], None] = lambda: None
         """Told whenever the list is another, or a title in it."""
-        self.settled: Callable[[ConversationState], None] = lambda talk: None
+        self.settled: Callable[[ConversationState], None] = lambda state: None
         """Told whenever one has terms, or other ones."""
         self.closed = False
         """The session closes: nothing is opened or changed any more, what is there may still be read."""
@@ -93,13 +93,13 @@ class Conversations:
 
     def begin(self) -> None:
         """Make the root of a new session."""
-        self._add(self.root_id, self._notary.for_root(), NewConversation(), parent=None)
+        self._add(self.root_id, self._terms_resolver.for_root(), NewConversation(), parent=None)
 
-    def restore(self, talk: ConversationState, narrowed: tuple[Narrowing, ...]) -> None:
+    def restore(self, conversation: ConversationState, narrowed: tuple[Narrowing, ...]) -> None:
         """Take back a conversation of an earlier life of the session; the root first, then by creation."""
-        self._open[talk.id] = talk
+        self._open[conversation.id] = conversation
         if narrowed:
-            self._narrowed[talk.id] = narrowed
+            self._narrowed[conversation.id] = narrowed
 
     @property
     def root(self) -> ConversationState:
@@ -115,24 +115,24 @@ class Conversations:
 
     def find(self, conversation_id: str) -> ConversationState:
         """The conversation of that id, or of the name "root"."""
-        talk = self.root if conversation_id == ROOT else self._open.get(ConversationId(conversation_id))
-        if talk is not None and not talk.closed:
-            return talk
-        if talk is not None or conversation_id in self.gone:
+        conversation = self.root if conversation_id == ROOT else self._open.get(ConversationId(conversation_id))
+        if conversation is not None and not conversation.closed:
+            return conversation
+        if conversation is not None or conversation_id in self.gone:
             raise ClosedError(f"conversation {conversation_id} is closed")
         raise NotFoundError(f"conversation not found: {conversation_id[:64]!r}")
 
     def peek(self, conversation_id: ConversationId) -> ConversationState | None:
         """The conversation, if it is open."""
-        talk = self._open.get(conversation_id)
-        return None if talk is None or talk.closed else talk
+        conversation = self._open.get(conversation_id)
+        return None if conversation is None or conversation.closed else conversation
 
-    def narrowed(self, talk: ConversationState) -> tuple[Narrowing, ...]:
+    def narrowed(self, conversation: ConversationState) -> tuple[Narrowing, ...]:
         """What the conversation asked for and did not get."""
-        return self._narrowed.get(talk.id, ())
+        return self._narrowed.get(conversation.id, ())
 
     def open(
-        self, spec: NewConversation, arrival: PreparedAgent | None = None
+        self, spec: NewConversation, prepared_agent: PreparedAgent | None = None
     ) -> tuple[ConversationState, ResolvedTerms]:
         """A conversation under root, narrowed to the session; or under another one, and narrowed to that.
 
@@ -141,16 +141,20 @@ class Conversations:
         parent = None if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
         self._check_room()
         _check_spec(spec)
-        notary = self._notary
-        deed = notary.under_session(spec, arrival) if parent is None else notary.under_parent(spec, parent, arrival)
-        id = new_conversation_id() if arrival is None else arrival.id
-        return self._add(id, deed, spec, parent=parent or self.root), deed.settled
+        terms_resolver = self._terms_resolver
+        open_terms = (
+            terms_resolver.under_session(spec, prepared_agent)
+            if parent is None
+            else terms_resolver.under_parent(spec, parent, prepared_agent)
+        )
+        id = new_conversation_id() if prepared_agent is None else prepared_agent.id
+        return self._add(id, open_terms, spec, parent=parent or self.root), open_terms.settled
 
     def check_child(self, spec: NewConversation, caller: ConversationState, promised: int = 0) -> Rights:
         """Raise what `open_child` would raise once so many others are open; nothing is opened. What it might do."""
         self._check_room(promised)
         _check_spec(spec)
-        return self._notary.rehearse(spec, caller)
+        return self._terms_resolver.rehearse(spec, caller)
 
     def open_child(
         self, spec: NewConversation, caller: ConversationState, cause: EventScope | None = None, shared: Rounds = None
@@ -162,109 +166,115 @@ class Conversations:
         self._check_room()
         _check_spec(spec)
         _check_no_agent(spec)
-        deed = self._notary.under_caller(spec, caller)
-        return self._add(new_conversation_id(), deed, spec, caller, cause=cause, shared=shared)
+        open_terms = self._terms_resolver.under_caller(spec, caller)
+        return self._add(new_conversation_id(), open_terms, spec, caller, cause=cause, shared=shared)
 
-    def change(self, talk: ConversationState, asked: SetContext) -> ResolvedTerms:
+    def change(self, conversation: ConversationState, asked: SetContext) -> ResolvedTerms:
         """New terms for a conversation, from its next model request on."""
         _refuse_if(self.closed)
         _check_no_agent(asked)
-        title = _title(asked, talk.title)
-        settled = self._notary.changed(talk, asked)
-        talk.adopt(settled.terms)
-        if title != talk.title:
-            talk.title = title
+        title = _title(asked, conversation.title)
+        settled = self._terms_resolver.changed(conversation, asked)
+        conversation.adopt(settled.terms)
+        if title != conversation.title:
+            conversation.title = title
             self.listed()
         # After what was said on account of it: a stricter policy takes that along.
-        self._agree(talk, _merge_narrowed(self.narrowed(talk), settled, asked))
-        if asked.refresh_mcp_view and not talk.terms.context.mcp_view.pins:
+        self._agree(conversation, _merge_narrowed(self.narrowed(conversation), settled, asked))
+        if asked.refresh_mcp_view and not conversation.terms.context.mcp_view.pins:
             # What was pinned holds no longer, and nothing has taken its place.
-            talk.note(pins_record(talk))
+            conversation.note(pins_record(conversation))
         changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
-        scope = EventScope("", talk.id)
+        scope = EventScope("", conversation.id)
         self._bus.publish(ConversationContextChanged(changed), scope)
         _publish_narrowed(self._bus, settled, scope)
         return settled
 
-    def fork(self, talk: ConversationState, at: ItemId | int | None) -> ConversationState:
+    def fork(self, conversation: ConversationState, at: ItemId | int | None) -> ConversationState:
         """A conversation that shares this one's history up to a point, and its terms."""
         self._check_room()
-        history = talk.history.fork(at)
+        history = conversation.history.fork(at)
         # A fork of an agent is told the same and is nobody: the name, the tools and the token stay with the first.
-        terms = replace(self._notary.copied(talk.terms), agent=None)
+        terms = replace(self._terms_resolver.copied(conversation.terms), agent=None)
         fork = ConversationState(new_conversation_id(), terms, clock=self._clock, journal=self._journal)
-        fork.default, fork.ceiling, fork.because = talk.default, talk.ceiling, talk.because
+        fork.default, fork.ceiling, fork.because = conversation.default, conversation.ceiling, conversation.because
         fork.history = history
-        fork.title = talk.title
-        fork.parent_id, fork.depth = talk.parent_id or self.root.id, talk.depth or 1
-        fork.place = Lineage(fork.id, talk.place.above)
-        self._agree(fork, self.narrowed(talk))
-        fork.note(ForkRecord(fork.id, talk.id, history.item_count))
+        fork.title = conversation.title
+        fork.parent_id, fork.depth = conversation.parent_id or self.root.id, conversation.depth or 1
+        fork.place = Lineage(fork.id, conversation.place.above)
+        self._agree(fork, self.narrowed(conversation))
+        fork.note(ForkRecord(fork.id, conversation.id, history.item_count))
         self._admit(fork, EventScope("", fork.id))
         return fork
 
     def take_back(
-        self, talk: ConversationState, terms: Terms, title: str | None, narrowed: tuple[Narrowing, ...]
+        self, conversation: ConversationState, terms: Terms, title: str | None, narrowed: tuple[Narrowing, ...]
     ) -> None:
         """A change could not be committed: what held before it holds again."""
-        refused = talk.terms
-        talk.adopt(terms)
-        talk.title = title
+        refused = conversation.terms
+        conversation.adopt(terms)
+        conversation.title = title
         self.listed()
-        self._agree(talk, narrowed)
+        self._agree(conversation, narrowed)
         if refused.wire is not terms.wire:
             self.release(refused)
 
-    def forget(self, talk: ConversationState, *, forced: bool | None) -> None:
+    def forget(self, conversation: ConversationState, *, forced: bool | None) -> None:
         """The conversation is gone: its id answers `closed` from now on. `forced` is None where nobody heard of it."""
-        del self._open[talk.id]
-        self.departed(talk.id)
+        del self._open[conversation.id]
+        self.departed(conversation.id)
         self.listed()
-        self._notary.release(talk.terms)
-        self._narrowed.pop(talk.id, None)
+        self._terms_resolver.release(conversation.terms)
+        self._narrowed.pop(conversation.id, None)
         if forced is not None:
-            self.gone.add(talk.id)
-            self._bus.publish(ConversationClosed(forced), EventScope("", talk.id))
+            self.gone.add(conversation.id)
+            self._bus.publish(ConversationClosed(forced), EventScope("", conversation.id))
 
     # ── making one ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _add(
-        self, id: ConversationId, deed: OpenTerms, spec: NewConversation, parent: ConversationState | None, *,
+        self, id: ConversationId, open_terms: OpenTerms, spec: NewConversation, parent: ConversationState | None, *,
         cause: EventScope | None = None, shared: Rounds = None,
     ) -> ConversationState:  # fmt: skip
-        talk = ConversationState(id, deed.settled.terms, clock=self._clock, journal=self._journal)
-        talk.default, talk.ceiling, talk.because = deed.default, deed.ceiling, deed.because
-        talk.title = _title(spec, None)
-        _put_below(talk, parent)
-        self._agree(talk, _merge_narrowed((), deed.settled, spec))
+        conversation = ConversationState(id, open_terms.settled.terms, clock=self._clock, journal=self._journal)
+        conversation.default, conversation.ceiling, conversation.because = (
+            open_terms.default,
+            open_terms.ceiling,
+            open_terms.because,
+        )
+        conversation.title = _title(spec, None)
+        _put_below(conversation, parent)
+        self._agree(conversation, _merge_narrowed((), open_terms.settled, spec))
         if parent is None or shared is None:
-            talk.seed()
+            conversation.seed()
         else:
-            talk.inherit(parent, shared)
+            conversation.inherit(parent, shared)
         # Under the ids of the task that asked for it, so that whoever follows that task hears of it.
-        scope = replace(cause or _NO_SCOPE, conversation_id=talk.id)
-        self._admit(talk, scope)
-        _publish_narrowed(self._bus, deed.settled, scope)
-        return talk
+        scope = replace(cause or _NO_SCOPE, conversation_id=conversation.id)
+        self._admit(conversation, scope)
+        _publish_narrowed(self._bus, open_terms.settled, scope)
+        return conversation
 
-    def _admit(self, talk: ConversationState, scope: EventScope) -> None:
-        self._open[talk.id] = talk
+    def _admit(self, conversation: ConversationState, scope: EventScope) -> None:
+        self._open[conversation.id] = conversation
         self.listed()
-        opened = ConversationOpened(talk.parent_id, talk.title, talk.terms.wire.name, talk.terms.backend)
+        opened = ConversationOpened(
+            conversation.parent_id, conversation.title, conversation.terms.wire.name, conversation.terms.backend
+        )
         self._bus.publish(opened, scope)
 
-    def _agree(self, talk: ConversationState, narrowed: tuple[Narrowing, ...]) -> None:
-        self._narrowed.pop(talk.id, None)
+    def _agree(self, conversation: ConversationState, narrowed: tuple[Narrowing, ...]) -> None:
+        self._narrowed.pop(conversation.id, None)
         if narrowed:
-            self._narrowed[talk.id] = narrowed
-        talk.note(terms_record(talk, narrowed))
-        self.settled(talk)
-        if talk.terms.context.mcp_view.pins:
-            talk.note(pins_record(talk))
+            self._narrowed[conversation.id] = narrowed
+        conversation.note(terms_record(conversation, narrowed))
+        self.settled(conversation)
+        if conversation.terms.context.mcp_view.pins:
+            conversation.note(pins_record(conversation))
 
     def _check_room(self, promised: int = 0) -> None:
         _refuse_if(self.closed)
-        most = self._notary.ceiling.limits.max_conversations
+        most = self._terms_resolver.ceiling.limits.max_conversations
         if most is not None and len(self._open) + promised > most:
             raise LimitError(f"the session holds {most:,} conversations besides root (max_conversations); close some")
 
@@ -291,9 +301,13 @@ def _refuse_if(closed: bool) -> None:
         raise ClosedError("the session is closed")
 
 
-def _put_below(talk: ConversationState, parent: ConversationState | None) -> None:
+def _put_below(conversation: ConversationState, parent: ConversationState | None) -> None:
     if parent is not None:
-        talk.parent_id, talk.depth, talk.place = parent.id, parent.depth + 1, Lineage(talk.id, parent.place)
+        conversation.parent_id, conversation.depth, conversation.place = (
+            parent.id,
+            parent.depth + 1,
+            Lineage(conversation.id, parent.place),
+        )
 
 
 def _check_spec(spec: NewConversation) -> None:

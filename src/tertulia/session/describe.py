@@ -48,10 +48,10 @@ from tertulia.version import __version__
 def not_held(parts: SessionParts) -> list[str]:
     """Of the tier that commands run in, and of every other program that works for an open conversation."""
     rights = parts.settings.rights()
-    sentences = list(parts.workshop.sandbox.not_covered)
+    sentences = list(parts.command_services.sandbox.not_covered)
     if rights.sandbox == "danger_full_access":
         sentences.append("a conversation in danger-full-access is not confined: its commands may do what the user may")
-    for backend in sorted({talk.terms.backend for talk in parts.conversations} - {NATIVE}):
+    for backend in sorted({state.terms.backend for state in parts.conversations} - {NATIVE}):
         sentences += _not_held_by_backend(backend, parts)
     return sentences
 
@@ -108,24 +108,24 @@ def servers(parts: SessionParts) -> list[dict[str, Any]]:
     return [{k: v for k, v in asdict(report).items() if v is not None} for report in parts.servers.reports()]
 
 
-def conversation(parts: SessionParts, talk: ConversationState) -> ConversationInfo:
+def conversation(parts: SessionParts, state: ConversationState) -> ConversationInfo:
     """One line of a list."""
     return ConversationInfo(
-        id=talk.id,
-        parent_id=talk.parent_id,
-        title=talk.title,
-        status=cast(Any, talk.status),
-        depth=talk.depth,
-        message_count=talk.history.message_count,
-        last_active_at=parts.timestamps.at(talk.last_active),
-        model=talk.terms.wire.name,
-        backend=talk.terms.backend,
+        id=state.id,
+        parent_id=state.parent_id,
+        title=state.title,
+        status=cast(Any, state.status),
+        depth=state.depth,
+        message_count=state.history.message_count,
+        last_active_at=parts.timestamps.at(state.last_active),
+        model=state.terms.wire.name,
+        backend=state.terms.backend,
     )
 
 
-def history(talk: ConversationState, limit: int | None) -> list[HistoryEntry]:
+def history(state: ConversationState, limit: int | None) -> list[HistoryEntry]:
     """Messages only: no tool calls, no reasoning, nothing that we put in ourselves."""
-    return [history_entry(item) for item in talk.history.messages(limit)]
+    return [history_entry(item) for item in state.history.messages(limit)]
 
 
 def history_entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
@@ -138,40 +138,40 @@ def history_entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
     )
 
 
-def tools(parts: SessionParts, talk: ConversationState) -> tuple[list[ToolInfo], str]:
+def tools(parts: SessionParts, state: ConversationState) -> tuple[list[ToolInfo], str]:
     """The tools that are offered, and the cache key of a request made now."""
-    parts.views.look(talk)
-    offered = parts.toolbox.offered(talk.terms, talk.terms.rights)
+    parts.views.look(state)
+    offered = parts.toolbox.offered(state.terms, state.terms.rights)
     listed = [ToolInfo(spec.name, spec.source, spec.digest, spec.server) for spec in offered.specs]
-    return listed, _cache_key(talk, offered)
+    return listed, _cache_key(state, offered)
 
 
-def context(parts: SessionParts, talk: ConversationState) -> ContextInfo:
+def context(parts: SessionParts, state: ConversationState) -> ContextInfo:
     """`conversation/context`."""
-    parts.views.look(talk)
-    terms, rights = talk.terms, talk.terms.rights
+    parts.views.look(state)
+    terms, rights = state.terms, state.terms.rights
     offered = parts.toolbox.offered(terms, rights)
-    prefix = len(_instructions(talk, offered).encode()) + len(offered.encoded(terms.wire.dialect))
+    prefix = len(_instructions(state, offered).encode()) + len(offered.encoded(terms.wire.dialect))
     prefs = terms.context.tools_prefs
     return ContextInfo(
         base_instructions=terms.context.base_instructions,
         user_instructions=terms.context.user_instructions,
         additions=[] if terms.agent is None else [asdict(addition) for addition in terms.agent.additions],
         policy=policy(rights),
-        narrowed=list(parts.conversations.narrowed(talk)),
+        narrowed=list(parts.conversations.narrowed(state)),
         tools_prefs={name: getattr(prefs, name) for name in prefs.__struct_fields__},
         mcp_tool_allowlist=to_wire("mcp_tool_allowlist", rights.mcp_tool_allowlist),
         model=terms.wire.name,
         storage_policy=to_wire("storage_policy", rights.storage_policy),
         limits=to_wire("limits", rights.limits),
-        prompt_tokens=talk.history.approx_tokens + prefix // 4,
-        cache_key=_cache_key(talk, offered),
+        prompt_tokens=state.history.approx_tokens + prefix // 4,
+        cache_key=_cache_key(state, offered),
     )
 
 
-def open_answer(parts: SessionParts, talk: ConversationState, settled: ResolvedTerms) -> OpenAnswer:
+def open_answer(parts: SessionParts, state: ConversationState, settled: ResolvedTerms) -> OpenAnswer:
     """`conversation/open` and `conversation/set_context`."""
-    return OpenAnswer(talk.id, context(parts, talk), list(settled.narrowed), list(settled.warnings))
+    return OpenAnswer(state.id, context(parts, state), list(settled.narrowed), list(settled.warnings))
 
 
 def canvas(conversation: str, shown: Canvas) -> CanvasInfo:
@@ -257,15 +257,15 @@ def _queued(chain: Chain) -> TaskInfo:
     return TaskInfo(chain.task_id, chain.conversation_id, "user", "queued", None, [chain.conversation_id])
 
 
-def _instructions(talk: ConversationState, offered: OfferedTools) -> str:
-    terms = talk.terms
+def _instructions(state: ConversationState, offered: OfferedTools) -> str:
+    terms = state.terms
     return full_instructions(
         terms.context.base_instructions, has_apply_patch="apply_patch" in offered.names, family=terms.wire.family
     )
 
 
-def _cache_key(talk: ConversationState, offered: OfferedTools) -> str:
-    return cache_key(_instructions(talk, offered), offered.digest, talk.terms.wire.family)
+def _cache_key(state: ConversationState, offered: OfferedTools) -> str:
+    return cache_key(_instructions(state, offered), offered.digest, state.terms.wire.family)
 
 
 PartKind = Literal["instructions", "message", "tool"]
@@ -286,35 +286,35 @@ class PromptPart(msgspec.Struct, frozen=True):
     text: str
 
 
-def prompt_parts(parts: SessionParts, talk: ConversationState) -> list[PromptPart]:
+def prompt_parts(parts: SessionParts, state: ConversationState) -> list[PromptPart]:
     """Instructions, messages and tools, in the order of a request."""
-    parts.views.look(talk)
-    terms = talk.terms
+    parts.views.look(state)
+    terms = state.terms
     offered = parts.toolbox.offered(terms, terms.rights)
     override = terms.context.base_instructions
     text = full_instructions(override, has_apply_patch="apply_patch" in offered.names, family=terms.wire.family)
     first = PromptPart(
         "instructions", "instructions", "built-in" if override is None else "override", count_tokens(text), text
     )
-    messages = (part for item in talk.history.snapshot() for part in _message(talk, item))
-    return [first, *messages, *(_tool(talk, spec) for spec in offered.specs)]
+    messages = (part for item in state.history.snapshot() for part in _message(state, item))
+    return [first, *messages, *(_tool(state, spec) for spec in offered.specs)]
 
 
-def _message(talk: ConversationState, item: Item) -> Iterator[PromptPart]:
+def _message(state: ConversationState, item: Item) -> Iterator[PromptPart]:
     text = getattr(item, "text", None) or msgspec.json.encode(item).decode()
     found = _TAG.match(text) if getattr(item, "injected", False) else None
     name = "message" if found is None else found[1]
-    if name == _ADDITIONS and talk.terms.agent is not None:
-        for each in talk.terms.agent.additions:
+    if name == _ADDITIONS and state.terms.agent is not None:
+        for each in state.terms.agent.additions:
             yield PromptPart("message", name, each.provider, each.tokens, each.text)
         return
     source = {"user_instructions": "user", "message": "history"}.get(name, "session")
     yield PromptPart("message", name, source, count_tokens(text), text)
 
 
-def _tool(talk: ConversationState, spec: ToolSpec) -> PromptPart:
+def _tool(state: ConversationState, spec: ToolSpec) -> PromptPart:
     # What it costs depends on how this model's provider wants it; what it says does not.
-    tokens = count_tokens(talk.terms.wire.dialect.encode_tools((spec,)).decode())
+    tokens = count_tokens(state.terms.wire.dialect.encode_tools((spec,)).decode())
     source = spec.source if spec.server is None else f"{spec.source} {spec.server}"
     text = f"{spec.description}\n\n{msgspec.json.format(spec.schema, indent=2)}"
     return PromptPart("tool", spec.name, source, tokens, text)

@@ -93,7 +93,7 @@ class Conversation:
         )
         scheduler = self._parts.scheduler
         chain = submission.submit(scheduler, self._parts.conversations.find(self.id), asked)
-        return self._parts.agency.cleaned(await submission.wait_for_reply(scheduler, chain))
+        return self._parts.agent_registry.cleaned(await submission.wait_for_reply(scheduler, chain))
 
     async def stream(
         self,
@@ -124,9 +124,9 @@ class Conversation:
             base_instructions_override=base_instructions_override,
         )
         parts = self._parts
-        talk = parts.conversations.find(self.id)
-        following = aclosing(submission.submit_and_stream(parts.scheduler, parts.bus, talk, asked))
-        attending = parts.workshop.desk.attended(talk.id) if approver else nullcontext()
+        conversation = parts.conversations.find(self.id)
+        following = aclosing(submission.submit_and_stream(parts.scheduler, parts.bus, conversation, asked))
+        attending = parts.command_services.desk.attended(conversation.id) if approver else nullcontext()
         async with following as events:
             with attending:
                 async for event in events:
@@ -134,41 +134,41 @@ class Conversation:
 
     async def steer(self, text: str) -> None:
         """Put in a word while a task runs; the model reads it before its next request."""
-        talk = self._parts.conversations.find(self.id)
-        if not talk.awaiting and (talk.task is None or talk.task.over):
+        conversation = self._parts.conversations.find(self.id)
+        if not conversation.awaiting and (conversation.task is None or conversation.task.over):
             raise NotRunningError("there is no running task to steer; send a message instead")
-        talk.queue_input(to_user_message(text, None, cwd=talk.terms.cwd))
+        conversation.queue_input(to_user_message(text, None, cwd=conversation.terms.cwd))
         await self._parts.journal.settle()
 
     async def interrupt(self) -> InterruptAnswer:
         """Stop what runs here, and the whole chain it belongs to."""
-        talk = self._parts.conversations.find(self.id)
-        return InterruptAnswer(self._parts.scheduler.interrupt(talk.id))
+        conversation = self._parts.conversations.find(self.id)
+        return InterruptAnswer(self._parts.scheduler.interrupt(conversation.id))
 
     async def compact(self) -> CompactAnswer:
         """Have the model replace the older part of the history by notes, as a task of its own."""
-        talk = self._parts.conversations.find(self.id)
+        conversation = self._parts.conversations.find(self.id)
         results: list[Compaction] = []
 
-        async def work(floor: TaskScope) -> None:
-            results.append(await compact_by_model(floor))
+        async def work(scope: TaskScope) -> None:
+            results.append(await compact_by_model(scope))
 
         scheduler = self._parts.scheduler
-        chain = scheduler.submit(TaskPlan(talk.id, "user", work=work, sub_id=submission.new_sub_id()))
+        chain = scheduler.submit(TaskPlan(conversation.id, "user", work=work, sub_id=submission.new_sub_id()))
         reply = await submission.wait_for_reply(scheduler, chain)
         if results and reply.status == "completed":
             done = results[0]
             return CompactAnswer(done.compacted, done.before_tokens, done.after_tokens, done.reason)
-        tokens = talk.history.approx_tokens
+        tokens = conversation.history.approx_tokens
         reason = reply.error.message if reply.error else reply.status
         return CompactAnswer(compacted=False, before_tokens=tokens, after_tokens=tokens, reason=reason)
 
     async def set_context(self, **changes: Any) -> OpenAnswer:
         """Change instructions, tools, model, policies. What is absent stays, None goes back to the default."""
         asked = parse(SetContext, {**changes, "conversation_id": self.id})
-        talk = self._parts.conversations.find(self.id)
-        settled = await change_conversation(self._parts, talk, asked)
-        return describe.open_answer(self._parts, talk, settled)
+        conversation = self._parts.conversations.find(self.id)
+        settled = await change_conversation(self._parts, conversation, asked)
+        return describe.open_answer(self._parts, conversation, settled)
 
     async def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was said, oldest first; the newest `limit` messages."""
@@ -176,7 +176,7 @@ class Conversation:
         if asked.limit is not None and asked.limit < 1:
             raise InvalidParamsError(f"limit must be a whole number of at least 1, not {limit}")
         said = describe.history(self._parts.conversations.find(self.id), asked.limit)
-        return [self._parts.agency.cleaned(entry) for entry in said]
+        return [self._parts.agent_registry.cleaned(entry) for entry in said]
 
     def tools(self) -> list[ToolInfo]:
         """What the model is offered now, in the order it is offered."""
@@ -184,9 +184,9 @@ class Conversation:
 
     async def fork(self, at: str | int | None = None) -> Conversation:
         """A new conversation that shares this history up to an item, the end of a round, or now."""
-        talk = self._parts.conversations.find(self.id)
+        conversation = self._parts.conversations.find(self.id)
         point = ItemId(at) if isinstance(at, str) else at
-        fork = await fork_conversation(self._parts, talk, point)
+        fork = await fork_conversation(self._parts, conversation, point)
         return Conversation(self._parts, fork.id)
 
     async def context(self) -> ContextInfo:

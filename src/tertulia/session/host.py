@@ -30,14 +30,14 @@ class Host:
         self._gone = Tombstones()
         self._nursery = Nursery()
         self._swept: asyncio.Task[None] | None = None
-        self._basement: McpHost | None = None
+        self._mcp_host: McpHost | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     async def start(self, settings: Settings | None = None) -> Session:
         """A running session; Limit when there are too many."""
-        return await self._enter(Session(settings or self.settings, swept=True, basement=self._below()))
+        return await self._enter(Session(settings or self.settings, swept=True, mcp_host=self._below()))
 
     async def _enter(self, session: Session) -> Session:
         if len(self._sessions) >= MAX_SESSIONS:
@@ -61,7 +61,7 @@ class Host:
         over = self._coming[session_id] = asyncio.Event()
         try:
             return await self._enter(
-                Session(settings or self.settings, resumed=session_id, swept=True, basement=self._below())
+                Session(settings or self.settings, resumed=session_id, swept=True, mcp_host=self._below())
             )
         finally:
             del self._coming[session_id]
@@ -69,9 +69,9 @@ class Host:
 
     def _below(self) -> McpHost:
         """The processes of MCP servers belong to us: a session only leases them."""
-        if self._basement is None:
-            self._basement = McpHost(self.settings, current_environment(), SystemClock(), self._nursery)
-        return self._basement
+        if self._mcp_host is None:
+            self._mcp_host = McpHost(self.settings, current_environment(), SystemClock(), self._nursery)
+        return self._mcp_host
 
     async def _sweep(self) -> None:
         """Before the first session begins, once; whoever comes meanwhile waits for it too."""
@@ -113,5 +113,5 @@ class Host:
         async with asyncio.TaskGroup() as group:
             for session in self.sessions():
                 group.create_task(self.close_session(session, timeout))
-        if self._basement is not None:
-            await self._basement.close()
+        if self._mcp_host is not None:
+            await self._mcp_host.close()

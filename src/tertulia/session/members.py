@@ -118,7 +118,11 @@ class SessionFoundation(msgspec.Struct, frozen=True, eq=False):
 
 
 def remote_tools(
-    base: SessionFoundation, servers: SessionServers, agency: AgentRegistry, workshop: CommandServices, doors: InFlight
+    base: SessionFoundation,
+    servers: SessionServers,
+    agent_registry: AgentRegistry,
+    command_services: CommandServices,
+    doors: InFlight,
 ) -> Callable[[ToolSpec, ConversationId], Tool]:
     """Makes the tool behind a definition of an MCP server or of a context provider, for one conversation."""
     limits, timeout_s = base.settings.rights().limits, base.settings.tool_timeout_s
@@ -126,13 +130,13 @@ def remote_tools(
     if broker:
         # There it bounds each program: together they would have no more than one can use up.
         limits = msgspec.structs.replace(limits, mcp_concurrency=None)
-    turnstile = FairLimiter(base.clock, ceiling=limits, waited=base.bus.metrics.waited, doors=doors, leaves_room=broker)
-    asker = ServerRequests(workshop.desk, workshop.elicitations, has_workspace=not broker)
+    limiter = FairLimiter(base.clock, ceiling=limits, waited=base.bus.metrics.waited, doors=doors, leaves_room=broker)
+    asker = ServerRequests(command_services.desk, command_services.elicitations, has_workspace=not broker)
 
     def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:
         if spec.source == "injector":
-            return InternalTool(spec, agency)
-        return McpTool(spec, servers.reached_from(conversation), workshop.desk, turnstile, asker, timeout_s)
+            return InternalTool(spec, agent_registry)
+        return McpTool(spec, servers.reached_from(conversation), command_services.desk, limiter, asker, timeout_s)
 
     return tool
 
@@ -140,17 +144,17 @@ def remote_tools(
 def toolbox_for(
     settings: Settings,
     directory: ConversationDirectory,
-    workshop: CommandServices,
+    command_services: CommandServices,
     remote: Callable[[ToolSpec, ConversationId], Tool],
 ) -> Toolbox:
     """All tools of a session: ours, then the application's."""
-    editor = None if settings.buffers is None else EditorView(workshop.place, settings.buffers)
-    own = (*_command_tools(workshop, editor), UpdatePlan(), WebSearch(), *conv_tools(directory))
+    editor = None if settings.buffers is None else EditorView(command_services.place, settings.buffers)
+    own = (*_command_tools(command_services, editor), UpdatePlan(), WebSearch(), *conv_tools(directory))
     return Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN}, remote)
 
 
-def _command_tools(workshop: CommandServices, editor: EditorView | None) -> tuple[Tool, ...]:
-    place, terminals = workshop.place, workshop.terminals
+def _command_tools(command_services: CommandServices, editor: EditorView | None) -> tuple[Tool, ...]:
+    place, terminals = command_services.place, command_services.terminals
     patch = ApplyPatch(
         lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
         place.approve_patch,
@@ -163,9 +167,11 @@ def _command_tools(workshop: CommandServices, editor: EditorView | None) -> tupl
     return (*commands, patch, ViewImage(place), *files)
 
 
-def agent_registry_for(base: SessionFoundation, servers: SessionServers, workshop: CommandServices) -> AgentRegistry:
+def agent_registry_for(
+    base: SessionFoundation, servers: SessionServers, command_services: CommandServices
+) -> AgentRegistry:
     """Who has something to say to agents: ours, the application's, and those of installed packages, in this order."""
-    hidden = workshop.place.masked
+    hidden = command_services.place.masked
     injector = SessionContextInjector(clock=base.clock)
     injector.register(CoreContextProvider())
     injector.register(CanvasContextProvider())

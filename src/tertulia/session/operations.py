@@ -79,15 +79,15 @@ async def _session_close(host: Host, session: Session, asked: i.CloseSession) ->
 
 async def _open(host: Host, session: Session, asked: i.NewConversation) -> Any:
     parts = session.parts
-    talk, settled = await open_conversation(parts, asked)
-    return describe.open_answer(parts, talk, settled)
+    conversation, settled = await open_conversation(parts, asked)
+    return describe.open_answer(parts, conversation, settled)
 
 
 async def _set_context(host: Host, session: Session, asked: i.SetContext) -> Any:
     parts = session.parts
-    talk = parts.conversations.find(asked.conversation_id)
-    settled = await change_conversation(parts, talk, asked)
-    return describe.open_answer(parts, talk, settled)
+    conversation = parts.conversations.find(asked.conversation_id)
+    settled = await change_conversation(parts, conversation, asked)
+    return describe.open_answer(parts, conversation, settled)
 
 
 async def _context(host: Host, session: Session, asked: i.ConversationParams) -> Any:
@@ -96,14 +96,14 @@ async def _context(host: Host, session: Session, asked: i.ConversationParams) ->
 
 async def _message(host: Host, session: Session, asked: i.Message) -> Any:
     parts = session.parts
-    talk = parts.conversations.find(asked.conversation_id)
-    chain = submission.submit(parts.scheduler, talk, asked)
+    conversation = parts.conversations.find(asked.conversation_id)
+    chain = submission.submit(parts.scheduler, conversation, asked)
     if asked.detach:
         # Counts as one who waits and never gives up, so that others who do cannot stop it.
         chain.waiters += 1
         # Whoever is told a task id may go away: that the task was accepted has to outlive us.
         if not chain.answer.done():
-            talk.note(SubmissionRecord(talk.id, chain.task_id, chain.trace_id, chain.message))
+            conversation.note(SubmissionRecord(conversation.id, chain.task_id, chain.trace_id, chain.message))
             await parts.journal.settle()
         return a.DetachAnswer(chain.task_id)
     reply: Reply = await submission.wait_for_reply(parts.scheduler, chain)
@@ -126,7 +126,7 @@ async def _compact(host: Host, session: Session, asked: i.ConversationParams) ->
 
 async def _list(host: Host, session: Session, asked: i.NoParams) -> Any:
     parts = session.parts
-    return a.ConversationList([describe.conversation(parts, talk) for talk in parts.conversations])
+    return a.ConversationList([describe.conversation(parts, conversation) for conversation in parts.conversations])
 
 
 async def _history(host: Host, session: Session, asked: i.GetHistory) -> Any:
@@ -195,27 +195,27 @@ async def _mcp_refresh(host: Host, session: Session, asked: i.RefreshServers) ->
 
 
 async def _canvas_get(host: Host, session: Session, asked: i.ConversationParams) -> Any:
-    talk = session.parts.conversations.find(asked.conversation_id)
-    return g.CanvasAnswer(**asdict(session.parts.agency.canvases.get(talk.id)))
+    conversation = session.parts.conversations.find(asked.conversation_id)
+    return g.CanvasAnswer(**asdict(session.parts.agent_registry.canvases.get(conversation.id)))
 
 
 async def _canvas_list(host: Host, session: Session, asked: i.NoParams) -> Any:
-    shown = session.parts.agency.canvases.list()
+    shown = session.parts.agent_registry.canvases.list()
     return g.CanvasList([describe.canvas(conversation, canvas) for conversation, canvas in shown.items()])
 
 
 async def _canvas_clear(host: Host, session: Session, asked: i.ConversationParams) -> Any:
-    talk = session.parts.conversations.find(asked.conversation_id)
-    return g.CanvasClearAnswer(session.parts.agency.canvases.clear(talk.id))
+    conversation = session.parts.conversations.find(asked.conversation_id)
+    return g.CanvasClearAnswer(session.parts.agent_registry.canvases.clear(conversation.id))
 
 
 async def _validate_token(host: Host, session: Session, asked: i.ValidateToken) -> Any:
-    owner = session.parts.agency.internal.validate_token(asked.token)
+    owner = session.parts.agent_registry.internal.validate_token(asked.token)
     return g.TokenOwner(owner.agent_name, owner.session_id, owner.pid)
 
 
 async def _internal_call(host: Host, session: Session, asked: i.InternalCall) -> Any:
-    internal = session.parts.agency.internal
+    internal = session.parts.agent_registry.internal
     return g.InternalCallAnswer(await internal.call(asked.token, asked.tool, asked.arguments, source="rpc"))
 
 
@@ -290,19 +290,19 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
 
 async def _run(operation: Operation, host: Host, session: Session | None, asked: Any) -> Any:
     """What it answers, without session tokens: whoever holds one has it from elsewhere."""
-    agency = None if session is None or session.closed else session.parts.agency
+    agent_registry = None if session is None or session.closed else session.parts.agent_registry
     try:
         answer = await operation.run(host, cast(Session, session), asked)
     except TertuliaError as error:
-        if agency is not None:
-            error.message = agency.cleaned(error.message)
+        if agent_registry is not None:
+            error.message = agent_registry.cleaned(error.message)
         raise
-    if agency is None:
+    if agent_registry is None:
         return answer
     return (
-        replace(answer, answer=agency.cleaned(answer.answer))
+        replace(answer, answer=agent_registry.cleaned(answer.answer))
         if isinstance(answer, OperationResult)
-        else agency.cleaned(answer)
+        else agent_registry.cleaned(answer)
     )
 
 

@@ -40,11 +40,11 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False):
     registry: TaskRegistry
     nursery: Nursery
     wires: WireCache
-    workshop: CommandServices
-    agency: AgentRegistry
+    command_services: CommandServices
+    agent_registry: AgentRegistry
     servers: SessionServers
     views: ViewUpdater
-    basement: McpHost | None = None
+    mcp_host: McpHost | None = None
     """Where the servers' processes live; None where that is the host's, and outlives this session."""
     closing: dict[ConversationId, asyncio.Task[CloseAnswer]] = {}
     """Conversations that are being closed just now."""

@@ -44,7 +44,7 @@ class Session:
         journal: Journal | None = None,
         resumed: str | None = None,
         swept: bool = False,
-        basement: McpHost | None = None,
+        mcp_host: McpHost | None = None,
         on_approval: ApprovalHandler | None = None,
     ) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class Session:
         """The id of a session of the past that this one goes on with."""
         self._swept = swept
         """Somebody else sees to it that no session keeps what has expired."""
-        self._basement = basement
+        self._mcp_host = mcp_host
         """Where MCP servers live that sessions share; None: in its own, closed with it."""
         self._on_approval = on_approval
         self._parts: SessionParts | None = None
@@ -104,8 +104,8 @@ class Session:
                     self.approvals.answer_with(self._on_approval)
                 await self._parts.bus.flush()
                 await self._parts.servers.require()
-                await self._parts.agency.come_back(self._parts.conversations)
-                if self._basement is None:
+                await self._parts.agent_registry.come_back(self._parts.conversations)
+                if self._mcp_host is None:
                     # Who starts a session by hand may look at its tools at once; a host has others to serve.
                     await self._parts.servers.settle()
                     self._parts.views.begin(self._parts.conversations)
@@ -119,7 +119,7 @@ class Session:
 
     async def _assembled(self) -> SessionParts:
         clock, environment = self._clock or SystemClock(), current_environment()
-        redactor, below = redactor_of(self._settings, environment), self._basement
+        redactor, below = redactor_of(self._settings, environment), self._mcp_host
         if self._resumed is None:
             # Before anything is swept or stored: a refusal leaves nothing behind.
             check_workspace(self._settings, environment)
@@ -131,12 +131,12 @@ class Session:
                 clock=clock,
                 journal=self._journal,
                 environment=environment,
-                basement=below,
+                mcp_host=below,
                 redactor=redactor,
             )
         journal, past = await open_record(self._resumed, self._settings, clock, environment, redactor)
         # Where it worked, not where this process happens to be.
-        cwd = self._settings.cwd or recorded_workspace(past.talks[past.identity()[1]].agreed)
+        cwd = self._settings.cwd or recorded_workspace(past.conversations[past.identity()[1]].agreed)
         settings = replace(self._settings, cwd=cwd)
         try:
             check_workspace(settings, environment)
@@ -146,7 +146,7 @@ class Session:
                 journal=journal,
                 environment=environment,
                 past=past,
-                basement=below,
+                mcp_host=below,
                 redactor=redactor,
             )
         except BaseException:
@@ -187,8 +187,8 @@ class Session:
 
     async def open(self, **fields: Any) -> Conversation:
         """A new isolated conversation. Fields are those of `conversation/open`; none gives one like root."""
-        talk, settled = await open_conversation(self.parts, parse(NewConversation, fields))
-        return Conversation(self.parts, talk.id, settled.warnings)
+        conversation, settled = await open_conversation(self.parts, parse(NewConversation, fields))
+        return Conversation(self.parts, conversation.id, settled.warnings)
 
     def conversation(self, id: str) -> Conversation:
         """The open conversation of that id, or of the name "root"; NotFound or Closed."""
@@ -197,7 +197,7 @@ class Session:
 
     def conversations(self) -> list[Conversation]:
         """All open ones, root first, then by creation."""
-        return [Conversation(self.parts, talk.id) for talk in self.parts.conversations]
+        return [Conversation(self.parts, conversation.id) for conversation in self.parts.conversations]
 
     def events(
         self, after: int | None = None, conversation: str | None = None, *, attend: bool = False
@@ -211,7 +211,7 @@ class Session:
         wanted = None if asked.conversation_id is None else self.parts.conversations.find(asked.conversation_id).id
         subscription = self.parts.bus.subscribe(after=asked.after_seq, conversation=wanted)
         if attend:
-            self.parts.workshop.attendance.add(subscription, wanted)
+            self.parts.command_services.attendance.add(subscription, wanted)
         return subscription
 
     @property

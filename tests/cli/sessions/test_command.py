@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tertulia.cli.sessions.command import _unique_length
-from tests.cli.keeping import DELEGATING, Screen, held, home, ids, talk
+from tests.cli.keeping import DELEGATING, Screen, held, home, ids, run_session
 from tests.cli.running import Shell
 
 ACTS = ("ls", "show", "export", "replay", "fork", "rm", "sweep")
@@ -36,8 +36,8 @@ def test_a_home_without_sessions_says_so(shell: Shell) -> None:
 
 
 def test_sessions_are_listed_the_newest_first_with_what_they_are_about(shell: Shell) -> None:
-    first = talk(shell, said="Which tea?")
-    second = talk(shell, *DELEGATING, said="Have a.py reviewed")
+    first = run_session(shell, said="Which tea?")
+    second = run_session(shell, *DELEGATING, said="Have a.py reviewed")
     lines = shell.run("sessions", "ls").out.splitlines()
     assert lines[0].split() == ["ID", "LAST", "USED", "TALKS", "SIZE", "MODEL", "ABOUT"]
     assert [line.split()[0] for line in lines[1:]] == [second[:8], first[:8]]
@@ -47,7 +47,7 @@ def test_sessions_are_listed_the_newest_first_with_what_they_are_about(shell: Sh
 
 
 def test_there_may_be_more_than_are_shown(shell: Shell) -> None:
-    stored = {talk(shell) for _ in range(3)}
+    stored = {run_session(shell) for _ in range(3)}
     lines = shell.run("sessions", "ls", "--limit", "1").out.splitlines()
     assert len(lines) == 3
     assert lines[-1] == "2 older ones are not shown; --all shows them"
@@ -57,7 +57,7 @@ def test_there_may_be_more_than_are_shown(shell: Shell) -> None:
 
 
 def test_programs_get_an_object_a_line(shell: Shell) -> None:
-    session_id = talk(shell, said="Which tea?")
+    session_id = run_session(shell, said="Which tea?")
     (line,) = shell.run("sessions", "ls", "--json").lines
     assert (line["session_id"], line["preview"], line["in_use"]) == (session_id, "Which tea?", False)
     assert (line["storage_policy"], line["conversations"], line["trouble"]) == ("full", 1, None)
@@ -65,7 +65,7 @@ def test_programs_get_an_object_a_line(shell: Shell) -> None:
 
 def test_a_session_in_use_and_one_that_is_broken_are_marked(shell: Shell) -> None:
     """A crafted or truncated file affects no other session."""
-    used, broken = talk(shell), talk(shell)
+    used, broken = run_session(shell), run_session(shell)
     file = home(shell) / "sessions" / f"{broken}.db"
     file.write_bytes(b"nonsense" * 100)
     with held(shell, used):
@@ -76,7 +76,7 @@ def test_a_session_in_use_and_one_that_is_broken_are_marked(shell: Shell) -> Non
 
 def test_what_was_not_stored_is_not_shown(shell: Shell) -> None:
     """S002-16."""
-    talk(shell, said="canary", flags=("--storage", "headers-only"))
+    run_session(shell, said="canary", flags=("--storage", "headers-only"))
     ran = shell.run("sessions", "ls")
     assert "canary" not in ran.out
     assert "no text is stored" in ran.out
@@ -88,8 +88,8 @@ def test_ids_are_shown_as_long_as_they_need_to_be() -> None:
 
 
 def test_searching_finds_where_it_was_said(shell: Shell) -> None:
-    session_id = talk(shell, "Oolong is a tea.", said="Which one?")
-    talk(shell, "None.", said="canary", flags=("--storage", "headers-only"))
+    session_id = run_session(shell, "Oolong is a tea.", said="Which one?")
+    run_session(shell, "None.", said="canary", flags=("--storage", "headers-only"))
     ran = shell.run("sessions", "ls", "--search", "OOLONG")
     assert ran.out.splitlines()[0].split() == ["ID", "WHEN", "WHO", "WHAT"]
     assert ran.out.splitlines()[1].split()[0] == session_id[:8]
@@ -104,7 +104,7 @@ def test_searching_finds_where_it_was_said(shell: Shell) -> None:
 
 
 def test_off_a_terminal_it_deletes_what_is_named(shell: Shell) -> None:
-    first, second, third = talk(shell), talk(shell), talk(shell)
+    first, second, third = run_session(shell), run_session(shell), run_session(shell)
     ran = shell.run("sessions", "rm", first[:8], second, first)
     assert (ran.code, ran.out) == (0, f"{first} is deleted\n{second} is deleted\n")
     assert ids(shell) == {third}
@@ -113,7 +113,7 @@ def test_off_a_terminal_it_deletes_what_is_named(shell: Shell) -> None:
 
 
 def test_one_that_is_not_there_keeps_all_of_them(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     assert shell.run("sessions", "rm", session_id, "00000000").code == 1
     assert shell.run("sessions", "rm").code == 2
     assert shell.run("sessions", "rm", session_id, "--last").code == 2
@@ -122,7 +122,7 @@ def test_one_that_is_not_there_keeps_all_of_them(shell: Shell) -> None:
 
 def test_one_in_use_is_not_deleted_and_the_others_are(shell: Shell) -> None:
     """HARDENING F9."""
-    used, free = talk(shell), talk(shell)
+    used, free = run_session(shell), run_session(shell)
     with held(shell, used):
         ran = shell.run("sessions", "rm", used, free)
     assert ran.code == 1
@@ -134,7 +134,7 @@ def test_one_in_use_is_not_deleted_and_the_others_are(shell: Shell) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("answer", "left"), [("n\n", 1), ("y\n", 0)])
 def test_on_a_terminal_it_asks(shell: Shell, answer: str, left: int) -> None:
-    session_id = talk(shell, said="Which tea?")
+    session_id = run_session(shell, said="Which tea?")
     screen = Screen(shell, "sessions", "rm", session_id[:8])
     shown = screen.until("for good?")
     assert "Which tea?" in shown
@@ -150,7 +150,7 @@ def test_on_a_terminal_it_asks(shell: Shell, answer: str, left: int) -> None:
 def test_a_sweep_says_what_it_did(shell: Shell) -> None:
     """X-31."""
     assert shell.run("sessions", "sweep").out == "Nothing was due.\n"
-    session_id = talk(shell)
+    session_id = run_session(shell)
     assert shell.run("sessions", "sweep").out == "Nothing was due.\n"
     ran = shell.run("sessions", "sweep", "-c", "retention.max_total_mb=0.000001")
     assert ran.code == 0
@@ -162,7 +162,7 @@ def test_a_sweep_says_what_it_did(shell: Shell) -> None:
 def test_a_dry_run_says_what_a_sweep_would_do_and_does_nothing(shell: Shell) -> None:
     """X-31."""
     assert shell.run("sessions", "sweep", "--dry-run").out == "Nothing is due.\n"
-    session_id = talk(shell)
+    session_id = run_session(shell)
     limit = ("-c", "retention.max_total_mb=0.000001")
     ran = shell.run("sessions", "sweep", "--dry-run", *limit)
     assert ran.code == 0
@@ -178,7 +178,7 @@ def test_looking_leaves_nothing_beside_a_session(shell: Shell, monkeypatch: pyte
     """E7: readers need a journal's files; they are gone with them."""
     home = shell.folder / "data"
     monkeypatch.setenv("TERTULIA_HOME", str(home))
-    session_id = talk(shell)
+    session_id = run_session(shell)
     for words in (("ls",), ("ls", "--search", "tea"), ("show", "--last"), ("export", "--last"), ("replay", "--last")):
         assert shell.run("sessions", *words).code == 0
         beside = {path.name for path in (home / "sessions").iterdir()}
@@ -186,7 +186,7 @@ def test_looking_leaves_nothing_beside_a_session(shell: Shell, monkeypatch: pyte
 
 
 def test_a_sweep_leaves_sessions_in_use_to_their_owners_and_tells_of_trouble(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     with held(shell, session_id):
         ran = shell.run("sessions", "sweep", "-c", "retention.max_total_mb=0.000001")
     assert ran.code == 0
@@ -198,7 +198,7 @@ def test_a_sweep_leaves_sessions_in_use_to_their_owners_and_tells_of_trouble(she
 def test_what_cannot_be_swept_is_exit_code_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     from tertulia.rollout.sweep.retention import HomeSweepResult
 
-    talk(shell)
+    run_session(shell)
     monkeypatch.setattr(
         "tertulia.rollout.sweep.home_sweep.sweep_home", lambda *given: HomeSweepResult(troubles=("it is broken",))
     )
@@ -208,7 +208,7 @@ def test_what_cannot_be_swept_is_exit_code_1(shell: Shell, monkeypatch: pytest.M
 
 def test_every_json_line_is_one_line(shell: Shell) -> None:
     """HARDENING E11."""
-    talk(shell, said="a\u2028b\x85c")
+    run_session(shell, said="a\u2028b\x85c")
     out = shell.run("sessions", "ls", "--json").out
     assert len(out.splitlines()) == 1
     assert json.loads(out)["preview"] == "a b c"

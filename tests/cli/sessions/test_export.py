@@ -13,14 +13,14 @@ from tertulia.cli.sessions.export import FORMAT, VERSION, export_line
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.store import StoredRow
 from tertulia.testing import ScriptedModel, call
-from tests.cli.keeping import DELEGATING, talk
+from tests.cli.keeping import DELEGATING, run_session
 from tests.cli.running import Shell
 
 AWKWARD = "one\u2028two\x85three\u2029four"
 
 
 def test_the_first_line_says_what_follows(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     ran = shell.run("sessions", "export", session_id)
     assert ran.code == 0
     head, *records = ran.lines
@@ -31,7 +31,7 @@ def test_the_first_line_says_what_follows(shell: Shell) -> None:
 
 def test_events_and_records_are_whole(shell: Shell) -> None:
     """S002-15: all messages and tools; an event that is stored as a reference is exported with its text."""
-    talk(shell, *DELEGATING, said="Have a.py reviewed")
+    run_session(shell, *DELEGATING, said="Have a.py reviewed")
     records = shell.run("sessions", "export", "--last").lines[1:]
     said = [item for each in records if each["kind"] == "said" for item in each["record"]["items"]]
     assert [item["type"] for item in said if not item.get("injected")] == [
@@ -48,7 +48,7 @@ def test_events_and_records_are_whole(shell: Shell) -> None:
 
 def test_one_record_is_one_line_for_every_reader(shell: Shell) -> None:
     """HARDENING E11: `splitlines` makes 3 of it."""
-    talk(shell, AWKWARD, said=AWKWARD)
+    run_session(shell, AWKWARD, said=AWKWARD)
     ran = shell.run("sessions", "export", "--last")
     assert len(ran.out.splitlines()) == ran.out.count("\n")
     texts = [part["text"] for line in ran.lines if line.get("kind") == "said"
@@ -73,7 +73,7 @@ async def test_a_canvas_is_exported_with_its_page(shell: Shell) -> None:
 @pytest.mark.parametrize("policy", ["headers-only", "none"])
 def test_only_what_is_stored_is_exported(shell: Shell, policy: str) -> None:
     """HARDENING E2."""
-    talk(shell, "canary answers", said="canary asks", flags=("--storage", policy))
+    run_session(shell, "canary answers", said="canary asks", flags=("--storage", policy))
     ran = shell.run("sessions", "export", "--last")
     assert ran.code == 0
     assert "canary" not in ran.out
@@ -99,7 +99,7 @@ def test_what_came_from_a_stricter_conversation_says_so(shell: Shell) -> None:
 
 def test_a_file_is_new_and_for_its_owner_alone(shell: Shell) -> None:
     """HARDENING E7."""
-    talk(shell)
+    run_session(shell)
     target = shell.folder / "talk.jsonl"
     ran = shell.run("sessions", "export", "--last", "-o", str(target))
     assert (ran.code, ran.out) == (0, "")

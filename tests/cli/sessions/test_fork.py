@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cli.keeping import DELEGATING, held, ids, talk
+from tests.cli.keeping import DELEGATING, held, ids, run_session
 from tests.cli.running import Shell
 
 
@@ -14,7 +14,7 @@ def said(shell: Shell, session_id: str) -> list[str]:
 
 
 def test_it_prints_the_new_id_and_nothing_else(shell: Shell) -> None:
-    old = talk(shell, said="Which tea?")
+    old = run_session(shell, said="Which tea?")
     ran = shell.run("sessions", "fork", old[:8])
     new = ran.out.strip()
     assert (ran.code, ran.err, ran.out) == (0, "", f"{new}\n")
@@ -26,7 +26,7 @@ def test_it_prints_the_new_id_and_nothing_else(shell: Shell) -> None:
 
 
 def test_at_a_round_at_an_item_and_at_nothing(shell: Shell) -> None:
-    old = talk(shell)
+    old = run_session(shell)
     shell.run("exec", "resume", "--last", "second")
     shown = json.loads(shell.run("sessions", "show", old, "--json").out)
     third = shown["conversations"][0]["messages"][2]["id"]
@@ -40,7 +40,7 @@ def test_at_a_round_at_an_item_and_at_nothing(shell: Shell) -> None:
 
 
 def test_another_conversation_of_a_session_in_use(shell: Shell) -> None:
-    old = talk(shell, *DELEGATING)
+    old = run_session(shell, *DELEGATING)
     shown = json.loads(shell.run("sessions", "show", old, "--json").out)
     child = shown["conversations"][1]["id"]
     with held(shell, old):

@@ -96,14 +96,14 @@ class Talking:
         self._out = io.StringIO()
         out = TerminalOutput(self._out, {})
         self.lines = LineMode(on.session, TextView(out, out, ()), out)
-        self.talk = asyncio.create_task(self.lines.talk(Keyboard(desk.fd)))
+        self.conversation = asyncio.create_task(self.lines.conversation(Keyboard(desk.fd)))
 
     @property
     def shown(self) -> str:
         return self._out.getvalue()
 
     async def left(self) -> int:
-        return await asyncio.wait_for(self.talk, DEADLINE_S)
+        return await asyncio.wait_for(self.conversation, DEADLINE_S)
 
 
 @asynccontextmanager
@@ -113,7 +113,7 @@ async def talking(desk: Desk, *replies: Any) -> AsyncIterator[Talking]:
         watching = on.begin(made.lines.watch())
         async with asyncio.timeout(DEADLINE_S):
             yield made
-        made.talk.cancel()
+        made.conversation.cancel()
         await on.session.close()
         await watching
 
@@ -129,7 +129,7 @@ async def test_what_is_typed_is_answered_and_ctrl_d_leaves(desk: Desk) -> None:
         assert "tokens" in at.shown
 
 
-async def test_ctrl_c_stops_the_answer_and_the_talk_goes_on(desk: Desk) -> None:
+async def test_ctrl_c_stops_the_answer_and_the_conversation_goes_on(desk: Desk) -> None:
     async with talking(desk, say("never", gate=asyncio.Event()), "Better.") as at:
         desk.type(b"hello\n")
         await at.on.until("task_started")
@@ -163,7 +163,7 @@ async def test_being_told_to_end_stops_the_answer_and_leaves(desk: Desk) -> None
         at.on.check_idle()
 
 
-async def test_what_cannot_be_sent_is_refused_and_the_talk_goes_on(desk: Desk) -> None:
+async def test_what_cannot_be_sent_is_refused_and_the_conversation_goes_on(desk: Desk) -> None:
     async with talking(desk, "unused") as at:
         await at.on.session.close()
         desk.type(b"hello\n" + CTRL_D)

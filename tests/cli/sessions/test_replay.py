@@ -14,7 +14,7 @@ from tertulia.rollout.sqlite.database import connect_owner
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.table import insert
 from tertulia.rollout.store import Row
-from tests.cli.keeping import DELEGATING, held, home, talk
+from tests.cli.keeping import DELEGATING, held, home, run_session
 from tests.cli.running import Shell
 
 STORY = [
@@ -26,7 +26,7 @@ STORY = [
 
 
 def test_a_session_is_told_again(shell: Shell) -> None:
-    session_id = talk(shell, *DELEGATING, said="Have a.py reviewed")
+    session_id = run_session(shell, *DELEGATING, said="Have a.py reviewed")
     ran = shell.run("sessions", "replay", session_id[:8])
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
@@ -43,7 +43,7 @@ def test_json_lines_are_those_that_exec_printed(shell: Shell) -> None:
 
 
 def test_a_session_that_was_resumed_is_still_one_thread(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     shell.run("exec", "resume", "--last", "and then?")
     lines = shell.run("sessions", "replay", "--last", "--json").lines
     assert [line["thread_id"] for line in lines if line["type"] == "thread.started"] == [session_id]
@@ -55,7 +55,7 @@ def test_a_session_that_was_resumed_is_still_one_thread(shell: Shell) -> None:
 
 
 def test_one_conversation_alone(shell: Shell) -> None:
-    talk(shell, *DELEGATING, said="Have a.py reviewed")
+    run_session(shell, *DELEGATING, said="Have a.py reviewed")
     shown = json.loads(shell.run("sessions", "show", "--last", "--json").out)
     child = shown["conversations"][1]["id"]
     ran = shell.run("sessions", "replay", "--last", "--conversation", child[:8])
@@ -72,24 +72,24 @@ def test_one_conversation_alone(shell: Shell) -> None:
 
 @pytest.mark.parametrize("speed", ["0", "-1", "inf", "nan", "fast"])
 def test_a_speed_that_is_none(shell: Shell, speed: str) -> None:
-    talk(shell)
+    run_session(shell)
     assert shell.run("sessions", "replay", "--last", "--speed", speed).code == 2
 
 
 def test_it_can_be_fast_and_be_followed_to_the_end(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     ran = shell.run("sessions", "replay", "--last", "--speed", "1000", "--follow")
     assert (ran.code, ran.out) == (0, "you hello\nGood morning.\n")
 
 
 def test_a_session_in_use_can_be_watched(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     with held(shell, session_id):
         assert shell.run("sessions", "replay", "--last").code == 0
 
 
 def test_somebody_who_stops_it_is_told_by_the_exit_code(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    talk(shell)
+    run_session(shell)
 
     async def stopped(*given: object, **options: object) -> bool:
         return False
@@ -99,7 +99,7 @@ def test_somebody_who_stops_it_is_told_by_the_exit_code(shell: Shell, monkeypatc
 
 
 def test_one_that_is_broken_names_the_file(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     file = home(shell) / "sessions" / f"{session_id}.db"
     file.write_bytes(b"nonsense" * 100)
     ran = shell.run("sessions", "replay", session_id)
@@ -112,7 +112,7 @@ def test_one_that_is_broken_names_the_file(shell: Shell) -> None:
 
 def test_every_prompt_is_proved(shell: Shell) -> None:
     """S002-15."""
-    talk(shell, *DELEGATING)
+    run_session(shell, *DELEGATING)
     ran = shell.run("sessions", "replay", "--last", "--verify")
     assert (ran.code, ran.out) == (0, "3 of 3 prompts came out as they were sent.\n")
     assert [line["outcome"] for line in shell.run("sessions", "replay", "--last", "--verify", "--json").lines] == [
@@ -121,12 +121,12 @@ def test_every_prompt_is_proved(shell: Shell) -> None:
 
 
 def test_one_prompt_is_told_as_one(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     assert shell.run("sessions", "replay", "--last", "--verify").out == "1 of 1 prompt came out as it was sent.\n"
 
 
 def test_what_cannot_be_rebuilt_is_said(shell: Shell) -> None:
-    talk(shell, flags=("--storage", "headers-only"))
+    run_session(shell, flags=("--storage", "headers-only"))
     ran = shell.run("sessions", "replay", "--last", "--verify")
     assert ran.code == 0
     assert ran.out.splitlines()[0].startswith("unknown    record ")
@@ -137,7 +137,7 @@ def test_what_cannot_be_rebuilt_is_said(shell: Shell) -> None:
 
 
 def test_a_prompt_that_comes_out_different_is_exit_code_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    talk(shell)
+    run_session(shell)
     monkeypatch.setattr(
         "tertulia.session.resume.replay_verification.full_instructions", lambda *given, **options: "Others."
     )
@@ -149,7 +149,7 @@ def test_a_prompt_that_comes_out_different_is_exit_code_1(shell: Shell, monkeypa
 
 
 def test_where_nobody_was_asked_there_is_nothing_to_prove(shell: Shell) -> None:
-    talk(shell)
+    run_session(shell)
     shell.run("sessions", "fork", "--last")
     assert "there is no prompt" in shell.run("sessions", "replay", "--last", "--verify").out
 
@@ -174,7 +174,7 @@ _LAST_MESSAGE = "(SELECT max(n) FROM record WHERE kind = 'said' AND type = 'user
 )
 def test_records_that_were_deleted_are_exit_code_1_and_named(shell: Shell, where: str, said: str) -> None:
     """R2: from the last message on, the last, one in the middle, and the head itself."""
-    session_id = talk(shell)
+    session_id = run_session(shell)
     assert shell.run("sessions", "replay", session_id, "--verify").code == 0
     by_hand(shell, session_id, f"DELETE FROM record WHERE {where}")
     for form in ((), ("--json",)):
@@ -186,7 +186,7 @@ def test_records_that_were_deleted_are_exit_code_1_and_named(shell: Shell, where
 
 def test_a_record_of_an_earlier_version_is_said_to_have_no_head(shell: Shell) -> None:
     """R2: no error, and no proof."""
-    session_id = talk(shell)
+    session_id = run_session(shell)
     by_hand(shell, session_id, "DELETE FROM record WHERE n = -2")
     by_hand(shell, session_id, "PRAGMA user_version = 1")
     ran = shell.run("sessions", "replay", session_id, "--verify")
@@ -198,7 +198,7 @@ def test_a_record_of_an_earlier_version_is_said_to_have_no_head(shell: Shell) ->
 
 def test_what_a_process_wrote_after_its_last_answer_is_not_proved(shell: Shell) -> None:
     """R2: it died before the head could be written; more may have followed."""
-    session_id = talk(shell)
+    session_id = run_session(shell)
     with closing(connect_owner(home(shell) / "sessions" / f"{session_id}.db", durable=False)) as connection:
         last = connection.execute("SELECT max(n) FROM record").fetchone()[0]
         insert(connection, [Row(last + 1, "later", "", 0.0, None, 0, 0, b"{}", None, Full())], Head.of(connection))
@@ -209,7 +209,7 @@ def test_what_a_process_wrote_after_its_last_answer_is_not_proved(shell: Shell) 
 @pytest.mark.parametrize("verb", [("resume",), ("exec", "resume")])
 def test_who_resumes_a_record_with_a_hole_is_told_so(shell: Shell, verb: tuple[str, ...]) -> None:
     """R2: on standard error, every time; it goes on with what is left, and the next proof still names it."""
-    session_id = talk(shell)
+    session_id = run_session(shell)
     by_hand(shell, session_id, "DELETE FROM record WHERE kind = 'said' AND type = 'assistant'")
     for _ in range(2):
         ran = shell.run(*verb, session_id)

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from tertulia.cli.sessions.show import shorten_trouble
-from tests.cli.keeping import DELEGATING, held, home, talk
+from tests.cli.keeping import DELEGATING, held, home, run_session
 from tests.cli.running import Shell
 
 
 def test_a_session_its_conversations_and_its_last_messages(shell: Shell) -> None:
-    session_id = talk(shell, *DELEGATING, said="Have a.py reviewed")
+    session_id = run_session(shell, *DELEGATING, said="Have a.py reviewed")
     ran = shell.run("sessions", "show", session_id[:8])
     assert ran.code == 0
     assert ran.out.startswith(f"{session_id}\n  model   scripted/script.json\n")
@@ -29,7 +29,7 @@ def test_a_session_its_conversations_and_its_last_messages(shell: Shell) -> None
 
 
 def test_only_the_last_messages_are_shown(shell: Shell) -> None:
-    talk(shell, "one")
+    run_session(shell, "one")
     shell.run("exec", "resume", "--last", "second")
     ran = shell.run("sessions", "show", "--last", "--messages", "2")
     assert "Last messages of root, after 2 earlier ones" in ran.out
@@ -47,7 +47,7 @@ def test_only_the_last_messages_are_shown(shell: Shell) -> None:
 )
 def test_what_is_not_stored_is_said_and_why(shell: Shell, policy: str, said: str) -> None:
     """S002-16, S002-17."""
-    talk(shell, "canary answers", said="canary asks", flags=("--storage", policy))
+    run_session(shell, "canary answers", said="canary asks", flags=("--storage", policy))
     ran = shell.run("sessions", "show", "--last")
     assert ran.code == 0
     assert said in ran.out.partition("Not stored\n")[2]
@@ -56,14 +56,14 @@ def test_what_is_not_stored_is_said_and_why(shell: Shell, policy: str, said: str
 
 def test_texts_that_have_expired(shell: Shell) -> None:
     """S002-18."""
-    talk(shell, flags=("--storage", "ttl:0.001"))
+    run_session(shell, flags=("--storage", "ttl:0.001"))
     shell.run("sessions", "sweep")
     ran = shell.run("sessions", "show", "--last")
     assert "expired, ttl:0.001" in ran.out
 
 
 def test_programs_get_one_object(shell: Shell) -> None:
-    session_id = talk(shell, *DELEGATING, said="Have a.py reviewed")
+    session_id = run_session(shell, *DELEGATING, said="Have a.py reviewed")
     told = json.loads(shell.run("sessions", "show", "--last", "--json").out)
     assert told["session_id"] == session_id
     root, child = told["conversations"]
@@ -73,7 +73,7 @@ def test_programs_get_one_object(shell: Shell) -> None:
 
 
 def test_a_session_in_use_can_be_looked_at(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     with held(shell, session_id):
         ran = shell.run("sessions", "show", "--last")
     assert ran.code == 0
@@ -81,7 +81,7 @@ def test_a_session_in_use_can_be_looked_at(shell: Shell) -> None:
 
 
 def test_one_that_is_broken_names_the_file_and_the_way_out(shell: Shell) -> None:
-    session_id = talk(shell)
+    session_id = run_session(shell)
     file = home(shell) / "sessions" / f"{session_id}.db"
     file.write_bytes(b"nonsense" * 100)
     ran = shell.run("sessions", "show", session_id)

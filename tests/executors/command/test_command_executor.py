@@ -53,7 +53,7 @@ async def test_a_run_is_its_steps_and_one_ending(tmp_path: Path) -> None:
     assert not any("what is there" in argument for argument in json.loads(steps[-1].text)["arguments"])  # type: ignore[union-attr]
 
 
-async def test_an_agent_goes_on_with_its_own_talk_by_its_id(tmp_path: Path) -> None:
+async def test_an_agent_goes_on_with_its_own_conversation_by_its_id(tmp_path: Path) -> None:
     """S003-25: the id goes where the template says, and what it cost since is what is added."""
     definition = fake("codex", output="codex-jsonl", resume_with=("resume", "{id}"))
     async with crew(tmp_path) as made:

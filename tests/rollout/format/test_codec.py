@@ -529,7 +529,7 @@ def test_a_record_that_goes_on_knows_its_conversations_lists_and_calls() -> None
     assert new[0].n > rows[-1].n
     assert not any(row.kind == "talk" for row in new)
     assert b"shell" not in b"".join(row.body or b"" for row in new)
-    assert codec.naming.talk(A) == 1
+    assert codec.naming.conversation(A) == 1
     assert whats([*rows, *new]) == [*first, *more]
 
 
@@ -567,7 +567,7 @@ def test_session_wide_events_belong_to_no_conversation() -> None:
     odd = event(TokenCount(NO_USAGE, 1, "key"), None)
     rows = written(usual, odd)
 
-    assert {row.talk for row in rows} == {0}
+    assert {row.conversation for row in rows} == {0}
     assert rows[1].scope == 0
     assert whats(rows) == [usual, odd]
 

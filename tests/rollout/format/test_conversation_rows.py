@@ -10,30 +10,30 @@ from tests.rollout.recording import assistant, call
 
 
 def named() -> ConversationRows:
-    talk = ConversationRows(3)
-    talk.offered = b'[{"name":"shell"}]'
-    talk.names, talk.scopes, talk.tools = {("a",): 4}, {("b",): 5}, {"c": (6, 1.0)}
-    talk.recent.note_said(ItemRef(7, Full(), assistant("x")))
-    talk.recent.note_said(ItemRef(8, Full(), call()))
-    return talk
+    conversation = ConversationRows(3)
+    conversation.offered = b'[{"name":"shell"}]'
+    conversation.names, conversation.scopes, conversation.tools = {("a",): 4}, {("b",): 5}, {"c": (6, 1.0)}
+    conversation.recent.note_said(ItemRef(7, Full(), assistant("x")))
+    conversation.recent.note_said(ItemRef(8, Full(), call()))
+    return conversation
 
 
 def test_only_a_name_among_the_offered_tools_is_a_name() -> None:
     """HARDENING E1"""
-    talk = named()
+    conversation = named()
 
-    assert talk.offers("shell")
-    assert not any(map(talk.offers, ("", "she", "CANARY", 'a","b', "\ud800")))
+    assert conversation.offers("shell")
+    assert not any(map(conversation.offers, ("", "she", "CANARY", 'a","b', "\ud800")))
 
 
 def test_rows_that_were_never_written_are_not_pointed_to() -> None:
-    talk = named()
+    conversation = named()
 
-    talk.forget(6)
+    conversation.forget(6)
 
-    assert (talk.names, talk.scopes, talk.tools) == ({("a",): 4}, {("b",): 5}, {})
-    assert not talk.recent.spoken
-    assert not talk.recent.calls
+    assert (conversation.names, conversation.scopes, conversation.tools) == ({("a",): 4}, {("b",): 5}, {})
+    assert not conversation.recent.spoken
+    assert not conversation.recent.calls
 
 
 def test_after_erasing_only_rows_without_texts_are_pointed_to() -> None:

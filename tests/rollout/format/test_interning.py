@@ -64,7 +64,7 @@ def test_after_erasing_nothing_points_to_what_there_was() -> None:
 
 
 def test_a_conversation_nobody_wrote_of_has_no_row() -> None:
-    assert Codec(unredacted).naming.talk(A) is None
+    assert Codec(unredacted).naming.conversation(A) is None
 
 
 def closed(conversation: ConversationId) -> Event:
@@ -83,7 +83,7 @@ def test_what_a_closed_conversation_had_is_forgotten_but_for_its_row() -> None:
     tracemalloc.stop()
     assert held < 600
 
-    assert codec.naming.talk(ConversationId("conversation-7")) is not None
+    assert codec.naming.conversation(ConversationId("conversation-7")) is not None
 
 
 def test_what_is_heard_of_a_conversation_after_its_end_points_to_the_same_row() -> None:
@@ -94,7 +94,7 @@ def test_what_is_heard_of_a_conversation_after_its_end_points_to_the_same_row() 
     more = written(late, codec=codec)
 
     assert not any(row.kind == "talk" for row in more)
-    assert codec.naming.talk(A) == rows[0].n
+    assert codec.naming.conversation(A) == rows[0].n
     assert whats([*rows, *more]) == [*first, late]
 
 
@@ -104,10 +104,10 @@ def test_a_closed_conversation_whose_row_was_never_written_is_named_again() -> N
 
     codec.naming.forget(1)
 
-    assert codec.naming.talk(A) is None
+    assert codec.naming.conversation(A) is None
     assert whats(written(agreed(Full()), codec=codec)) == [agreed(Full())]
     codec.naming.closed(B)
-    assert codec.naming.talk(B) is None
+    assert codec.naming.conversation(B) is None
 
 
 def test_of_a_record_that_goes_on_closed_conversations_are_known_by_their_row_alone() -> None:
@@ -116,12 +116,12 @@ def test_of_a_record_that_goes_on_closed_conversations_are_known_by_their_row_al
     first = [agreed(Full()), asked(), closed(A), agreed(Full(), B)]
     rows = written(*first, codec=codec)
     assert len(list(reader.lines(map(as_stored, rows)))) == len(first)
-    assert [talk.closed for talk in reader.known.talks.values()] == [True, False]
+    assert [conversation.closed for conversation in reader.known.conversations.values()] == [True, False]
 
     again = Codec(unredacted, reader.known)
     more = [asked(), event(ErrorEvent("late", ""), epoch=1)]
     new = written(*more, codec=again)
 
-    assert again.naming.talk(A) == rows[0].n
+    assert again.naming.conversation(A) == rows[0].n
     assert not any(row.kind == "talk" for row in new)
     assert whats([*rows, *new]) == [*first, *more]

@@ -10,12 +10,12 @@ from tertulia.rollout.store import StoredRow
 from tests.rollout.recording import A, user
 
 
-def row(n: int = 1, talk: int = 1) -> StoredRow:
-    return StoredRow(n, "said", "user", 1.0, None, talk, 0, b"{}", None)
+def row(n: int = 1, conversation: int = 1) -> StoredRow:
+    return StoredRow(n, "said", "user", 1.0, None, conversation, 0, b"{}", None)
 
 
 @pytest.mark.parametrize(
-    ("header", "talk", "belongs"),
+    ("header", "conversation", "belongs"),
     [
         ({"i": 1, "of": 3}, 1, True),
         ({"i": 2, "of": 3}, 1, True),
@@ -25,11 +25,11 @@ def row(n: int = 1, talk: int = 1) -> StoredRow:
         ({}, 1, False),
     ],
 )
-def test_a_segment_knows_its_rows(header: dict[str, int], talk: int, belongs: bool) -> None:
+def test_a_segment_knows_its_rows(header: dict[str, int], conversation: int, belongs: bool) -> None:
     segment = PartialSegment(row(), {"of": 3})
     segment.next = 1
 
-    assert segment.takes(row(2, talk), header) is belongs
+    assert segment.takes(row(2, conversation), header) is belongs
 
 
 def test_a_segment_is_one_line() -> None:

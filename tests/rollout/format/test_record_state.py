@@ -10,7 +10,7 @@ from tests.rollout.recording import call, output
 def test_of_a_record_that_is_empty_nothing_is_known() -> None:
     known = RecordState()
 
-    assert (known.last_n, known.session_id, known.epoch, known.last_seq, known.talks) == (0, None, -1, 0, {})
+    assert (known.last_n, known.session_id, known.epoch, known.last_seq, known.conversations) == (0, None, -1, 0, {})
 
 
 def test_two_conversations_share_nothing() -> None:
@@ -22,11 +22,11 @@ def test_two_conversations_share_nothing() -> None:
 
 def test_calls_that_were_answered_are_known_for_a_while() -> None:
     """R3: the next owner may have to tell their end."""
-    talk = ConversationRecordState(1, Full())
-    talk.note(output("x", id="unknown"), 1)
+    conversation = ConversationRecordState(1, Full())
+    conversation.note(output("x", id="unknown"), 1)
     for n in range(300):
-        talk.note(call(id=f"c{n}"), n)
-        talk.note(output("x", id=f"c{n}"), n)
+        conversation.note(call(id=f"c{n}"), n)
+        conversation.note(output("x", id=f"c{n}"), n)
 
-    assert talk.calls == {}
-    assert list(talk.answered.values()) == list(range(44, 300))
+    assert conversation.calls == {}
+    assert list(conversation.answered.values()) == list(range(44, 300))

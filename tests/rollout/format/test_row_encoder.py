@@ -15,7 +15,7 @@ def made(policy: StoragePolicy, body: dict[str, Any] | None) -> bytes | None:
     maker = RowEncoder(lambda text: text.replace(b"hunter2", b"*"), 6)
     assert maker.put("said", "user", ConversationRows(3), 1.0, {"chars": 7}, policy=policy, body=body) == 7
     (row,) = maker.rows
-    assert (row.n, row.talk, row.header, row.policy) == (7, 3, b'{"chars":7}', policy)
+    assert (row.n, row.conversation, row.header, row.policy) == (7, 3, b'{"chars":7}', policy)
     return row.body
 
 
@@ -40,4 +40,4 @@ def test_a_header_that_cannot_be_written_is_empty() -> None:
     maker = RowEncoder(bytes, 0)
     maker.put("talk", "talk", None, 1.0, {"id": object()}, policy=Full())
 
-    assert [(row.n, row.talk, row.header) for row in maker.rows] == [(1, 0, b"{}")]
+    assert [(row.n, row.conversation, row.header) for row in maker.rows] == [(1, 0, b"{}")]

@@ -99,15 +99,15 @@ def test_what_is_left_of_a_segment_is_one_segment() -> None:
         ItemsRecord(A, tuple(user(str(n), id=str(n)) for n in range(4))),
         ItemsRecord(A, (user("x"), user("y"))),
     )
-    talk, *rows = stored(first, second)
-    left = [talk, rows[1], rows[3], rows[5]]
+    state, *rows = stored(first, second)
+    left = [state, rows[1], rows[3], rows[5]]
 
     assert [[item.text for item in line.what.items] for line in read_rows(left)] == [["1", "3"], ["y"]]
 
 
 def test_a_segment_ends_where_another_begins() -> None:
-    talk, *rows = stored(ItemsRecord(A, (user("1"), user("2"))), ItemsRecord(A, (user("3"), user("4"))))
-    left = [talk, rows[0], rows[2], rows[3]]
+    state, *rows = stored(ItemsRecord(A, (user("1"), user("2"))), ItemsRecord(A, (user("3"), user("4"))))
+    left = [state, rows[0], rows[2], rows[3]]
 
     assert [[item.text for item in line.what.items] for line in read_rows(left)] == [["1"], ["3", "4"]]
 
@@ -147,23 +147,23 @@ def test_reading_tells_what_a_recorder_has_to_know() -> None:
     known = reader.known
 
     assert (known.session_id, known.epoch, known.last_seq, known.last_n) == (SESSION, 3, 9, rows[-1].n)
-    assert [(id, talk.storage) for id, talk in known.talks.items()] == [(A, Full()), (B, HeadersOnly())]
-    assert list(known.talks[A].tools) == [asked().tools]
-    assert known.talks[A].calls == {CallId("c1"): 13}
+    assert [(id, state.storage) for id, state in known.conversations.items()] == [(A, Full()), (B, HeadersOnly())]
+    assert list(known.conversations[A].tools) == [asked().tools]
+    assert known.conversations[A].calls == {CallId("c1"): 13}
 
 
 def test_a_call_that_was_answered_is_not_open() -> None:
     reader = RowReader()
     assert list(reader.lines(stored(*conversation())))
 
-    assert reader.known.talks[A].calls == {}
+    assert reader.known.conversations[A].calls == {}
 
 
 def test_of_a_conversation_nothing_was_agreed_of_nothing_may_be_stored() -> None:
     reader = RowReader()
     assert list(reader.lines(stored(event(ErrorEvent("limit", "")))))
 
-    assert reader.known.talks[A].storage == NoStorage()
+    assert reader.known.conversations[A].storage == NoStorage()
 
 
 # ── crafted rows ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,7 +173,7 @@ def crafted(kind: str, type: str, header: Any, body: Any = None, n: int = 50, **
     encoded = header if isinstance(header, bytes) else msgspec.json.encode(header)
     text = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
     return StoredRow(
-        **{"n": n, "kind": kind, "type": type, "ts": 1.0, "seq": None, "talk": 1, "scope": 0} | columns,
+        **{"n": n, "kind": kind, "type": type, "ts": 1.0, "seq": None, "conversation": 1, "scope": 0} | columns,
         header=encoded,
         body=text,
     )
@@ -184,7 +184,7 @@ NONSENSE = [
     crafted("event", "error", {"code": ["x"]}, {"message": "x"}),
     crafted("event", "error", {}, b"[1]"),
     crafted("event", "error", {"code": "x"}, {"message": {}}),
-    crafted("event", "error", {"code": "x"}, {}, talk=99),
+    crafted("event", "error", {"code": "x"}, {}, conversation=99),
     crafted("event", "error", {"code": "x"}, {}, scope=99),
     crafted("event", "error", {"code": "x"}, {}, ts=1e300),
     crafted("event", "error", {"code": "x"}, {}, ts=float("nan")),
@@ -201,7 +201,7 @@ NONSENSE = [
     crafted("said", "assistant", {"same": [1]}),
     crafted("said", "assistant", {"storage": "sometimes"}, {"id": "1", "text": "2"}),
     crafted("said", "assistant", {}, {"id": "1", "parts": [{"type": "video"}]}),
-    crafted("said", "assistant", {}, {"id": "1", "text": "2"}, talk=99),
+    crafted("said", "assistant", {}, {"id": "1", "text": "2"}, conversation=99),
     crafted("said", "", {"of": 3}),
     crafted("ended", "user", {}, {"id": "1", "text": "2"}),
     crafted("queued", "assistant", {}, {"id": "1", "text": "2"}),
@@ -240,7 +240,10 @@ NONSENSE = [
 @pytest.mark.parametrize("row", NONSENSE, ids=lambda row: f"{row.kind} {row.type} {row.header[:40]!r}")
 def test_a_row_that_makes_no_sense_is_counted_and_skipped(row: StoredRow) -> None:
     """HARDENING E8: wrong types, wild references, deep nesting; what stands around it is read."""
-    before, after = stored(*conversation()), replace(stored(event(ErrorEvent("limit", "")))[-1], n=60, talk=1, scope=0)
+    before, after = (
+        stored(*conversation()),
+        replace(stored(event(ErrorEvent("limit", "")))[-1], n=60, conversation=1, scope=0),
+    )
     lines = list(read_rows([*before, row, after]))
 
     assert [line.n for line in lines if line.damaged or line.what is None] == [50]
@@ -292,10 +295,10 @@ def test_a_reference_never_reaches_into_another_conversation() -> None:
         agreed(Full()), agreed(Full(), B), event(ErrorEvent("limit", ""), B), ItemsRecord(A, (assistant("private"),))
     )
     n = rows[-1].n
-    talk = next(row.n for row in rows if row.kind == "talk" and row.n > 1)
+    state = next(row.n for row in rows if row.kind == "talk" and row.n > 1)
     spy = [
-        crafted("event", "agent_message", {"said": n}, n=50, talk=talk),
-        crafted("said", "assistant", {"same": n}, n=51, talk=talk),
+        crafted("event", "agent_message", {"said": n}, n=50, conversation=state),
+        crafted("said", "assistant", {"same": n}, n=51, conversation=state),
     ]
     lines = list(read_rows([*rows, *spy]))
 
@@ -310,8 +313,17 @@ _KINDS = "event said ended queued rewritten forked submitted asked agreed terms 
 _TYPES = [*EVENT_TYPES, "user", "assistant", "reasoning", "tool_call", "tool_output", "summary", "", *SKELETON]
 _OBJECTS = st.dictionaries(st.sampled_from(_KEYS.split()) | st.text(max_size=3), _VALUES, max_size=5)
 _ROWS = st.builds(
-    lambda n, kind, type, header, body, talk, scope, damaged: StoredRow(
-        n, kind, type, 1.0, None, talk, scope, msgspec.json.encode(header), body and msgspec.json.encode(body), damaged
+    lambda n, kind, type, header, body, conversation, scope, damaged: StoredRow(
+        n,
+        kind,
+        type,
+        1.0,
+        None,
+        conversation,
+        scope,
+        msgspec.json.encode(header),
+        body and msgspec.json.encode(body),
+        damaged,
     ),
     st.integers(30, 90),
     st.sampled_from(_KINDS.split()),

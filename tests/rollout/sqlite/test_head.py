@@ -128,7 +128,7 @@ def test_a_loss_is_not_forgotten_when_the_session_goes_on(files: SessionFiles) -
         "1 record is missing since before the session was resumed",
     )
     file = OwnedFile(files, FakeClock(NOW))
-    file.commit([row(6, talk=6), row(7)])
+    file.commit([row(6, conversation=6), row(7)])
     by_hand(files, "DELETE FROM record WHERE n = 4")
     file.enforce(1, NoStorage(), ("task_complete",))
     file.close()
@@ -139,11 +139,13 @@ def test_a_loss_is_not_forgotten_when_the_session_goes_on(files: SessionFiles) -
 def test_records_that_were_erased_by_their_policy_are_not_missing(files: SessionFiles) -> None:
     """R2, S002-17: `none`, and texts that expired whole."""
     file = OwnedFile(files, FakeClock(NOW))
-    file.commit([row(1, type="talk"), row(2), row(3, policy=Ttl(5)), row(4, talk=4), row(5, talk=4, **END)])
+    file.commit(
+        [row(1, type="talk"), row(2), row(3, policy=Ttl(5)), row(4, conversation=4), row(5, conversation=4, **END)]
+    )
     assert file.sweep(NOW + 60, "delete").rows == 1
     assert proof(files) == Proof()
     file.enforce(1, NoStorage(), ("talk",))
-    file.commit([row(6, talk=4, **END)])
+    file.commit([row(6, conversation=4, **END)])
     assert proof(files) == Proof()
     file.close()
     assert (proof(files), missing(files)) == (Proof(), 0)

@@ -128,11 +128,15 @@ def test_a_newer_file_is_refused_and_left_alone(files: SessionFiles, file: Owned
 # ── erasing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def diary(talks: int = 4) -> list[Row]:
+def diary(conversations: int = 4) -> list[Row]:
     """Records of all sizes, from a few bytes to several pages, of several conversations."""
     dice = random.Random(3)
     return [
-        row(n, b"canary-%d-%d." % (n % talks, n) * dice.choice([1, 5, 60, 700, 4000]), talk=n % talks + 1000)
+        row(
+            n,
+            b"canary-%d-%d." % (n % conversations, n) * dice.choice([1, 5, 60, 700, 4000]),
+            conversation=n % conversations + 1000,
+        )
         for n in range(1, 160)
     ]
 
@@ -143,13 +147,13 @@ def test_what_was_erased_stands_in_no_file(files: SessionFiles, file: OwnedFile)
         file.commit(rows)
     assert found_in(files, b"canary-0-") != []
     sizes = [files.size()]
-    for talk in range(4):
-        policy = (HeadersOnly(), NoStorage(), Ttl(1), HeadersOnly())[talk]
+    for conversation in range(4):
+        policy = (HeadersOnly(), NoStorage(), Ttl(1), HeadersOnly())[conversation]
         file._clock.advance(10)  # type: ignore[attr-defined]
-        file.enforce(talk + 1000, policy, ("note",))
-        assert found_in(files, b"canary-%d-" % talk) == []
+        file.enforce(conversation + 1000, policy, ("note",))
+        assert found_in(files, b"canary-%d-" % conversation) == []
         left = [found for found in read(files) if found.body is not None]
-        assert {found.talk for found in left} == set(range(1001 + talk, 1004))
+        assert {found.conversation for found in left} == set(range(1001 + conversation, 1004))
         assert bool(found_in(files, b"canary-")) is bool(left)
         sizes.append(files.size())
     assert sizes == sorted(sizes, reverse=True)

@@ -108,14 +108,38 @@ def test_a_thousand_open_and_close_cycles_leave_nothing(room: Path) -> None:
 # ── files of every released version (F12) ────────────────────────────────────────────────────────────────────────────
 
 VERSION_1: list[Row] = [
-    row(1, None, HeadersOnly(), kind="session", type="session", seq=None, talk=0, header=b'{"id":"~uAA","epoch":0}'),
-    row(2, b'{"policy":{}}', type="session_configured", talk=0, header=b'{"model":"scripted/tour"}'),
-    row(3, None, HeadersOnly(), kind="talk", type="talk", seq=None, talk=3, header=b'{"id":"~uBB"}'),
     row(
-        4, '{"text":"¿Qué tal? \u2028 ok"}'.encode(), kind="said", type="user", seq=None, talk=3, header=b'{"chars":12}'
+        1,
+        None,
+        HeadersOnly(),
+        kind="session",
+        type="session",
+        seq=None,
+        conversation=0,
+        header=b'{"id":"~uAA","epoch":0}',
     ),
-    row(5, b'{"text":"soon gone"}', Ttl(60), kind="said", type="assistant", seq=None, talk=3, ts=NOW + 0.25),
-    row(9, None, HeadersOnly(), type="task_complete", talk=3, scope=3, ts=NOW + 1.5, header=b'{"status":"completed"}'),
+    row(2, b'{"policy":{}}', type="session_configured", conversation=0, header=b'{"model":"scripted/tour"}'),
+    row(3, None, HeadersOnly(), kind="talk", type="talk", seq=None, conversation=3, header=b'{"id":"~uBB"}'),
+    row(
+        4,
+        '{"text":"¿Qué tal? \u2028 ok"}'.encode(),
+        kind="said",
+        type="user",
+        seq=None,
+        conversation=3,
+        header=b'{"chars":12}',
+    ),
+    row(5, b'{"text":"soon gone"}', Ttl(60), kind="said", type="assistant", seq=None, conversation=3, ts=NOW + 0.25),
+    row(
+        9,
+        None,
+        HeadersOnly(),
+        type="task_complete",
+        conversation=3,
+        scope=3,
+        ts=NOW + 1.5,
+        header=b'{"status":"completed"}',
+    ),
 ]
 
 

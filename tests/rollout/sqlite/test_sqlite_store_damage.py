@@ -20,7 +20,7 @@ from tests.rollout.scribe import SESSION_ID
 from tests.rollout.stages import row, same
 from tests.rollout.still_clock import FakeClock
 
-ROWS = [row(n, b'{"text":"%d"}' % n * (900 if n == 5 else 40), talk=n % 3) for n in range(1, 31)]
+ROWS = [row(n, b'{"text":"%d"}' % n * (900 if n == 5 else 40), conversation=n % 3) for n in range(1, 31)]
 IN_FILE = 20
 
 

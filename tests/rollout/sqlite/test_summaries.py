@@ -40,18 +40,26 @@ def test_a_preview_is_short_and_a_silent_session_has_none(home: Path) -> None:
 
 
 def test_only_the_beginning_is_read(home: Path) -> None:
-    rows = [*session_rows(title="t"), row(2000), row(2001, encoded(text="late"), kind="said", type="user", talk=3)]
+    rows = [
+        *session_rows(title="t"),
+        row(2000),
+        row(2001, encoded(text="late"), kind="said", type="user", conversation=3),
+    ]
     assert summary(home, add_session(home, rows).session_id).preview is None
 
 
 def test_a_title_is_that_of_the_first_conversation(home: Path) -> None:
     rows = [
         *session_rows(),
-        row(20, None, HeadersOnly(), kind="talk", type="talk", talk=20),
-        row(21, encoded(title="of another"), kind="terms", type="", talk=20),
-        row(22, encoded(title="later"), kind="terms", type="", talk=3),
+        row(20, None, HeadersOnly(), kind="talk", type="talk", conversation=20),
+        row(21, encoded(title="of another"), kind="terms", type="", conversation=20),
+        row(22, encoded(title="later"), kind="terms", type="", conversation=3),
         row(
-            23, encoded(parts=[{"text": "a"}, {"image_url": "x"}, 5, {"text": "b"}]), kind="queued", type="user", talk=3
+            23,
+            encoded(parts=[{"text": "a"}, {"image_url": "x"}, 5, {"text": "b"}]),
+            kind="queued",
+            type="user",
+            conversation=3,
         ),
     ]
     found = summary(home, add_session(home, rows).session_id)
@@ -71,10 +79,10 @@ def test_bodies_that_are_no_objects_are_passed_over(home: Path) -> None:
     """E8."""
     rows = [
         *session_rows(),
-        row(20, b"[1]", kind="said", type="user", talk=3, header=b"not json"),
-        row(21, encoded(text=5, parts="x"), kind="said", type="user", talk=3),
-        row(22, b"[" * 100_000, kind="said", type="user", talk=3),
-        row(23, encoded(text="in the end"), kind="said", type="user", talk=3),
+        row(20, b"[1]", kind="said", type="user", conversation=3, header=b"not json"),
+        row(21, encoded(text=5, parts="x"), kind="said", type="user", conversation=3),
+        row(22, b"[" * 100_000, kind="said", type="user", conversation=3),
+        row(23, encoded(text="in the end"), kind="said", type="user", conversation=3),
     ]
     files = add_session(home, rows)
     assert summary(home, files.session_id).preview == "in the end"

@@ -119,8 +119,8 @@ def test_cells_of_any_type_are_data(cells: list[Any]) -> None:
 )
 def test_wrong_types_with_a_right_checksum_are_damaged(connection: sqlite3.Connection, cells: tuple[Any, ...]) -> None:
     """E8."""
-    kind, type, ts, seq, talk, scope = cells
-    proof = table._prove(1, kind, type, ts, seq, (talk, scope, b"{}"))
+    kind, type, ts, seq, conversation, scope = cells
+    proof = table._prove(1, kind, type, ts, seq, (conversation, scope, b"{}"))
     spelled = [value.encode() if isinstance(value, str) and place < 2 else value for place, value in enumerate(cells)]
     assert table.read_row((1, *spelled, proof, None, b"{}", None)) == table.damaged_row(1)
 

@@ -52,7 +52,7 @@ def test_what_expires_is_foretold(home: Path, action) -> None:
 
 
 def test_a_text_that_goes_for_two_reasons_is_counted_once(home: Path) -> None:
-    add_session(home, [*session_rows("due", policy=Ttl(60)), row(50, b"stays", talk=3)])
+    add_session(home, [*session_rows("due", policy=Ttl(60)), row(50, b"stays", conversation=3)])
     assert foretold(home, Retention(max_age_days=1), NOW + 2 * DAY) == HomeSweepResult(bodies=4)
 
 

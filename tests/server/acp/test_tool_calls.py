@@ -20,25 +20,27 @@ from tertulia.server.acp.tool_calls import MAX_OUTPUT, AcpToolCalls
 from tertulia.testing import call
 from tests.server.acp_editor import desk, scripted
 
-TALK = ConversationId("talk")
+CONVERSATION = ConversationId("talk")
 ONE = CallId("one")
 
 
 def calls(*, terminal: bool = False) -> AcpToolCalls:
-    return AcpToolCalls(lambda talk: "/work", lambda talk: "", terminal=terminal)
+    return AcpToolCalls(lambda conversation: "/work", lambda conversation: "", terminal=terminal)
 
 
-def begun(made: AcpToolCalls, name: str = "shell", id: CallId = ONE, talk: ConversationId = TALK) -> str:
-    (update,) = made.begin(talk, ToolCallBegin(id, name, {"command": ["ls"]}))
+def begun(
+    made: AcpToolCalls, name: str = "shell", id: CallId = ONE, conversation: ConversationId = CONVERSATION
+) -> str:
+    (update,) = made.begin(conversation, ToolCallBegin(id, name, {"command": ["ls"]}))
     return update["toolCallId"]
 
 
 def output(made: AcpToolCalls, text: str, offset: int = 0) -> list[dict[str, Any]]:
-    return made.output(TALK, ExecCommandOutputDelta(ONE, "stdout", text, ItemId("i"), offset))
+    return made.output(CONVERSATION, ExecCommandOutputDelta(ONE, "stdout", text, ItemId("i"), offset))
 
 
 def end(made: AcpToolCalls, said: str = "out", *, success: bool = True, id: CallId = ONE) -> dict[str, Any]:
-    (update,) = made.end(TALK, ToolCallEnd(id, "shell", success, said, False, 7))
+    (update,) = made.end(CONVERSATION, ToolCallEnd(id, "shell", success, said, False, 7))
     return update
 
 
@@ -46,10 +48,10 @@ def test_an_id_that_a_model_uses_again_gets_a_new_name() -> None:
     """Issue 10 (4): ids are unique in a session, also over its conversations."""
     made = calls()
     assert begun(made) == "one"
-    assert begun(made, talk=ConversationId("other")) == "one#2"
-    assert made.asking(TALK, None) == "one"
+    assert begun(made, conversation=ConversationId("other")) == "one#2"
+    assert made.asking(CONVERSATION, None) == "one"
     assert end(made)["toolCallId"] == "one"
-    assert made.asking(TALK, None) is None
+    assert made.asking(CONVERSATION, None) is None
     assert begun(made) == "one#3"
 
 
@@ -68,11 +70,11 @@ def test_an_editor_with_a_terminal_gets_each_piece_once() -> None:
     """Issue 10 (4): exec output as terminal, where the editor says that it shows one."""
     made = calls(terminal=True)
     begun(made)
-    (running,) = made.running(TALK, ExecCommandBegin(ONE, ["ls"], "/work"))
+    (running,) = made.running(CONVERSATION, ExecCommandBegin(ONE, ["ls"], "/work"))
     assert running["content"] == [{"type": "terminal", "terminalId": "one"}]
     assert running["_meta"] == {"terminal_info": {"terminal_id": "one", "cwd": "/work"}}
     assert output(made, "x")[0]["_meta"] == {"terminal_output": {"terminal_id": "one", "data": "x"}}
-    (ran,) = made.ran(TALK, ExecCommandEnd(ONE, 3, "x", False, 7))
+    (ran,) = made.ran(CONVERSATION, ExecCommandEnd(ONE, 3, "x", False, 7))
     assert ran["_meta"]["terminal_exit"]["exit_code"] == 3
     ended = end(made, success=False)
     assert (ended["status"], ended["rawOutput"]["exitCode"]) == ("failed", 3)
@@ -83,8 +85,8 @@ def test_without_a_terminal_the_output_stands_in_the_end() -> None:
     """Issue 10 (4)."""
     made = calls()
     begun(made)
-    assert made.running(TALK, ExecCommandBegin(ONE, ["ls"], "/work"))[0]["status"] == "in_progress"
-    assert made.ran(TALK, ExecCommandEnd(ONE, 0, "x", False, 7)) == []
+    assert made.running(CONVERSATION, ExecCommandBegin(ONE, ["ls"], "/work"))[0]["status"] == "in_progress"
+    assert made.ran(CONVERSATION, ExecCommandEnd(ONE, 0, "x", False, 7)) == []
     ended = end(made, "```")
     assert ended["content"][0]["content"]["text"] == "````\n```\n````"
     assert ended["rawOutput"] == {"success": True, "truncated": False, "durationMs": 7, "exitCode": 0}
@@ -95,32 +97,38 @@ def test_a_patch_in_a_command_shows_its_files_too() -> None:
     made = calls()
     begun(made)
     changes = [{"kind": "update", "path": "a", "move_to": "b"}, {"kind": "add", "path": "/c"}]
-    (update,) = made.patching(TALK, PatchApplyBegin(ONE, changes))
+    (update,) = made.patching(CONVERSATION, PatchApplyBegin(ONE, changes))
     assert update["locations"] == [{"path": "/work/b"}, {"path": "/c"}]
 
 
 def test_a_search_of_the_providers_own_is_a_call_as_well() -> None:
     """Issue 10 (4)."""
     made = calls()
-    (began,) = made.searching(TALK, WebSearchBegin(ONE))
+    (began,) = made.searching(CONVERSATION, WebSearchBegin(ONE))
     assert (began["sessionUpdate"], began["kind"], began["status"]) == ("tool_call", "search", "in_progress")
-    (ended,) = made.searched(TALK, WebSearchEnd(ONE, "tertulia"))
+    (ended,) = made.searched(CONVERSATION, WebSearchEnd(ONE, "tertulia"))
     assert (ended["title"], ended["status"]) == ("Search the web: tertulia", "completed")
     begun(made, "web_search", CallId("two"))
-    assert made.searching(TALK, WebSearchBegin(CallId("two")))[0]["sessionUpdate"] == "tool_call_update"
-    assert made.searched(TALK, WebSearchEnd(CallId("two"), ""))[0]["title"] == "Search the web"
+    assert made.searching(CONVERSATION, WebSearchBegin(CallId("two")))[0]["sessionUpdate"] == "tool_call_update"
+    assert made.searched(CONVERSATION, WebSearchEnd(CallId("two"), ""))[0]["title"] == "Search the web"
 
 
 def test_what_nobody_was_told_of_is_not_told_further_and_nothing_is_left_open() -> None:
     """Issue 10 (4): the plan shows as a plan; a reader who missed an end sees that nothing runs."""
     made = calls()
-    assert made.begin(TALK, ToolCallBegin(ONE, "update_plan", {})) == []
-    assert made.started(TALK, ONE) == output(made, "x") == []
+    assert made.begin(CONVERSATION, ToolCallBegin(ONE, "update_plan", {})) == []
+    assert made.started(CONVERSATION, ONE) == output(made, "x") == []
     assert (
-        made.running(TALK, ExecCommandBegin(ONE, [], "/")) == made.ran(TALK, ExecCommandEnd(ONE, 0, "", False, 0)) == []
+        made.running(CONVERSATION, ExecCommandBegin(ONE, [], "/"))
+        == made.ran(CONVERSATION, ExecCommandEnd(ONE, 0, "", False, 0))
+        == []
     )
-    assert made.patching(TALK, PatchApplyBegin(ONE, [])) == made.searched(TALK, WebSearchEnd(ONE, "")) == []
-    assert made.end(TALK, ToolCallEnd(ONE, "x", True, "", False, 0)) == []
+    assert (
+        made.patching(CONVERSATION, PatchApplyBegin(ONE, []))
+        == made.searched(CONVERSATION, WebSearchEnd(ONE, ""))
+        == []
+    )
+    assert made.end(CONVERSATION, ToolCallEnd(ONE, "x", True, "", False, 0)) == []
     begun(made)
     assert [update["status"] for update in made.abandon()] == ["failed"]
     assert made.abandon() == []

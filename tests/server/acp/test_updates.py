@@ -19,12 +19,15 @@ ROOT, CHILD = ConversationId("root"), ConversationId("child")
 
 def updates() -> SessionUpdates:
     return SessionUpdates(
-        ROOT, AcpToolCalls(lambda talk: "/", lambda talk: "" if talk == ROOT else "[helper] ", terminal=False)
+        ROOT,
+        AcpToolCalls(
+            lambda conversation: "/", lambda conversation: "" if conversation == ROOT else "[helper] ", terminal=False
+        ),
     )
 
 
-def event(data: EventData, talk: ConversationId | None = ROOT) -> Event:
-    return Event(1, None, "", data.type, SessionId("s"), "sub", talk, None, None, None, data)
+def event(data: EventData, conversation: ConversationId | None = ROOT) -> Event:
+    return Event(1, None, "", data.type, SessionId("s"), "sub", conversation, None, None, None, data)
 
 
 @pytest.mark.parametrize(

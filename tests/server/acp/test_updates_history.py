@@ -19,7 +19,7 @@ from tertulia.protocol.items import (
 from tertulia.server.acp.tool_calls import AcpToolCalls
 from tertulia.server.acp.updates import updates_from_history
 
-TALK = ConversationId("talk")
+CONVERSATION = ConversationId("talk")
 
 
 def test_every_kind_of_item_is_told_in_order_and_in_the_schemas_words() -> None:
@@ -37,7 +37,11 @@ def test_every_kind_of_item_is_told_in_order_and_in_the_schemas_words() -> None:
         ToolOutput(ItemId("q"), CallId("2"), (TextPart("ok"),)),
         AssistantMessage(ItemId("a"), (TextPart("seen"),)),
     ]
-    told = list(updates_from_history(items, TALK, AcpToolCalls(lambda talk: "/", lambda talk: "", terminal=False)))
+    told = list(
+        updates_from_history(
+            items, CONVERSATION, AcpToolCalls(lambda conversation: "/", lambda conversation: "", terminal=False)
+        )
+    )
     for update in told:
         s.SessionNotification.model_validate({"sessionId": "x", "update": update})
     assert [(update["sessionUpdate"], update.get("messageId", update.get("status"))) for update in told] == [

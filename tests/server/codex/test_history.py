@@ -28,7 +28,7 @@ def user(id: str, text: str, *, injected: bool = False) -> UserMessage:
     return UserMessage(ItemId(id), text_parts(text), injected=injected)
 
 
-TALK: list[Item] = [
+CONVERSATION: list[Item] = [
     user("i1", "<environment>", injected=True),
     user("u1", "first  words"),
     Reasoning(ItemId("r1"), "hm"),
@@ -45,28 +45,28 @@ TALK: list[Item] = [
 
 def test_each_message_of_a_person_begins_a_turn() -> None:
     """Issue 10 (5): what we put in ourselves is left out; each call has its own output."""
-    first, second = turn_objects(TALK, "/work", {"u2": "task-2"})
+    first, second = turn_objects(CONVERSATION, "/work", {"u2": "task-2"})
     assert (first["id"], second["id"]) == ("u1", "task-2")
     kinds = [item["type"] for item in first["items"]]
     assert kinds == ["userMessage", "reasoning", "commandExecution", "dynamicToolCall", "agentMessage"]
     assert [item.get("status") for item in first["items"][2:4]] == ["completed", "failed"]
     assert first["items"][2]["aggregatedOutput"] == "a.txt"
-    assert thread_preview(TALK) == "first words"
+    assert thread_preview(CONVERSATION) == "first words"
 
 
 def test_a_turn_is_found_by_its_name() -> None:
     """Issue 10 (5): lastTurnId of a fork."""
-    assert (round_number(TALK, "u1"), round_number(TALK, "task-2", {"u2": "task-2"})) == (1, 2)
+    assert (round_number(CONVERSATION, "u1"), round_number(CONVERSATION, "task-2", {"u2": "task-2"})) == (1, 2)
     with pytest.raises(NotFoundError):
-        round_number(TALK, "u2", {"u2": "task-2"})
+        round_number(CONVERSATION, "u2", {"u2": "task-2"})
 
 
 def test_what_was_summarised_stands_at_the_beginning() -> None:
     """Issue 10 (5): contextCompaction."""
-    (turn,) = turn_objects([TALK[0], Summary(ItemId("s1"), "in short"), TALK[8]], "/")
+    (turn,) = turn_objects([CONVERSATION[0], Summary(ItemId("s1"), "in short"), CONVERSATION[8]], "/")
     assert [item["type"] for item in turn["items"]] == ["contextCompaction", "agentMessage"]
-    assert turn_objects([TALK[0]], "/") == []
-    assert thread_preview([TALK[0]]) == ""
+    assert turn_objects([CONVERSATION[0]], "/") == []
+    assert thread_preview([CONVERSATION[0]]) == ""
 
 
 @pytest.mark.parametrize(

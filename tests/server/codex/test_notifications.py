@@ -27,12 +27,14 @@ class Follower:
         item = user_message(UserMessage(ItemId("u"), text_parts("hi")))
         said = dict.fromkeys(waiting, item)
         self.news = ThreadNotifications(
-            moment, CodexToolCalls(moment, ROOT, lambda talk: "/"), ROOT, lambda task: said.pop(task, None)
+            moment, CodexToolCalls(moment, ROOT, lambda conversation: "/"), ROOT, lambda task: said.pop(task, None)
         )
 
-    def hear(self, data: e.EventData, talk: ConversationId = ROOT, task: TaskId | None = T1) -> list[CodexNotification]:
+    def hear(
+        self, data: e.EventData, conversation: ConversationId = ROOT, task: TaskId | None = T1
+    ) -> list[CodexNotification]:
         ts = "2026-01-01T00:00:00.000Z"
-        return self.news.of(e.Event(1, 1, ts, data.type, SessionId("s"), "sub", talk, task, None, None, data))
+        return self.news.of(e.Event(1, 1, ts, data.type, SessionId("s"), "sub", conversation, task, None, None, data))
 
     def names(self, data: e.EventData, **where: Any) -> list[str]:
         return [method for method, _ in self.hear(data, **where)]
@@ -62,8 +64,8 @@ def test_a_handover_is_no_end_and_a_continuation_no_beginning() -> None:
     """Issue 10 (5): one message, one turn."""
     follower = begun()
     assert not follower.hear(e.TurnAborted("replaced"))
-    assert not follower.hear(e.TaskStarted("target"), talk=CHILD, task=TaskId("t3"))
-    assert not follower.hear(e.TaskComplete("completed", "child", NO_USAGE), talk=CHILD, task=TaskId("t3"))
+    assert not follower.hear(e.TaskStarted("target"), conversation=CHILD, task=TaskId("t3"))
+    assert not follower.hear(e.TaskComplete("completed", "child", NO_USAGE), conversation=CHILD, task=TaskId("t3"))
     assert not follower.hear(e.TaskStarted("continuation"), task=T2)
     ((_, _), (method, told)) = follower.hear(e.TaskComplete("completed", "root", NO_USAGE), task=T2)
     assert (method, told["turn"]["id"]) == ("turn/completed", T1)
@@ -120,7 +122,7 @@ def test_what_another_conversation_says_and_plans_stays_with_it() -> None:
         t.PlanUpdate([t.PlanStep("x", "pending")]),
         e.HistoryCompacted(compacted=True, before_tokens=9, after_tokens=1, removed_items=3, trigger="limit"),
     ):
-        assert not follower.hear(data, talk=CHILD)
+        assert not follower.hear(data, conversation=CHILD)
 
 
 def test_costs_add_up() -> None:

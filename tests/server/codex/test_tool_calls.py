@@ -13,20 +13,20 @@ from tertulia.server.codex.tool_calls import CodexToolCalls
 ROOT, CHILD, C1 = ConversationId("root"), ConversationId("child"), CallId("c1")
 
 
-def event(data: EventData, talk: ConversationId = ROOT) -> Any:
+def event(data: EventData, conversation: ConversationId = ROOT) -> Any:
     ts = "2026-01-01T00:00:00.000Z"
-    made = Event(1, 1, ts, data.type, SessionId("s"), "sub", talk, TaskId("t"), None, None, data)
+    made = Event(1, 1, ts, data.type, SessionId("s"), "sub", conversation, TaskId("t"), None, None, data)
     return made, data
 
 
 def calls() -> tuple[CodexToolCalls, ActiveTurn]:
     moment = ActiveTurn(SessionId("s"))
     moment.turn_id = TaskId("t")
-    return CodexToolCalls(moment, ROOT, lambda talk: "/work"), moment
+    return CodexToolCalls(moment, ROOT, lambda conversation: "/work"), moment
 
 
-def request(id: str, talk: ConversationId = ROOT) -> t.ApprovalRequest:
-    return t.ApprovalRequest(id, "exec", talk, [], "run: ls", "ls", [], ["once"])
+def request(id: str, conversation: ConversationId = ROOT) -> t.ApprovalRequest:
+    return t.ApprovalRequest(id, "exec", conversation, [], "run: ls", "ls", [], ["once"])
 
 
 def end(*, success: bool = True) -> t.ToolCallEnd:

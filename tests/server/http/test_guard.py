@@ -120,7 +120,7 @@ async def test_every_route_is_closed_to_pages_of_other_places(origin: str) -> No
             assert status(await place.raw(request)) == 403, request
 
 
-async def test_a_page_of_ours_may_talk_to_us() -> None:
+async def test_a_page_of_ours_may_conversation_to_us() -> None:
     """D3."""
     async with served() as place:
         origin = f"http://127.0.0.1:{place.port}"

@@ -24,9 +24,9 @@ BUSY = -32001
 
 async def _called(session: Session, number: int) -> Result:
     """As an agent that works for the conversation calls it: any number side by side."""
-    talk = session.parts.conversations.find("root")
+    conversation = session.parts.conversations.find("root")
     arguments = json.dumps({"text": f"call {number}"})
-    return await call_externally(session.parts, talk, "fake__echo", arguments, ("mcp",), lambda data: None)
+    return await call_externally(session.parts, conversation, "fake__echo", arguments, ("mcp",), lambda data: None)
 
 
 async def _resolved(talker: Talker, approvals: Sequence[str], decision: str) -> dict[str, bool]:

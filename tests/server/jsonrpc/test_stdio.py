@@ -287,7 +287,7 @@ def test_descriptors_are_left_as_they_were(command: list[str]) -> None:
 
 # ── clients that leave ───────────────────────────────────────────────────────────────────────────────────────
 
-TALK = b"".join(
+CONVERSATION = b"".join(
     (
         HELLO,
         line("conversation/open", 1, title="x"),
@@ -341,10 +341,10 @@ async def served(data: bytes, take: int | None = None) -> bytes:
 @pytest.mark.slow
 async def test_input_that_ends_at_any_byte_ends_the_server_and_leaves_nothing(watch: SessionWatch) -> None:
     """D12."""
-    for offset in sample(range(len(TALK) + 1), 40):
-        said = [json.loads(text) for text in (await served(TALK[:offset])).splitlines()]
+    for offset in sample(range(len(CONVERSATION) + 1), 40):
+        said = [json.loads(text) for text in (await served(CONVERSATION[:offset])).splitlines()]
         answers = [m for m in said if not is_event(m)]
-        whole = TALK[:offset].count(b"\n")
+        whole = CONVERSATION[:offset].count(b"\n")
         assert whole <= len(answers) <= whole + 1, f"cut at {offset}: each line is answered, and the torn one may be"
     watch.check()
 
@@ -352,10 +352,10 @@ async def test_input_that_ends_at_any_byte_ends_the_server_and_leaves_nothing(wa
 @pytest.mark.slow
 async def test_a_client_that_leaves_at_any_byte_of_the_output_ends_the_server(watch: SessionWatch) -> None:
     """D12."""
-    length = len(await served(TALK))
+    length = len(await served(CONVERSATION))
     offsets = sample(range(0, length, 41), 25)
     # How much there is to take depends on how far the last message came before the input ended.
-    taken = [len(await served(TALK, offset)) for offset in offsets]
+    taken = [len(await served(CONVERSATION, offset)) for offset in offsets]
     assert all(took <= offset for took, offset in zip(taken, offsets, strict=True))
     assert sum(took == offset for took, offset in zip(taken, offsets, strict=True)) > len(offsets) // 2
     watch.check()

@@ -38,14 +38,14 @@ async def test_of_several_updates_the_last_is_enough() -> None:
     porters = [Porter("weather", text="Rain."), Porter("lunch", text="Soup.")]
     async with stage("1", "2", "3", providers=porters, cwd="/usr") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        talk = acting.parts.conversations.find(agent.id)
+        conversation = acting.parts.conversations.find(agent.id)
         porters[0].text = "Sun."
         await agent.message("go")
         porters[1].text = "Fish."
         await agent.message("go")
         porters[0].text = "Rain."
         await agent.message("go")
-        updates = [text for text in injected_texts(talk) if text.startswith("<context_update>")]
+        updates = [text for text in injected_texts(conversation) if text.startswith("<context_update>")]
         assert [("Sun." in text, "Fish." in text, "Rain." in text) for text in updates] == [
             (True, False, False), (True, True, False), (False, True, True),
         ]  # fmt: skip
@@ -53,9 +53,9 @@ async def test_of_several_updates_the_last_is_enough() -> None:
 
 async def test_what_is_said_already_is_not_said_again() -> None:
     async with stage(cwd="/usr") as acting:
-        talk = acting.parts.conversations.root
-        before = injected_texts(talk)
-        tell_changes(talk, ["one"], ["one"])
-        assert injected_texts(talk) == before
-        tell_changes(talk, ["one"], ["two"])
-        assert injected_texts(talk) == [*before, "<context_update>\n\ntwo\n\n</context_update>"]
+        conversation = acting.parts.conversations.root
+        before = injected_texts(conversation)
+        tell_changes(conversation, ["one"], ["one"])
+        assert injected_texts(conversation) == before
+        tell_changes(conversation, ["one"], ["two"])
+        assert injected_texts(conversation) == [*before, "<context_update>\n\ntwo\n\n</context_update>"]

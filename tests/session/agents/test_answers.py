@@ -24,7 +24,7 @@ async def test_a_canvas_is_shown_listed_and_cleared() -> None:
     """S001-49; DESIGN, Fine print, Injector."""
     async with stage() as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        token = acting.parts.agency.token(agent.id)
+        token = acting.parts.agent_registry.token(agent.id)
         assert (await ask(acting, "canvas/list")).canvases == []
         with pytest.raises(NotFoundError, match="shows nothing"):
             await ask(acting, "canvas/get", conversation_id=agent.id)
@@ -54,18 +54,18 @@ async def test_a_repo_agent_is_refused() -> None:
     """S001-49: it has no such tool, and could not draw if it had."""
     async with stage() as acting:
         agent = await acting.session.open(agent={"name": "ada", "archetype": "repo"})
-        token = acting.parts.agency.token(agent.id)
+        token = acting.parts.agent_registry.token(agent.id)
         with pytest.raises(NotFoundError, match="has no internal tool"):
             await ask(acting, "internal/call", token=token, tool="canvas_update", arguments={"html": HTML})
         with pytest.raises(InvalidParamsError, match="has no canvas"):
-            acting.parts.agency.canvases.update(agent.id, HTML)
+            acting.parts.agent_registry.canvases.update(agent.id, HTML)
 
 
 async def test_whose_a_token_is() -> None:
     """S001-47."""
     async with stage() as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        owner = await ask(acting, "internal/validate_token", token=acting.parts.agency.token(agent.id))
+        owner = await ask(acting, "internal/validate_token", token=acting.parts.agent_registry.token(agent.id))
         assert (owner.agent_name, owner.session_id, owner.pid) == ("ada", agent.id, None)
         for token in ("", "0" * 64, 3, None):
             with pytest.raises(InvalidParamsError):
@@ -82,7 +82,7 @@ async def test_a_page_that_cannot_be_is_refused_and_the_one_before_stays(argumen
     """S001-49; issue 9, bad input: in bytes of UTF-8."""
     async with stage() as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        token = acting.parts.agency.token(agent.id)
+        token = acting.parts.agent_registry.token(agent.id)
         await ask(acting, "internal/call", token=token, tool="canvas_update", arguments={"html": HTML})
         with pytest.raises(TertuliaError):
             await ask(acting, "internal/call", token=token, tool="canvas_update", arguments=arguments)
@@ -96,7 +96,7 @@ async def test_an_answer_with_a_token_in_it_is_of_the_same_type_without_it() -> 
     replies = [lambda asked: said[0], lambda asked: call(said[0], {"x": said[0]}), lambda asked: said[0]]
     async with stage(*replies) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        said.append(str(acting.parts.agency.token(agent.id)))
+        said.append(str(acting.parts.agent_registry.token(agent.id)))
         shown = f"{said[0][:8]}[redacted:token]"
         for _ in range(2):
             answer = await ask(acting, "conversation/message", conversation_id=agent.id, text=said[0])

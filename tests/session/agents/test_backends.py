@@ -112,7 +112,7 @@ async def test_killed_it_is_started_again_and_told_the_transcript(work: Path) ->
         assert (await told(conversation, "question 3"))["heard"] == [prompt, "question 3"]
 
 
-async def test_one_that_keeps_its_talks_takes_its_session_up_again(home: Path) -> None:
+async def test_one_that_keeps_its_conversations_takes_its_session_up_again(home: Path) -> None:
     """Issue 11, 4: session/load where it is offered; what it repeats of the past is told to nobody."""
     async with guests("load") as acting:
         conversation = await acting.session.open(backend="acp:fake")
@@ -215,7 +215,7 @@ async def test_an_agent_gets_its_additions_its_token_and_one_server(home: Path) 
         assert "ada" in prompt["prompt"][0]["text"]
         ((server,),) = [params["mcpServers"] for params in received(home, "session/new")]
         variables = {entry["name"]: entry["value"] for entry in server["env"]}
-        token = acting.parts.agency.token(conversation.id)
+        token = acting.parts.agent_registry.token(conversation.id)
         assert token is not None
         assert variables["TERTULIA_TOKEN"] == token
         assert server["name"] == "tertulia"
@@ -223,7 +223,7 @@ async def test_an_agent_gets_its_additions_its_token_and_one_server(home: Path) 
         assert "canvas_update" in answer["tools"]
         assert answer["answer"]["isError"] is False
         await conversation.close()
-        assert acting.parts.agency.token(conversation.id) is None
+        assert acting.parts.agent_registry.token(conversation.id) is None
 
 
 async def test_its_one_server_looks_but_delegates_nothing() -> None:
@@ -498,7 +498,7 @@ async def test_conversation_tools_reach_it_and_it_stays_for_the_next_question() 
     create = call("conv_create", {"user_instruction": "look", "backend": "acp:fake"})
     async with guests(replies=[create, "one", again("conv_send", text="and"), "two", again("conv_destroy"), "3"]) as on:
         assert (await on.root.message("ask it")).text == "one"
-        (child,) = [talk for talk in on.parts.conversations if talk.terms.backend == "acp:fake"]
+        (child,) = [conversation for conversation in on.parts.conversations if conversation.terms.backend == "acp:fake"]
         other = on.session.conversation(child.id)
         sent.append(child.id)
         assert on.story(on.root, other) == [

@@ -56,7 +56,7 @@ def warnings(acting: Stage, code: str) -> list[Event]:
 # ── continuity ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_three_follow_ups_are_one_talk_of_the_agent_and_nothing_is_told_twice() -> None:
+async def test_three_follow_ups_are_one_conversation_of_the_agent_and_nothing_is_told_twice() -> None:
     """S003-20, S003-25, X-58: by its own id, with the bare message; never both."""
     async with agents() as acting:
         conversation = await acting.session.open(backend="command:fake")
@@ -97,7 +97,7 @@ async def test_what_makes_the_history_another_makes_the_id_stale() -> None:
         assert len((await told(conversation, "question 5"))["heard"]) == 2
 
 
-async def test_without_a_model_its_talk_is_summed_up_by_us_and_not_by_the_tour() -> None:
+async def test_without_a_model_its_conversation_is_summed_up_by_us_and_not_by_the_tour() -> None:
     """Issue 11, 2: what a real agent said is not replaced by what a script makes up; and that is said."""
     async with agents(model=ScriptedModel.tour()) as acting:
         conversation = await acting.session.open(backend="command:fake")
@@ -126,8 +126,8 @@ async def test_an_agent_that_forgot_is_told_the_transcript_and_an_event_says_so(
     async with agents() as acting:
         conversation = await acting.session.open(backend="command:fake")
         await told(conversation, "one")
-        for talk in (tmp_path / "agent-home" / "talks").iterdir():
-            talk.unlink()
+        for state in (tmp_path / "agent-home" / "talks").iterdir():
+            state.unlink()
         (prompt,) = (await told(conversation, "two"))["heard"]
         assert "User: one" in prompt
         (warning,) = warnings(acting, "resume_failed")
@@ -141,8 +141,8 @@ async def test_where_so_configured_an_agent_that_forgot_fails(tmp_path: Path) ->
     async with agents(fake={"on_resume_failure": "fail"}) as acting:
         conversation = await acting.session.open(backend="command:fake")
         await told(conversation, "one")
-        for talk in (tmp_path / "agent-home" / "talks").iterdir():
-            talk.unlink()
+        for state in (tmp_path / "agent-home" / "talks").iterdir():
+            state.unlink()
         reply = await conversation.message("two")
         assert reply.status == "failed"
         assert reply.error is not None
@@ -352,7 +352,9 @@ async def test_conversation_tools_reach_an_agent_and_it_answers() -> None:
         assert reply.text == "thanks"
         (output,) = acting.outputs(acting.root)
         assert "look" in output.text
-        (child,) = [talk for talk in acting.parts.conversations if talk.terms.backend == "command:fake"]
+        (child,) = [
+            conversation for conversation in acting.parts.conversations if conversation.terms.backend == "command:fake"
+        ]
         assert child.parent_id == acting.root.id
 
 

@@ -57,7 +57,7 @@ async def calling(door: CallbackSocket) -> AsyncIterator[Caller]:
 async def opened(**settings: Any) -> AsyncIterator[tuple[Stage, CallbackSocket, str]]:
     async with stage(**settings) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        yield acting, acting.parts.agency.door, str(acting.parts.agency.token(agent.id))
+        yield acting, acting.parts.agent_registry.door, str(acting.parts.agent_registry.token(agent.id))
 
 
 def error(heard: Any) -> str:
@@ -68,7 +68,7 @@ def error(heard: Any) -> str:
 async def test_it_is_there_with_the_first_agent_for_this_user_alone_and_gone_with_the_session() -> None:
     """Issue 9, item 6: 0600, in a directory of mode 0700."""
     async with stage() as acting:
-        door = acting.parts.agency.door
+        door = acting.parts.agent_registry.door
         assert (door.is_open, door.path.exists()) == (False, False)
         await acting.session.open()
         assert not door.path.exists()
@@ -77,9 +77,9 @@ async def test_it_is_there_with_the_first_agent_for_this_user_alone_and_gone_wit
         assert door.path.name == f"{acting.session.id}.sock"
         assert stat.S_IMODE(door.path.stat().st_mode) == 0o600
         assert stat.S_IMODE(door.path.parent.stat().st_mode) == 0o700
-        variables = acting.parts.agency.environment(agent.id)
+        variables = acting.parts.agent_registry.environment(agent.id)
         assert variables == {
-            "TERTULIA_TOKEN": acting.parts.agency.token(agent.id), "TERTULIA_SOCKET": str(door.path),
+            "TERTULIA_TOKEN": acting.parts.agent_registry.token(agent.id), "TERTULIA_SOCKET": str(door.path),
         }  # fmt: skip
     assert not door.path.exists()
     door.close()
@@ -88,15 +88,15 @@ async def test_it_is_there_with_the_first_agent_for_this_user_alone_and_gone_wit
 async def test_a_token_is_looked_at_then_a_call_is_answered_and_audited_with_its_process() -> None:
     """S001-47, S001-50."""
     async with opened() as (acting, door, token), calling(door) as caller:
-        agency = acting.parts.agency
+        agent_registry = acting.parts.agent_registry
         owner = await caller.say({"token": token})
-        session_id = agency.internal.validate_token(token).session_id
+        session_id = agent_registry.internal.validate_token(token).session_id
         assert owner == {"result": {"agent_name": "ada", "session_id": session_id}, "error": None}
-        assert list(agency.audit) == []
+        assert list(agent_registry.audit) == []
         answer = await caller.say({"tool": "canvas_update", "arguments": {"html": HTML}})
         assert answer["result"] == {"ok": True, "revision": 1}
         assert await caller.hear() is None, "one call, then it is over"
-        (record,) = agency.audit
+        (record,) = agent_registry.audit
         assert (record.source, record.pid, record.ok, record.token_prefix) == ("cli", os.getpid(), True, token[:8])
 
 
@@ -115,7 +115,7 @@ async def test_what_is_no_token_is_refused_in_a_sentence_and_hung_up_on(line: by
             assert await caller.hear() is None
         async with calling(door) as caller:
             assert (await caller.say({"token": token}))["error"] is None
-        assert list(acting.parts.agency.audit) == []
+        assert list(acting.parts.agent_registry.audit) == []
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ async def test_a_call_that_cannot_be_is_refused_and_changes_nothing(asked: Any, 
     async with opened() as (acting, door, token), calling(door) as caller:
         await caller.say({"token": token})
         assert error(await caller.say(asked)) == code
-        assert acting.parts.agency.canvases.list() == {}
+        assert acting.parts.agent_registry.canvases.list() == {}
 
 
 async def test_a_line_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ async def test_the_largest_page_passes_however_it_is_escaped() -> None:
         html = "\x01" * (512 * 1024)
         await caller.say({"token": token})
         assert (await caller.say({"tool": "canvas_update", "arguments": {"html": html}}))["error"] is None
-        assert [len(canvas.html) for canvas in acting.parts.agency.canvases.list().values()] == [512 * 1024]
+        assert [len(canvas.html) for canvas in acting.parts.agent_registry.canvases.list().values()] == [512 * 1024]
 
 
 async def test_one_too_many_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ async def test_a_tool_that_breaks_down_is_an_answer_too(broken: BaseException | 
                 heard = await caller.say({"tool": "break"})
             assert error(heard) == "internal"
             assert "secret" not in heard["error"]["message"]
-        assert [record.result for record in acting.parts.agency.audit] == ["internal", "internal"]
+        assert [record.result for record in acting.parts.agent_registry.audit] == ["internal", "internal"]
 
 
 def endless(called: asyncio.Event) -> Any:
@@ -238,7 +238,7 @@ async def test_a_call_that_the_session_ends_is_told_so_and_ends_as_cancelled(is_
             caller.writer.transport.abort()
         await acting.session.close()
         assert serving.cancelled()
-        assert [record.result for record in acting.parts.agency.audit] == ["cancelled"]
+        assert [record.result for record in acting.parts.agent_registry.audit] == ["cancelled"]
         if not is_gone:
             assert error(await caller.hear()) == "cancelled"
             assert await caller.hear() is None
@@ -275,7 +275,7 @@ async def test_where_no_socket_can_be_an_agent_starts_all_the_same() -> None:
     async with stage("hi") as acting:
         for name in ("ada", "eva"):
             agent = await acting.session.open(agent={"name": name})
-            assert acting.parts.agency.environment(agent.id).keys() == {"TERTULIA_TOKEN"}
+            assert acting.parts.agent_registry.environment(agent.id).keys() == {"TERTULIA_TOKEN"}
         warnings = [event.data.message for event in acting.events.drain() if event.type == "warning"]
         assert len(warnings) == 1
         assert "`tertulia internal` cannot reach this session" in warnings[0]
@@ -284,11 +284,11 @@ async def test_where_no_socket_can_be_an_agent_starts_all_the_same() -> None:
 async def test_what_a_killed_process_left_of_this_very_session_is_in_nobodys_way() -> None:
     """S001-44, crash: the session is resumed under the same id."""
     async with stage() as acting:
-        door = acting.parts.agency.door
+        door = acting.parts.agent_registry.door
         door.path.parent.mkdir(parents=True)
         with socket.socket(socket.AF_UNIX) as left, short_path(door.path) as address:
             left.bind(address)
         agent = await acting.session.open(agent=EMPLOYEE)
         async with calling(door) as caller:
-            token = acting.parts.agency.token(agent.id)
+            token = acting.parts.agent_registry.token(agent.id)
             assert (await caller.say({"token": token}))["error"] is None

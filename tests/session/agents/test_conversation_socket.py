@@ -45,7 +45,7 @@ async def test_between_two_tasks_nothing_can_be_called(home: Path) -> None:
     async with guests() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         await said(conversation, "hello")
-        (guest,) = [each for each in acting.parts.workshop.guests._all if hasattr(each, "_rooms")]
+        (guest,) = [each for each in acting.parts.command_services.guests._all if hasattr(each, "_rooms")]
         (room,) = guest._rooms.values()
         assert [tool.name for tool in await room.tools.tools()] == ["conv_list", "conv_history"]
         call = ServedCall("conv_list", {}, "x", False, _nobody, lambda *_: None)  # type: ignore[arg-type]

@@ -21,9 +21,9 @@ from tests.session.staging import Stage, stage
 
 
 def broker_of(acting: Stage, conversation: tertulia.Conversation) -> McpEndpoint:
-    talk = acting.parts.conversations.find(conversation.id)
+    state = acting.parts.conversations.find(conversation.id)
     return McpEndpoint(
-        ServedConversation(acting.parts, talk), name="tertulia", spawn=acting.parts.nursery.start, instructions=""
+        ServedConversation(acting.parts, state), name="tertulia", spawn=acting.parts.nursery.start, instructions=""
     )
 
 
@@ -33,11 +33,11 @@ async def test_an_answer_that_is_a_text_is_given_as_it_is_and_all_else_as_json()
             return arguments
 
     async with stage(lambda asked: call("plain", {}), "x") as acting:
-        talk = acting.parts.conversations.root
+        conversation = acting.parts.conversations.root
         tool = InternalTool(ToolSpec.define("plain", "x", {"type": "object"}, source="injector"), Answers())
 
         class Context:
-            conversation_id, call_id, rights = talk.id, "c1", talk.terms.rights
+            conversation_id, call_id, rights = conversation.id, "c1", conversation.terms.rights
 
         tool.check({}, Context())  # type: ignore[arg-type]
         for given, said in (("as it is", "as it is"), ({"a": [1]}, '{"a":[1]}'), (None, "null")):
@@ -52,7 +52,7 @@ async def test_a_client_of_the_broker_is_served_the_tools_of_the_agent(era: str)
     porter = Porter(tools=[bell()])
     async with stage(providers=[porter]) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        agency, broker = acting.parts.agency, broker_of(acting, agent)
+        agent_registry, broker = acting.parts.agent_registry, broker_of(acting, agent)
         async with client(over_streams(broker), era) as connected:
             listed = (await connected.list_tools()).tools
             assert [tool.name for tool in listed] == ["canvas_update", "canvas_clear", "ring"]
@@ -64,11 +64,11 @@ async def test_a_client_of_the_broker_is_served_the_tools_of_the_agent(era: str)
             refused = refusal(await connected.call_tool("canvas_update", {"html": 3}))
             assert refused["code"] == "invalid_params"
         broker.close()
-        assert agency.canvases.get(agent.id).html == HTML
-        assert [(record.source, record.tool, record.ok) for record in agency.audit][:2] == [
+        assert agent_registry.canvases.get(agent.id).html == HTML
+        assert [(record.source, record.tool, record.ok) for record in agent_registry.audit][:2] == [
             ("mcp", "canvas_update", True), ("mcp", "ring", True),
         ]  # fmt: skip
-        assert {record.agent_name for record in agency.audit} == {"ada"}
+        assert {record.agent_name for record in agent_registry.audit} == {"ada"}
 
 
 async def test_a_client_sees_the_servers_of_its_agent_and_no_tool_of_another() -> None:
@@ -84,8 +84,8 @@ async def test_a_client_sees_the_servers_of_its_agent_and_no_tool_of_another() -
                 assert [tool.name for tool in (await connected.list_tools()).tools] == expected
                 assert refusal(await connected.call_tool("canvas_update", {"html": HTML}))["code"]
             broker.close()
-        assert acting.parts.agency.canvases.list() == {}
-        assert list(acting.parts.agency.audit) == []
+        assert acting.parts.agent_registry.canvases.list() == {}
+        assert list(acting.parts.agent_registry.audit) == []
 
 
 async def test_what_a_handler_refuses_is_the_tools_answer_and_the_task_goes_on() -> None:
@@ -109,4 +109,8 @@ async def test_what_a_handler_refuses_is_the_tools_answer_and_the_task_goes_on()
         outputs = acting.outputs(agent)
         assert [output.success for output in outputs] == [False] * 3
         assert msgspec.json.decode(outputs[0].text)["code"] == "not_found"
-        assert [record.result for record in acting.parts.agency.audit] == ["not_found", "internal", "method_not_found"]
+        assert [record.result for record in acting.parts.agent_registry.audit] == [
+            "not_found",
+            "internal",
+            "method_not_found",
+        ]

@@ -56,7 +56,7 @@ async def test_an_employee_is_told_who_it_is_then_the_canvas_and_the_tools_last(
         await agent.message("go")
         (request,) = acting.model.requests
         assert [item.text for item in request.items][:3] == [instructions, additions, environment]
-        assert acting.parts.agency.token(agent.id) not in msgspec.json.encode(list(request.items)).decode()
+        assert acting.parts.agent_registry.token(agent.id) not in msgspec.json.encode(list(request.items)).decode()
 
 
 @pytest.mark.parametrize("text", ["Only this.", ""])
@@ -82,8 +82,8 @@ async def test_without_agent_nothing_is_injected_and_a_history_is_the_same_to_th
             context = await plain.context()
             assert (context.additions, names(plain, "injector"), names(plain, "mcp")) == ([], [], [])
             for silent in (plain, acting.root):
-                assert acting.parts.agency.token(silent.id) is None
-                assert acting.parts.agency.environment(silent.id) == {}
+                assert acting.parts.agent_registry.token(silent.id) is None
+                assert acting.parts.agent_registry.environment(silent.id) == {}
     assert histories[0] == histories[1]
 
 
@@ -114,7 +114,7 @@ async def test_a_tool_is_offered_from_its_scope_upwards(archetype: str, scope: s
         (output,) = acting.outputs(agent)
         assert output.success is may
         assert (output.text == '{"by":"ada","with":{"times":2}}') is may
-        assert [record.ok for record in acting.parts.agency.audit] == ([True] if may else [])
+        assert [record.ok for record in acting.parts.agent_registry.audit] == ([True] if may else [])
 
 
 @pytest.mark.parametrize("archetype", ["wizard", "EMPLOYEE"])
@@ -124,7 +124,7 @@ async def test_an_unknown_archetype_has_the_rights_of_the_least(archetype: str) 
         agent = await acting.session.open(agent={"name": "ada", "archetype": archetype})
         assert names(agent, "injector") == ["a"]
         with pytest.raises(InvalidParamsError, match="has no canvas"):
-            acting.parts.agency.canvases.update(agent.id, HTML)
+            acting.parts.agent_registry.canvases.update(agent.id, HTML)
 
 
 async def test_tools_stand_in_their_fixed_order() -> None:
@@ -152,7 +152,7 @@ async def test_a_tool_with_the_name_of_ours_is_a_conflict_and_leaves_nothing() -
     async with stage(providers=[Porter(tools=[bell("update_plan")])]) as acting:
         with pytest.raises(tertulia.TertuliaError, match="update_plan"):
             await acting.session.open(agent=EMPLOYEE)
-        assert (acting.parts.agency.tokens, len(acting.session.conversations())) == (0, 1)
+        assert (acting.parts.agent_registry.tokens, len(acting.session.conversations())) == (0, 1)
 
 
 async def test_its_servers_are_seen_by_it_alone_and_end_with_it(tmp_path: Path) -> None:
@@ -202,22 +202,22 @@ async def test_children_and_forks_are_nobody() -> None:
         for other in opened:
             assert names(other, "injector") == []
             assert (await other.context()).additions == []
-            assert acting.parts.agency.token(other.id) is None
+            assert acting.parts.agent_registry.token(other.id) is None
         assert not any("context_additions" in text for text in told(acting, below))
         assert any("context_additions" in text for text in told(acting, fork))
-        assert acting.parts.agency.tokens == 1
+        assert acting.parts.agent_registry.tokens == 1
 
 
 async def test_what_a_conversation_is_cannot_be_changed_later() -> None:
     async with stage() as acting:
         plain, agent = await acting.session.open(), await acting.session.open(agent=EMPLOYEE)
         for conversation in (plain, agent, acting.root):
-            before = (await conversation.context(), acting.parts.agency.token(conversation.id))
+            before = (await conversation.context(), acting.parts.agent_registry.token(conversation.id))
             with pytest.raises(InvalidParamsError, match="agent: what a conversation is"):
                 await conversation.set_context(agent={"name": "mallory", "archetype": "employee"})
-            assert (await conversation.context(), acting.parts.agency.token(conversation.id)) == before
+            assert (await conversation.context(), acting.parts.agent_registry.token(conversation.id)) == before
         opened = await agent.set_context(title="another", agent=None)
-        assert (len(opened.context.additions), acting.parts.agency.tokens) == (4, 1)
+        assert (len(opened.context.additions), acting.parts.agent_registry.tokens) == (4, 1)
 
 
 async def test_a_model_cannot_make_agents() -> None:
@@ -226,38 +226,40 @@ async def test_a_model_cannot_make_agents() -> None:
         await acting.root.message("go")
         (output,) = acting.outputs(acting.root)
         assert not output.success
-        assert (acting.parts.agency.tokens, len(acting.session.conversations())) == (0, 1)
+        assert (acting.parts.agent_registry.tokens, len(acting.session.conversations())) == (0, 1)
 
 
 async def test_agents_cannot_reach_each_others_canvas() -> None:
     """Issue 9, tests; S001-48: whose it is comes from the token, whatever the arguments say."""
     async with stage() as acting:
-        agency = acting.parts.agency
+        agent_registry = acting.parts.agent_registry
         ada = await acting.session.open(agent=EMPLOYEE)
         eva = await acting.session.open(agent={"name": "eva", "archetype": "service"})
-        await agency.internal.call(agency.token(eva.id), "canvas_update", {"html": "eva's"}, source="rpc")
+        await agent_registry.internal.call(
+            agent_registry.token(eva.id), "canvas_update", {"html": "eva's"}, source="rpc"
+        )
         for extra in ("agent_name", "agentName", "conversation_id", "session_id"):
             with pytest.raises(InvalidParamsError):
                 mine = {"html": HTML, extra: eva.id}
-                await agency.internal.call(agency.token(ada.id), "canvas_update", mine, source="rpc")
-        await agency.internal.call(agency.token(ada.id), "canvas_clear", {}, source="rpc")
-        assert agency.canvases.get(eva.id).html == "eva's"
+                await agent_registry.internal.call(agent_registry.token(ada.id), "canvas_update", mine, source="rpc")
+        await agent_registry.internal.call(agent_registry.token(ada.id), "canvas_clear", {}, source="rpc")
+        assert agent_registry.canvases.get(eva.id).html == "eva's"
         with pytest.raises(NotFoundError):
-            agency.canvases.get(ada.id)
-        assert [record.ok for record in agency.audit] == [True, False, False, False, False, True]
-        assert {record.agent_name for record in agency.audit} == {"ada", "eva"}
+            agent_registry.canvases.get(ada.id)
+        assert [record.ok for record in agent_registry.audit] == [True, False, False, False, False, True]
+        assert {record.agent_name for record in agent_registry.audit} == {"ada", "eva"}
 
 
 async def test_two_agents_may_have_one_name_and_are_two() -> None:
     async with stage() as acting:
-        agency = acting.parts.agency
+        agent_registry = acting.parts.agent_registry
         first, second = [await acting.session.open(agent=EMPLOYEE) for _ in range(2)]
-        assert agency.token(first.id) != agency.token(second.id)
+        assert agent_registry.token(first.id) != agent_registry.token(second.id)
         await first.close()
-        assert (agency.token(first.id), agency.tokens) == (None, 1)
+        assert (agent_registry.token(first.id), agent_registry.tokens) == (None, 1)
         with pytest.raises(ClosedError):
             await first.context()
-        assert agency.internal.validate_token(agency.token(second.id)).session_id == second.id
+        assert agent_registry.internal.validate_token(agent_registry.token(second.id)).session_id == second.id
 
 
 # ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────
@@ -279,7 +281,7 @@ async def test_a_bad_agent_is_refused_before_a_provider_is_asked(agent: Any) -> 
     async with stage(providers=[porter]) as acting:
         with pytest.raises(InvalidParamsError):
             await acting.session.open(agent=agent)
-        assert (asked, acting.parts.agency.tokens, len(acting.session.conversations())) == ([], 0, 1)
+        assert (asked, acting.parts.agent_registry.tokens, len(acting.session.conversations())) == ([], 0, 1)
 
 
 @pytest.mark.parametrize("refused", [{"title": "x" * 201}, {"model": "nobody/none"}, {"parent_id": "nobody"}])
@@ -288,7 +290,7 @@ async def test_what_can_be_refused_is_refused_before_a_provider_is_asked(refused
     async with stage(providers=[Porter(before=lambda: asked.append(1))]) as acting:
         with pytest.raises(tertulia.TertuliaError):
             await acting.session.open(agent=EMPLOYEE, **refused)
-        assert (asked, acting.parts.agency.tokens, len(acting.session.conversations())) == ([], 0, 1)
+        assert (asked, acting.parts.agent_registry.tokens, len(acting.session.conversations())) == ([], 0, 1)
 
 
 async def test_camel_case_describes_an_agent_too() -> None:
@@ -322,14 +324,14 @@ async def test_an_agents_tool_is_called_as_any_other_and_its_canvas_shown() -> N
         good, bad = acting.outputs(agent)
         assert isinstance(good, ToolOutput)
         assert (good.success, good.text, bad.success) == (True, '{"ok":true,"revision":1}', False)
-        canvas = acting.parts.agency.canvases.get(agent.id)
+        canvas = acting.parts.agent_registry.canvases.get(agent.id)
         assert (canvas.html, canvas.title, canvas.revision) == (HTML, "Hi", 1)
         updated = [event for event in acting.events.drain() if event.type == "canvas_updated"]
         assert [(event.conversation_id, event.data.revision, event.data.bytes) for event in updated] == [
             (agent.id, 1, len(HTML))
         ]
         assert updated[0].task_id is not None, "it is part of the task that drew"
-        (record,) = acting.parts.agency.audit
+        (record,) = acting.parts.agent_registry.audit
         assert (record.source, record.agent_name, record.tool, record.ok) == ("native", "ada", "canvas_update", True)
 
 
@@ -337,10 +339,12 @@ async def test_a_page_that_was_answered_for_is_written_down(lives: Lives) -> Non
     """S001-49: whoever draws faster than the disk is written to waits."""
     async with lives.start() as session:
         agent = await session.open(agent=EMPLOYEE)
-        agency = session.parts.agency
+        agent_registry = session.parts.agent_registry
         for number in range(3):
             page = f"<p>page {number}</p>"
-            await agency.internal.call(agency.token(agent.id), "canvas_update", {"html": page}, source="cli")
+            await agent_registry.internal.call(
+                agent_registry.token(agent.id), "canvas_update", {"html": page}, source="cli"
+            )
             assert page.encode() in stored_bytes(session.id)
 
 
@@ -353,8 +357,8 @@ async def test_a_secret_of_a_providers_server_is_in_no_record(lives: Lives) -> N
         agent = await session.open(agent=EMPLOYEE)
         session.parts.servers.approvals[agent.id] = "approve"
         await agent.message("go")
-        talk = session.parts.conversations.find(agent.id)
-        said = str(list(talk.history.snapshot()))
+        conversation = session.parts.conversations.find(agent.id)
+        said = str(list(conversation.history.snapshot()))
         assert ("correct-horse-battery" in said, "[redacted:secret]" in said) == (False, True), "it has it, and says so"
     assert b"correct-horse-battery" not in stored_bytes(session.id)
 
@@ -379,7 +383,7 @@ async def test_a_package_whose_provider_cannot_be_loaded_is_named_once(monkeypat
     found = [("the entry point lobby", lambda: Porter("lobby", text="Welcome.")), ("the entry point bad", broken)]
     monkeypatch.setattr("tertulia.session.members.installed_providers", lambda: found)
     async with stage(cwd="/usr") as acting:
-        assert "lobby" not in acting.parts.agency._injector.list_providers()
+        assert "lobby" not in acting.parts.agent_registry._injector.list_providers()
         for name in ("ada", "eva"):
             agent = await acting.session.open(agent={"name": name})
             assert "Welcome." in told(acting, agent)[0]

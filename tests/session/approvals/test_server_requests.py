@@ -243,11 +243,11 @@ async def test_behind_the_broker_it_is_the_client_who_asks_its_person(said: Any,
         return said
 
     async with stage(mcp_servers=served()) as acting:
-        talk = acting.parts.conversations.find("root")
+        conversation = acting.parts.conversations.find("root")
         calling = ServedCall("fake__ask", {"question": "May I?"}, "client", True, elicit, lambda *_: None)
         await acting.parts.servers.settle()
         async with asyncio.timeout(20):
-            answer = await ServedConversation(acting.parts, talk).call(calling)
+            answer = await ServedConversation(acting.parts, conversation).call(calling)
         assert heard in answer.text
         assert [asked.message for asked in questions] == ["The MCP server fake asks: May I?"]
         assert acting.session.approvals.elicitations() == []

@@ -14,10 +14,10 @@ from tests.session.staging import Stage, stage
 
 async def call(acting: Stage, name: str, arguments: Any, sources: Any = ("mcp",)) -> tuple[Any, list[EventData]]:
     heard: list[EventData] = []
-    talk = acting.parts.conversations.find("root")
-    acting.parts.views.look(talk)
+    conversation = acting.parts.conversations.find("root")
+    acting.parts.views.look(conversation)
     given = msgspec.json.encode(arguments).decode()
-    return await call_externally(acting.parts, talk, name, given, sources, heard.append), heard
+    return await call_externally(acting.parts, conversation, name, given, sources, heard.append), heard
 
 
 async def test_a_call_is_told_from_beginning_to_end_and_nothing_is_said_in_the_conversation() -> None:

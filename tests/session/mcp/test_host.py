@@ -32,7 +32,7 @@ async def test_a_hundred_conversations_share_one_process_and_it_ends_with_the_se
             if number % 5 == 0:
                 found.add(await pid_of(session, conversation))
         assert len(found) == 1
-        pool = session.parts.basement.pool
+        pool = session.parts.mcp_host.pool
         assert pool.leases() == 1
         (pid,) = found
         assert lives(pid)
@@ -212,9 +212,9 @@ async def test_a_server_is_told_of_the_workspace_of_the_conversation_that_calls_
     script = [*(calls("fake__roots") * 2), *calls("fake__pid")] * 2
     async with served(servers, *script, *calls("none__roots"), cwd=str(tmp_path)) as session:
         wide, narrow = await session.open(), await session.open(cwd=str(inside))
-        for talk in (wide, narrow):
+        for conversation in (wide, narrow):
             for _ in range(3):
-                await talk.message("go")
+                await conversation.message("go")
         (_, first), _, (_, one) = await outputs(session, wide)
         (_, second), (_, again), (_, other) = await outputs(session, narrow)
         assert f'"{tmp_path.as_uri()}"' in first

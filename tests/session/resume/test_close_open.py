@@ -37,8 +37,8 @@ def texts(entries: Any) -> list[str | None]:
 
 
 def outputs(session: Session, conversation: str = "root") -> list[ToolOutput]:
-    talk = session.parts.conversations.find(conversation)
-    return [item for item in talk.history.snapshot() if isinstance(item, ToolOutput)]
+    state = session.parts.conversations.find(conversation)
+    return [item for item in state.history.snapshot() if isinstance(item, ToolOutput)]
 
 
 def gate() -> tuple[asyncio.Event, asyncio.Event]:
@@ -62,7 +62,7 @@ async def test_every_conversation_comes_back_with_tree_context_history_and_plan(
         await child.message("hi")
         before = [c.info for c in session.conversations()]
         contexts = [msgspec.structs.replace(await c.context(), prompt_tokens=0) for c in session.conversations()]
-        digests = [talk.history.digest for talk in session.parts.conversations]
+        digests = [conversation.history.digest for conversation in session.parts.conversations]
         last = session.parts.bus.last_seq
     async with lives.resumed(session.id, cwd="/usr") as again:
         assert again.id == session.id
@@ -71,7 +71,7 @@ async def test_every_conversation_comes_back_with_tree_context_history_and_plan(
             msgspec.structs.replace(info, last_active_at="") for info in before
         ]
         assert [msgspec.structs.replace(await c.context(), prompt_tokens=0) for c in again.conversations()] == contexts
-        assert [talk.history.digest for talk in again.parts.conversations] == digests
+        assert [conversation.history.digest for conversation in again.parts.conversations] == digests
         assert texts(await again.conversation(child.id).history()) == ["hi", "hello"]
         assert again.conversation(grandchild.id).info.parent_id == child.id
         with pytest.raises(tertulia.errors.ClosedError):
@@ -464,10 +464,10 @@ async def test_a_call_that_was_cut_has_one_output_in_the_record_and_in_every_for
                 await fork.message(f"there {number}")
                 shape = [type(item).__name__ for item in items_of(back, fork.id)]
             past = RecordedState().read(lines(session.id))
-            for talk in past.talks.values():
-                calls = [item.call_id for item in talk.items if isinstance(item, ToolCall)]
-                assert calls == [item.call_id for item in talk.items if isinstance(item, ToolOutput)]
-            assert [type(item).__name__ for item in past.talks[fork.id].items] == shape
+            for conversation in past.conversations.values():
+                calls = [item.call_id for item in conversation.items if isinstance(item, ToolCall)]
+                assert calls == [item.call_id for item in conversation.items if isinstance(item, ToolOutput)]
+            assert [type(item).__name__ for item in past.conversations[fork.id].items] == shape
         whole = [item for line in lines(session.id) if isinstance(line.what, ItemsRecord) for item in line.what.items]
         made = [item.call_id for item in whole if isinstance(item, ToolCall)]
         assert len(made) == (1 if kind == "tool" else 2)
@@ -558,21 +558,21 @@ async def test_what_was_said_under_a_stricter_policy_stays_so_when_a_looser_one_
         return sum(b"CANARY" in path.read_bytes() for path in lives.home.rglob("*") if path.is_file())
 
     async with lives.start("one", "two", "CANARY notes") as session:
-        talk = await session.open()
-        await talk.set_context(storage_policy="headers_only")
-        await talk.message("CANARY " + "long words " * 2000)
-        await talk.set_context(storage_policy="full")
-        await talk.message("and now?")
-        read = call("conv_history", {"conversation_id": talk.id})
+        conversation = await session.open()
+        await conversation.set_context(storage_policy="headers_only")
+        await conversation.message("CANARY " + "long words " * 2000)
+        await conversation.set_context(storage_policy="full")
+        await conversation.message("and now?")
+        read = call("conv_history", {"conversation_id": conversation.id})
         await session.root.set_context(model=ScriptedModel([read, "read"]))
         assert (await session.root.message("look")).text == "read"
         assert "CANARY" in outputs(session)[0].text
-        assert (await talk.compact()).compacted
-        assert not session.parts.conversations.find(talk.id).history.may_be_kept_elsewhere
+        assert (await conversation.compact()).compacted
+        assert not session.parts.conversations.find(conversation.id).history.may_be_kept_elsewhere
         assert found() == 0
     async with lives.resumed(session.id) as again:
-        assert again.parts.conversations.find(talk.id).history.kept_by == HeadersOnly()
-        assert "and now?" in texts(await again.conversation(talk.id).history())
+        assert again.parts.conversations.find(conversation.id).history.kept_by == HeadersOnly()
+        assert "and now?" in texts(await again.conversation(conversation.id).history())
     assert found() == 0
 
 

@@ -54,7 +54,7 @@ async def test_a_fork_begins_with_everything_and_leaves_the_old_session_alone() 
     assert await said_in(new) == [f"first {CANARY}", "one", "second", "two"]
     past = read_recorded_state(home(), new)
     assert past.identity() != read_recorded_state(home(), old.id).identity()
-    assert past.talks[past.identity()[1]].plan is not None
+    assert past.conversations[past.identity()[1]].plan is not None
 
 
 @pytest.mark.parametrize(("at", "left"), [(1, 2), (2, 4), ("item", 1)])
@@ -122,7 +122,7 @@ async def test_what_was_not_stored_is_not_stored_in_the_fork_either() -> None:
     new = await fork(old.id)
     assert CANARY.encode() not in stored_bytes(new)
     past = read_recorded_state(home(), new)
-    root = past.talks[past.identity()[1]]
+    root = past.conversations[past.identity()[1]]
     assert sum(len(piece.missing) for piece in root.pieces) == len(root.items) > 0
     assert all("[not stored" in item.text for item in root.items if hasattr(item, "text"))
 
@@ -143,7 +143,7 @@ async def test_a_conversation_whose_records_are_lost_is_not_forked(monkeypatch: 
     """What is left of it would not be what was said."""
     old = await talked()
     whole = read_recorded_state(home(), old.id)
-    root: RecordedConversation = whole.talks[whole.identity()[1]]
+    root: RecordedConversation = whole.conversations[whole.identity()[1]]
     root.pieces = [piece for piece in root.pieces if not any(type(item).__name__ == "ToolCall" for item in piece.items)]
     monkeypatch.setattr(fork_module, "read_recorded_state", lambda home, session_id, clock: whole)
     with pytest.raises(StorageError, match="resume the session"):
@@ -157,11 +157,11 @@ async def test_a_conversation_whose_records_have_expired_is_forked_with_what_is_
     """R3: each call has one output in the fork too, where `ttl_action = "delete"` took its call away."""
     old = await talked(storage_policy={"ttl": 100.0})
     whole = read_recorded_state(home(), old.id)
-    root: RecordedConversation = whole.talks[whole.identity()[1]]
+    root: RecordedConversation = whole.conversations[whole.identity()[1]]
     root.pieces = [piece for piece in root.pieces if not any(type(item).__name__ == "ToolCall" for item in piece.items)]
     monkeypatch.setattr(fork_module, "read_recorded_state", lambda home, session_id, clock: whole)
     new = await fork(old.id)
     copied = RecordedState().read(lines(new))
-    kinds = [type(item).__name__ for item in copied.talks[copied.identity()[1]].items]
+    kinds = [type(item).__name__ for item in copied.conversations[copied.identity()[1]].items]
     assert "AssistantMessage" in kinds
     assert "ToolOutput" not in kinds

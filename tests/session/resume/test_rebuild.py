@@ -12,13 +12,13 @@ from tests.history.saying import call, model, output, seed, user
 
 
 def past(*pieces: RecordedSegment, tasks: int = 1) -> RecordedConversation:
-    talk = RecordedConversation(ConversationId("c"))
-    talk.pieces, talk.tasks = list(pieces), tasks
-    return talk
+    conversation = RecordedConversation(ConversationId("c"))
+    conversation.pieces, conversation.tasks = list(pieces), tasks
+    return conversation
 
 
-def restored(talk: RecordedConversation, under: Terms | None = None) -> tuple[list[Item], int]:
-    store, missing, _ = _history(talk, under or terms())
+def restored(conversation: RecordedConversation, under: Terms | None = None) -> tuple[list[Item], int]:
+    store, missing, _ = _history(conversation, under or terms())
     return list(store.snapshot()), missing
 
 

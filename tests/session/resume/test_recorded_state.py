@@ -28,7 +28,7 @@ def said(*texts: str, **fields: Any) -> ItemsRecord:
 
 
 def words(past: RecordedState, id: ConversationId = A) -> list[str]:
-    return [item.text for item in past.talks[id].items]
+    return [item.text for item in past.conversations[id].items]
 
 
 def test_a_rewrite_lays_the_pieces_as_the_history_did() -> None:

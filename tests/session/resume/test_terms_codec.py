@@ -12,7 +12,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import TermsRecord
 from tertulia.protocol.storage import HeadersOnly, Ttl
 from tertulia.session.resume.terms_codec import keep_recorded_rights, read_terms, recorded_workspace, terms_record
-from tests.conversation.making import talk, terms
+from tests.conversation.making import make_conversation, terms
 
 RIGHTS = replace(
     TOP,
@@ -24,7 +24,9 @@ RIGHTS = replace(
 
 
 def made() -> TermsRecord:
-    one = talk(terms(RIGHTS, base="canary base", user="canary user", cwd="/canary/cwd", shell_mode="streamable"))
+    one = make_conversation(
+        terms(RIGHTS, base="canary base", user="canary user", cwd="/canary/cwd", shell_mode="streamable")
+    )
     one.title, one.parent_id, one.depth, one.because = "canary title", ConversationId("p"), 2, "ancestor:p"
     one.ceiling = replace(RIGHTS, writable_roots=("/canary/a", "/canary/b"))
     return terms_record(one, [Narrowing("sandbox", "danger-full-access", "workspace-write", "session")])
@@ -56,7 +58,7 @@ def test_directories_that_were_not_stored_may_not_be_written() -> None:
 
 
 def test_no_directories_are_no_directories_again() -> None:
-    back = read_terms(terms_record(talk(terms()), []))
+    back = read_terms(terms_record(make_conversation(terms()), []))
     assert back.rights == TOP
 
 
@@ -71,7 +73,7 @@ def test_terms_that_make_no_sense_are_refused(broken: dict[str, object]) -> None
 
 def test_the_workspace_is_told_by_the_root_and_is_not_where_it_works() -> None:
     """A8: a conversation that is sent elsewhere may not write there for that."""
-    root = talk(terms(cwd="/work"))
+    root = make_conversation(terms(cwd="/work"))
     root.terms = terms(cwd="/etc")
     assert recorded_workspace(terms_record(root, [])) == "/work"
     assert recorded_workspace(made()) is None
@@ -84,7 +86,7 @@ def test_what_one_life_may_not_do_is_not_what_was_agreed() -> None:
     """S000-16: rights and directories are those of then; only what is stored stays as strict as it has become."""
     then = made()
     less = replace(RIGHTS, sandbox="read_only", storage_policy=HeadersOnly(), writable_roots=())
-    now = terms_record(talk(terms(less, cwd="/canary/cwd")), [])
+    now = terms_record(make_conversation(terms(less, cwd="/canary/cwd")), [])
     lasting = keep_recorded_rights(then, now)
     assert read_terms(lasting).rights == replace(RIGHTS, storage_policy=HeadersOnly())
     assert (lasting.storage, lasting.place) == (now.storage, now.place)

@@ -39,23 +39,23 @@ async def test_no_session_and_no_conversation_begins_where_there_is_no_directory
     host = Host(Settings(model=ScriptedModel(["hello"]), cwd=str(tmp_path)))
     try:
         own = await host.start()
-        talk = await own.open(title="other")
+        conversation = await own.open(title="other")
 
         async def standing() -> Any:
             return [session.id for session in host.sessions()], [each.info for each in own.conversations()]
 
-        before, context, seq = await standing(), await talk.context(), own.parts.bus.last_seq
+        before, context, seq = await standing(), await conversation.context(), own.parts.bus.last_seq
         for cwd in no_directories(tmp_path):
             for name, params in (
                 ("session/start", {}),
                 ("conversation/open", {"title": "x"}),
                 ("conversation/open", {"agent": {"name": "x"}}),
-                ("conversation/set_context", {"conversation_id": talk.id}),
+                ("conversation/set_context", {"conversation_id": conversation.id}),
             ):
                 with pytest.raises(InvalidParamsError, match="cwd"):
                     await call(host, own, name, {**params, "cwd": cwd})
         assert await standing() == before
-        assert await talk.context() == context
+        assert await conversation.context() == context
         assert own.parts.bus.last_seq == seq, "nobody was told anything"
         opened = await call(host, own, "conversation/open", {"cwd": str(tmp_path)})
         assert opened.answer.conversation_id

@@ -47,7 +47,7 @@ async def test_a_call_has_a_beginning_and_an_end_and_gives_what_the_server_said(
         McpToolCallBegin("call-1", "fs", "read", Decider("policy", 'mcp_servers.fs.approval = "auto"')),
         McpToolCallEnd("call-1", "fs", "read", True, 1_500),
     ]
-    assert bench.turnstile.is_idle
+    assert bench.limiter.is_idle
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ async def test_waiting_is_told_with_its_reason() -> None:
     gate.set()
     await asyncio.gather(first, second)
     assert len(bench.servers.calls) == 2
-    assert bench.turnstile.is_idle
+    assert bench.limiter.is_idle
 
 
 async def test_one_that_waited_too_long_was_never_begun() -> None:
@@ -179,7 +179,7 @@ async def test_one_that_waited_too_long_was_never_begun() -> None:
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert bench.turnstile.is_idle
+    assert bench.limiter.is_idle
 
 
 # ── endings ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -203,7 +203,7 @@ async def test_a_connection_that_breaks_ends_the_call_and_keeps_its_error() -> N
     with pytest.raises(McpError, match="exit code 1"):
         await bench.run()
     assert not end_of(bench).success
-    assert bench.turnstile.is_idle
+    assert bench.limiter.is_idle
 
 
 @pytest.mark.parametrize(("own", "sessions"), [(0.25, 30.0), (30.0, 0.25)])
@@ -216,7 +216,7 @@ async def test_the_server_has_the_shorter_of_two_timeouts(own: float, sessions: 
         await bench.run()
     assert bench.servers.timeouts == [0.25]
     assert not end_of(bench).success
-    assert bench.turnstile.is_idle
+    assert bench.limiter.is_idle
 
 
 async def test_a_cancelled_call_ends_too() -> None:
@@ -227,7 +227,7 @@ async def test_a_cancelled_call_ends_too() -> None:
     with pytest.raises(asyncio.CancelledError):
         await calling
     assert not end_of(bench).success
-    assert bench.turnstile.is_idle
+    assert bench.limiter.is_idle
 
 
 async def test_progress_is_told_between_beginning_and_end() -> None:

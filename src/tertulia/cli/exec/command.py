@@ -149,20 +149,20 @@ def command(
         _check_writable(answer_file)
     schema = None if schema_file is None else _read_schema(schema_file)
     loaded = load_codex_sdk_settings(given) if for_sdk else given.load()
-    comeback, prompt = _split(given, loaded, words, last=last)
+    resume_request, prompt = _split(given, loaded, words, last=last)
     as_json = as_json or for_sdk
     if for_sdk and not prompt:
         # The SDK has no other way to say it.
         prompt = ("-",)
-    if comeback is not None and not prompt:
-        return _show_last_answer(comeback, loaded, as_json=as_json)
+    if resume_request is not None and not prompt:
+        return _show_last_answer(resume_request, loaded, as_json=as_json)
     items = (TextInput(read_prompt(prompt)), *(LocalImageInput(str(image)) for image in images))
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_user_message(None, items, cwd="/")
-    errand = MessageRequest(items, schema, timeout_s, backend=backend)
-    entering = _new_session(loaded, backend) if comeback is None else comeback.session()
-    view = choose_view(loaded, as_json=as_json, comeback=comeback)
-    ending = asyncio.run(run_message(entering, errand, view))
+    message_request = MessageRequest(items, schema, timeout_s, backend=backend)
+    entering = _new_session(loaded, backend) if resume_request is None else resume_request.session()
+    view = choose_view(loaded, as_json=as_json, resume_request=resume_request)
+    ending = asyncio.run(run_message(entering, message_request, view))
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")
     return ending.exit_code
@@ -196,18 +196,18 @@ def _split(
     return ResumeRequest.of(given, loaded, session_id), rest
 
 
-def _show_last_answer(comeback: ResumeRequest, loaded: LoadedSettings, *, as_json: bool) -> int:
-    answer = asyncio.run(resume_and_show(comeback.session(), choose_view(loaded, as_json=as_json)))
+def _show_last_answer(resume_request: ResumeRequest, loaded: LoadedSettings, *, as_json: bool) -> int:
+    answer = asyncio.run(resume_and_show(resume_request.session(), choose_view(loaded, as_json=as_json)))
     if answer is not None and not as_json:
         TerminalOutput(sys.stdout, loaded.environment.variables).line(answer)
     return 0
 
 
-def choose_view(loaded: LoadedSettings, *, as_json: bool, comeback: ResumeRequest | None = None) -> MessageView:
+def choose_view(loaded: LoadedSettings, *, as_json: bool, resume_request: ResumeRequest | None = None) -> MessageView:
     """How an errand is shown. Of a session that goes on, lines of JSON count what it cost before."""
     if as_json:
         home = loaded.environment.home
-        spent = NO_USAGE if comeback is None else read_past_turns(home, comeback.session_id).usage
+        spent = NO_USAGE if resume_request is None else read_past_turns(home, resume_request.session_id).usage
         return JsonView(sys.stdout.buffer, loaded.warnings, spent)
     variables = loaded.environment.variables
     return TextView(TerminalOutput(sys.stdout, variables), TerminalOutput(sys.stderr, variables), loaded.warnings)

@@ -65,17 +65,19 @@ class MessageView(Protocol):
 
 
 async def run_message(
-    entering: AbstractAsyncContextManager[Session], errand: MessageRequest, view: MessageView
+    entering: AbstractAsyncContextManager[Session], message_request: MessageRequest, view: MessageView
 ) -> MessageOutcome:
     """Do it. SIGINT, SIGTERM and the timeout stop the task in good order; every event is shown before the end."""
     stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
     with on_stop_signal(lambda: _settle(stopped, "interrupted")):
-        timer = _start_timer(errand.timeout_s, stopped)
+        timer = _start_timer(message_request.timeout_s, stopped)
         try:
             async with entering as session, asyncio.TaskGroup() as group:
-                talk = await _target_conversation(session, errand)
-                group.create_task(_watch(session, talk, view))
-                asking = group.create_task(talk.message(errand.items, output_schema=errand.output_schema))
+                conversation = await _target_conversation(session, message_request)
+                group.create_task(_watch(session, conversation, view))
+                asking = group.create_task(
+                    conversation.message(message_request.items, output_schema=message_request.output_schema)
+                )
                 ending = await _wait_for_outcome(asking, stopped, view)
                 await session.close()
         except ExceptionGroup as several:
@@ -97,22 +99,26 @@ async def resume_and_show(entering: AbstractAsyncContextManager[Session], view: 
     return next((entry.text for entry in reversed(said) if entry.role == "assistant"), None)
 
 
-async def _target_conversation(session: Session, errand: MessageRequest) -> Conversation:
-    if errand.opens is not None:
-        return await session.open(**errand.opens)
-    talk = session.conversation(find_open_conversation(session, errand.conversation_id))
-    if errand.backend not in (None, talk.info.backend):
+async def _target_conversation(session: Session, message_request: MessageRequest) -> Conversation:
+    if message_request.opens is not None:
+        return await session.open(**message_request.opens)
+    conversation = session.conversation(find_open_conversation(session, message_request.conversation_id))
+    if message_request.backend not in (None, conversation.info.backend):
         # To say again who it is would end what that one remembers.
-        await talk.set_context(backend=errand.backend)
-    return talk
+        await conversation.set_context(backend=message_request.backend)
+    return conversation
 
 
-async def _watch(session: Session, talk: Conversation, view: MessageView) -> None:
+async def _watch(session: Session, conversation: Conversation, view: MessageView) -> None:
     async for event in session.events(after=session.parts.began_after):
         if isinstance(event.data, SessionConfigured):
             # To a view the root is the one that was spoken to: its answer is the answer.
-            event = replace(event, data=replace(event.data, root_conversation_id=talk.id))
-        if isinstance(event.data, WarningEvent) and event.data.code == "no_model" and talk.info.backend != NATIVE:
+            event = replace(event, data=replace(event.data, root_conversation_id=conversation.id))
+        if (
+            isinstance(event.data, WarningEvent)
+            and event.data.code == "no_model"
+            and conversation.info.backend != NATIVE
+        ):
             # It answers without one.
             continue
         view.show(event)

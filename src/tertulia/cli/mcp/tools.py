@@ -223,9 +223,9 @@ def refresh(given: GlobalFlags, *, which: str | None, last: bool) -> int:
     return asyncio.run(_refresh(ResumeRequest.of(given, loaded, session_id), loaded))
 
 
-async def _refresh(comeback: ResumeRequest, loaded: LoadedSettings) -> int:
+async def _refresh(resume_request: ResumeRequest, loaded: LoadedSettings) -> int:
     out, notes = (TerminalOutput(stream, loaded.environment.variables) for stream in (sys.stdout, sys.stderr))
-    async with comeback.session() as session:
+    async with resume_request.session() as session:
         await session.parts.servers.refresh()
         down = [report for report in session.parts.servers.reports() if report.status not in ("ready", "disabled")]
         for conversation in session.conversations():

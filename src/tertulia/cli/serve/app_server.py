@@ -43,8 +43,10 @@ def command(given: GlobalFlags, *, which: str | None, codex: bool) -> int:
     for warning in loaded.warnings:
         notes.line(("warning", "yellow"), f" {warning}")
     if which is not None:
-        comeback = ResumeRequest.of(given, loaded, find_stored_session(loaded.environment.home, which, last=False))
-        return asyncio.run(serve_stdio(comeback.settings, comeback.begin))
+        resume_request = ResumeRequest.of(
+            given, loaded, find_stored_session(loaded.environment.home, which, last=False)
+        )
+        return asyncio.run(serve_stdio(resume_request.settings, resume_request.begin))
     # A model that does not exist is told now, not to the first client.
     models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])

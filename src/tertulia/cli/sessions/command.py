@@ -118,9 +118,9 @@ def _write_list(out: TerminalOutput, shown: Sequence[SessionSummary], ids: set[s
     for each in shown:
         entry = each.entry
         when: StyledText = ("in use", "green") if each.held else format_age(now - entry.updated)
-        talks = f"{entry.conversations:,}" if entry.trouble is None else "?"
+        conversations = f"{entry.conversations:,}" if entry.trouble is None else "?"
         rows.append(
-            [(entry.id[:length], "bold"), when, talks, format_size(entry.size), entry.model or "", _about(each)]
+            [(entry.id[:length], "bold"), when, conversations, format_size(entry.size), entry.model or "", _about(each)]
         )
     head = ("ID", "LAST USED", "TALKS", "SIZE", "MODEL", "ABOUT")
     write_columns(out, head, rows, right=frozenset({"TALKS", "SIZE"}))

@@ -28,10 +28,10 @@ Examples:
 @click.command("fork", epilog=_MORE)
 @with_session_argument
 @click.option("--at", metavar="ROUND|ITEM", help="Up to the end of a round (the first is 1), or up to an item's id.")
-@click.option("talk", "--conversation", metavar="C", default=ROOT, help="Whose history; `root` if you do not say.")
+@click.option("--conversation", metavar="C", default=ROOT, help="Whose history; `root` if you do not say.")
 @global_flags
 @click.pass_obj
-def fork(given: GlobalFlags, *, which: str | None, last: bool, at: str | None, talk: str) -> int:
+def fork(given: GlobalFlags, *, which: str | None, last: bool, at: str | None, conversation: str) -> int:
     """Begin a new session with the history of a stored one.
 
     Prints the new id. The conversation becomes the root there, with its instructions, rights and storage policy; what
@@ -46,7 +46,7 @@ def fork(given: GlobalFlags, *, which: str | None, last: bool, at: str | None, t
             loaded.settings,
             SystemClock(),
             session_id,
-            conversation_id=find_stored_conversation(environment.home, session_id, talk),
+            conversation_id=find_stored_conversation(environment.home, session_id, conversation),
             at=_point(at),
         )
     )

@@ -109,7 +109,7 @@ class LineMode:
             self._news.clear()
             await self._news.wait()
 
-    async def talk(self, keyboard: Keyboard) -> int:
+    async def conversation(self, keyboard: Keyboard) -> int:
         """Until somebody leaves; the exit code."""
         warned = False
         with keyboard.listening():

@@ -55,7 +55,7 @@ INTERRUPTED = 130
 @with_session_argument
 @click.option("--speed", metavar="X", type=float, help="1 is as it was, 2 twice as fast; pauses are cut to 3 s.")
 @click.option("as_json", "--json", is_flag=True, help="The lines of `exec --json`.")
-@click.option("talk", "--conversation", metavar="C", help="Only this one: `root`, an id, or the beginning of one.")
+@click.option("--conversation", metavar="C", help="Only this one: `root`, an id, or the beginning of one.")
 @click.option("--follow", is_flag=True, help="Go on with what its owner adds, until that one is done.")
 @click.option("prove", "--verify", is_flag=True, help="Rebuild every prompt from the record and compare it.")
 @global_flags
@@ -67,7 +67,7 @@ def replay(
     last: bool,
     speed: float | None,
     as_json: bool,
-    talk: str | None,
+    conversation: str | None,
     follow: bool,
     prove: bool,
 ) -> int:
@@ -83,7 +83,7 @@ def replay(
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     if prove:
         return _verify(find_files(home, session_id).db, out, as_json=as_json)
-    only = None if talk is None else find_stored_conversation(home, session_id, talk)
+    only = None if conversation is None else find_stored_conversation(home, session_id, conversation)
     transcript = Transcript(out, only)
     take = _json_taker(only) if as_json else transcript.take
     ended = asyncio.run(play_record(home, session_id, take, speed=speed, follow=follow))
@@ -96,7 +96,7 @@ def find_stored_conversation(home: Path, session_id: str, word: str) -> Conversa
     past = read_recorded_state(home, session_id)
     if word == ROOT:
         return past.identity()[1]
-    fitting = [id for id in past.talks if id.startswith(word)]
+    fitting = [id for id in past.conversations if id.startswith(word)]
     if len(fitting) != 1:
         problem = "no conversation" if not fitting else f"more than one conversation ({len(fitting)})"
         raise NotFoundError(f"{problem} of session {session_id} begins with {word[:64]!r}")

@@ -53,7 +53,9 @@ def show(given: GlobalFlags, *, which: str | None, last: bool, messages: int, as
     if as_json:
         said = {
             **session_fields(found),
-            "conversations": [_conversation(talk, past, messages) for talk in _shown_conversations(past)],
+            "conversations": [
+                _conversation(conversation, past, messages) for conversation in _shown_conversations(past)
+            ],
         }
         sys.stdout.buffer.write(escape_invisible(msgspec.json.format(msgspec.json.encode(said), indent=2)) + b"\n")
         return 0 if found.entry.trouble is None else 1
@@ -62,7 +64,7 @@ def show(given: GlobalFlags, *, which: str | None, last: bool, messages: int, as
     if found.entry.trouble is not None:
         return 1
     out.line()
-    write_tree(out, [_tree_row(talk, past) for talk in _shown_conversations(past)])
+    write_tree(out, [_tree_row(conversation, past) for conversation in _shown_conversations(past)])
     _write_messages(out, past, messages)
     _write_gaps(out, past)
     return 0
@@ -114,7 +116,7 @@ def _write_about(out: TerminalOutput, found: SessionSummary, past: RecordedState
 
 
 def _write_messages(out: TerminalOutput, past: RecordedState, count: int) -> None:
-    root = None if past.root_id is None else past.talks.get(past.root_id)
+    root = None if past.root_id is None else past.conversations.get(past.root_id)
     said = [] if root is None else _messages(root)
     if not count or not said:
         return
@@ -126,12 +128,14 @@ def _write_messages(out: TerminalOutput, past: RecordedState, count: int) -> Non
 
 
 def _write_gaps(out: TerminalOutput, past: RecordedState) -> None:
-    gaps = [(talk, gap) for talk in _shown_conversations(past) if (gap := _gap(talk)) is not None]
+    gaps = [
+        (conversation, gap) for conversation in _shown_conversations(past) if (gap := _gap(conversation)) is not None
+    ]
     if gaps:
         out.line()
         out.line(("Not stored", "bold"))
-    for talk, gap in gaps:
-        out.line(f"  {_name(talk):12} {gap}")
+    for conversation, gap in gaps:
+        out.line(f"  {_name(conversation):12} {gap}")
 
 
 def shorten_trouble(trouble: str) -> str:
@@ -144,71 +148,75 @@ def shorten_trouble(trouble: str) -> str:
 
 
 def _shown_conversations(past: RecordedState) -> Iterator[RecordedConversation]:
-    return (talk for talk in past.talks.values() if talk.agreed is not None)
+    return (conversation for conversation in past.conversations.values() if conversation.agreed is not None)
 
 
-def _conversation(talk: RecordedConversation, past: RecordedState, count: int) -> dict[str, Any]:
-    agreement = _agreement(talk)
-    said = _messages(talk)
+def _conversation(conversation: RecordedConversation, past: RecordedState, count: int) -> dict[str, Any]:
+    agreement = _agreement(conversation)
+    said = _messages(conversation)
     return {
-        "id": talk.id,
+        "id": conversation.id,
         "parent_id": agreement.parent_id,
         "title": agreement.title,
-        "status": _status(talk, past),
+        "status": _status(conversation, past),
         "depth": agreement.depth,
         "message_count": len(said),
         "model": agreement.model,
         "backend": agreement.backend,
-        "storage_policy": _policy(talk),
-        "not_stored": _gap(talk),
+        "storage_policy": _policy(conversation),
+        "not_stored": _gap(conversation),
         "messages": [{"id": i.id, "role": _role(i), "text": i.text} for i in (said[-count:] if count else [])],
     }
 
 
-def _tree_row(talk: RecordedConversation, past: RecordedState) -> ConversationRow:
-    policy = _policy(talk)
+def _tree_row(conversation: RecordedConversation, past: RecordedState) -> ConversationRow:
+    policy = _policy(conversation)
     note = "" if policy == "full" else spell_storage(policy)
-    parent_id = _agreement(talk).parent_id
-    return ConversationRow(talk.id, parent_id, _name(talk), _status(talk, past), len(_messages(talk)), note)
+    parent_id = _agreement(conversation).parent_id
+    return ConversationRow(
+        conversation.id, parent_id, _name(conversation), _status(conversation, past), len(_messages(conversation)), note
+    )
 
 
-def _name(talk: RecordedConversation) -> str:
-    agreement = _agreement(talk)
-    return conversation_name(talk.id, agreement.title, agreement.parent_id)
+def _name(conversation: RecordedConversation) -> str:
+    agreement = _agreement(conversation)
+    return conversation_name(conversation.id, agreement.title, agreement.parent_id)
 
 
-def _agreement(talk: RecordedConversation) -> RecordedTerms:
-    assert talk.agreed is not None, "only those are shown"
-    return read_terms(talk.agreed)
+def _agreement(conversation: RecordedConversation) -> RecordedTerms:
+    assert conversation.agreed is not None, "only those are shown"
+    return read_terms(conversation.agreed)
 
 
-def _policy(talk: RecordedConversation) -> WireStorage | None:
-    return None if talk.agreed is None else storage_to_wire(talk.agreed.storage)
+def _policy(conversation: RecordedConversation) -> WireStorage | None:
+    return None if conversation.agreed is None else storage_to_wire(conversation.agreed.storage)
 
 
-def _status(talk: RecordedConversation, past: RecordedState) -> str:
-    if talk.closed:
+def _status(conversation: RecordedConversation, past: RecordedState) -> str:
+    if conversation.closed:
         return "closed"
-    begun = any(task.scope.conversation_id == talk.id for task in past.unfinished.values())
-    return "unfinished" if begun or talk.begun else "idle"
+    begun = any(task.scope.conversation_id == conversation.id for task in past.unfinished.values())
+    return "unfinished" if begun or conversation.begun else "idle"
 
 
-def _messages(talk: RecordedConversation) -> list[UserMessage | AssistantMessage]:
-    return [item for item in talk.items if isinstance(item, UserMessage | AssistantMessage) and is_message(item)]
+def _messages(conversation: RecordedConversation) -> list[UserMessage | AssistantMessage]:
+    return [
+        item for item in conversation.items if isinstance(item, UserMessage | AssistantMessage) and is_message(item)
+    ]
 
 
 def _role(item: UserMessage | AssistantMessage) -> str:
     return "user" if isinstance(item, UserMessage) else "assistant"
 
 
-def _gap(talk: RecordedConversation) -> str | None:
+def _gap(conversation: RecordedConversation) -> str | None:
     """What cannot be had back, and why."""
-    missing = sum(len(piece.missing) for piece in talk.pieces)
-    policy = _policy(talk)
+    missing = sum(len(piece.missing) for piece in conversation.pieces)
+    policy = _policy(conversation)
     if policy == "none":
         return (
-            f"everything that was said in {format_count(talk.tasks, 'task')}: its policy is none"
-            if talk.tasks
+            f"everything that was said in {format_count(conversation.tasks, 'task')}: its policy is none"
+            if conversation.tasks
             else None
         )
     if not missing:

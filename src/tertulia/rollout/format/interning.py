@@ -25,17 +25,17 @@ class Interner:
     def __init__(self, make: RowEncoder, known: RecordState | None) -> None:
         self._make = make
         self._session: tuple[str, int, int] | None = None
-        self._talks: dict[ConversationId, ConversationRows] = {}
+        self._conversations: dict[ConversationId, ConversationRows] = {}
         self._closed: dict[ConversationId, int] = {}
         """The rows of conversations of which hardly anything more will be heard."""
-        for conversation, former in (RecordState() if known is None else known).talks.items():
+        for conversation, former in (RecordState() if known is None else known).conversations.items():
             if former.closed:
                 self._closed[conversation] = former.n
                 continue
-            talk = self._talks[conversation] = ConversationRows(former.n)
-            talk.tools = dict(former.tools)
-            talk.recent.calls = bare_calls(former.calls)
-            talk.recent.answered = bare_calls(former.answered)
+            state = self._conversations[conversation] = ConversationRows(former.n)
+            state.tools = dict(former.tools)
+            state.recent.calls = bare_calls(former.calls)
+            state.recent.answered = bare_calls(former.answered)
 
     def session(self, event: Event, ts: float, policy: StoragePolicy) -> None:
         """Name the session and its epoch, before the first event of them."""
@@ -47,88 +47,94 @@ class Interner:
                 self._make.put("session", "session", None, ts, header, policy=header_only_policy(policy)),
             )
 
-    def talk(self, conversation: ConversationId) -> int | None:
+    def conversation(self, conversation: ConversationId) -> int | None:
         """The row that names a conversation."""
-        talk = self._talks.get(conversation)
-        return self._closed.get(conversation) if talk is None else talk.n
+        state = self._conversations.get(conversation)
+        return self._closed.get(conversation) if state is None else state.n
 
     def forget(self, n: int) -> None:
         """Rows from this number on were never written: nothing may point to them."""
         if self._session is not None and self._session[2] >= n:
             self._session = None
-        self._talks = {conversation: talk for conversation, talk in self._talks.items() if talk.n < n}
-        self._closed = {conversation: talk for conversation, talk in self._closed.items() if talk < n}
-        for talk in self._talks.values():
-            talk.forget(n)
+        self._conversations = {
+            conversation: state for conversation, state in self._conversations.items() if state.n < n
+        }
+        self._closed = {conversation: state for conversation, state in self._closed.items() if state < n}
+        for state in self._conversations.values():
+            state.forget(n)
 
     def erased(self, conversation: ConversationId) -> None:
         """Bodies of a conversation, perhaps whole rows, are going: nothing later may point to what there was."""
-        talk = self._talks.get(conversation)
-        if talk is not None:
-            self._talks[conversation] = talk.erased()
+        state = self._conversations.get(conversation)
+        if state is not None:
+            self._conversations[conversation] = state.erased()
 
     def closed(self, conversation: ConversationId) -> None:
         """All but its row is forgotten: a session may have many thousand, one after the other."""
-        talk = self._talks.pop(conversation, None)
-        if talk is not None:
-            self._closed[conversation] = talk.n
+        state = self._conversations.pop(conversation, None)
+        if state is not None:
+            self._closed[conversation] = state.n
 
-    def scope(self, event: Event, talk: ConversationRows | None, ts: float, policy: StoragePolicy) -> int:
+    def scope(self, event: Event, conversation: ConversationRows | None, ts: float, policy: StoragePolicy) -> int:
         """The row with the ids of an event; 0 for those that any event of the session has."""
         key = (event.sub_id, event.task_id, event.trace_id, event.span_id)
-        if talk is None:
+        if conversation is None:
             return 0 if key == (event.session_id, None, None, None) else self._new_scope(key, None, ts, policy)
-        n = talk.scopes.get(key)
+        n = conversation.scopes.get(key)
         if n is None:
             if key == (event.session_id, None, None, None):
                 return 0
-            n = self._new_scope(key, talk, ts, policy)
-            talk.scopes[key] = n
-            if len(talk.scopes) > _SCOPES:
-                del talk.scopes[next(iter(talk.scopes))]
+            n = self._new_scope(key, conversation, ts, policy)
+            conversation.scopes[key] = n
+            if len(conversation.scopes) > _SCOPES:
+                del conversation.scopes[next(iter(conversation.scopes))]
         return n
 
     def _new_scope(
-        self, key: tuple[str | None, ...], talk: ConversationRows | None, ts: float, policy: StoragePolicy
+        self, key: tuple[str | None, ...], conversation: ConversationRows | None, ts: float, policy: StoragePolicy
     ) -> int:
-        return self._make.put("scope", "scope", talk, ts, {"ids": pack_ids(*key)}, policy=header_only_policy(policy))
+        return self._make.put(
+            "scope", "scope", conversation, ts, {"ids": pack_ids(*key)}, policy=header_only_policy(policy)
+        )
 
-    def task_scope(self, task_id: TaskId, talk: ConversationRows, ts: float, policy: StoragePolicy) -> int:
+    def task_scope(self, task_id: TaskId, conversation: ConversationRows, ts: float, policy: StoragePolicy) -> int:
         """A row with the id of a task."""
-        for key, n in reversed(talk.scopes.items()):
+        for key, n in reversed(conversation.scopes.items()):
             if key[1] == task_id:
                 return n
-        n = self._new_scope((None, task_id, None, None), talk, ts, policy)
-        talk.scopes[(None, task_id, None, None)] = n
+        n = self._new_scope((None, task_id, None, None), conversation, ts, policy)
+        conversation.scopes[(None, task_id, None, None)] = n
         return n
 
     def named(self, conversation: ConversationId, ts: float, policy: StoragePolicy) -> ConversationRows:
         """What is known of a conversation, which has a row from now on."""
-        talk = self._talks.get(conversation)
-        if talk is None:
+        state = self._conversations.get(conversation)
+        if state is None:
             n = self._closed.pop(conversation, 0)
-            talk = self._talks[conversation] = ConversationRows(n or self._make.n + 1)
+            state = self._conversations[conversation] = ConversationRows(n or self._make.n + 1)
             if not n:
                 self._make.put(
-                    "talk", "talk", talk, ts, {"id": pack_ids(conversation)}, policy=header_only_policy(policy)
+                    "talk", "talk", state, ts, {"id": pack_ids(conversation)}, policy=header_only_policy(policy)
                 )
-        return talk
+        return state
 
     def name(
         self,
         key: tuple[Any, ...],
         spell: Callable[..., object] | None,
-        talk: ConversationRows,
+        conversation: ConversationRows,
         ts: float,
         policy: StoragePolicy,
     ) -> int | None:
         """The row that holds these values, a new one if need be; None if they are no names."""
-        n = talk.names.get(key)
+        n = conversation.names.get(key)
         if n is None and is_plain(key):
             value = key if spell is None else spell(*key)
-            n = talk.names[key] = self._make.put("name", "", talk, ts, {"is": value}, policy=header_only_policy(policy))
-            if len(talk.names) > _NAMES:
-                del talk.names[next(iter(talk.names))]
+            n = conversation.names[key] = self._make.put(
+                "name", "", conversation, ts, {"is": value}, policy=header_only_policy(policy)
+            )
+            if len(conversation.names) > _NAMES:
+                del conversation.names[next(iter(conversation.names))]
         return n
 
 

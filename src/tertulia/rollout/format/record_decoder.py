@@ -37,9 +37,9 @@ class RecordDecoder:
 
     def line(self, row: StoredRow, header: Json, body: Json | None) -> RecordLine:
         """The record of a row; the row itself where its kind is not known here."""
-        if row.kind == "agreed" and row.talk not in self._learned.talks:
-            self._learned.meet(row.talk, header)
-        conversation = self._learned.talks[row.talk]
+        if row.kind == "agreed" and row.conversation not in self._learned.conversations:
+            self._learned.meet(row.conversation, header)
+        conversation = self._learned.conversations[row.conversation]
         missing = False
         match row.kind:
             case "agreed":
@@ -75,7 +75,7 @@ class RecordDecoder:
 
     def _agreed(self, conversation: ConversationId, row: StoredRow, header: Json) -> tuple[TermsRecord, bool]:
         storage = storage_from_wire(header["storage"])
-        self._learned.known.talks[conversation].storage = storage
+        self._learned.known.conversations[conversation].storage = storage
         terms = self._learned.terms.pop(int_in(header, "terms"), None) if "terms" in header else None
         shape = {"rights": header["rights"], "place": header["place"], "terms": terms or {}}
         checked = msgspec.convert(shape, dict[str, Json])
@@ -110,11 +110,11 @@ class RecordDecoder:
 
     def _tool_list(self, asked: ModelRequestRecord, row: StoredRow, given: Json) -> bytes | None:
         """Written with the first request that had it."""
-        key = (row.talk, asked.tools)
+        key = (row.conversation, asked.tools)
         if "list" in given or "tools_json" in given:
             raw = given["list"].encode() if "list" in given else msgspec.convert(given["tools_json"], bytes)
             self._learned.lists[key] = raw
-            self._learned.known.talks[asked.conversation_id].tools[asked.tools] = (row.n, row.ts)
+            self._learned.known.conversations[asked.conversation_id].tools[asked.tools] = (row.n, row.ts)
         return self._learned.lists.get(key)
 
 

@@ -51,7 +51,11 @@ class PartialSegment:
 
     def takes(self, row: StoredRow, header: Json) -> bool:
         """Whether a row belongs to it: some in between may be gone, or damaged."""
-        return row.talk == self.first.talk and count(header, "of") == self.of and count(header, "i") >= self.next > 0
+        return (
+            row.conversation == self.first.conversation
+            and count(header, "of") == self.of
+            and count(header, "i") >= self.next > 0
+        )
 
     def line(self, conversation: ConversationId | None) -> RecordLine:
         """What there is of it."""

@@ -45,6 +45,6 @@ class RecordState(msgspec.Struct):
     """Of the last owner that wrote an event; -1 if none did."""
     last_seq: int = 0
     """Of that epoch."""
-    talks: dict[ConversationId, ConversationRecordState] = msgspec.field(
+    conversations: dict[ConversationId, ConversationRecordState] = msgspec.field(
         default_factory=dict[ConversationId, ConversationRecordState]
     )

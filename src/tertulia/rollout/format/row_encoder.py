@@ -27,12 +27,12 @@ class RowEncoder:
         self.rows: list[Row] = []
 
     def put(
-        self, kind: str, type: str, talk: ConversationRows | None, ts: float, header: Json, *,
+        self, kind: str, type: str, conversation: ConversationRows | None, ts: float, header: Json, *,
         policy: StoragePolicy, body: Json | None = None, seq: int | None = None, scope: int = 0,
     ) -> int:  # fmt: skip
         """Add a row; its number."""
         self.n += 1
-        n, place = self.n, 0 if talk is None else talk.n
+        n, place = self.n, 0 if conversation is None else conversation.n
         written = self._body(body) if body and allows_body(policy) else None
         self.rows.append(Row(n, kind, type, ts, seq, place, scope, _header(header), written, policy))
         return n

@@ -119,7 +119,7 @@ class RowReader:
         if not row.type and segment.of == 0:
             return
         learned = self._learned
-        items = learned.items.setdefault(row.talk, {})
+        items = learned.items.setdefault(row.conversation, {})
         same = header.get("same")
         if same is None:
             item = learned.item(row, header, body)
@@ -131,13 +131,13 @@ class RowReader:
         if row.n in learned.lost:
             segment.missing.append(row.n)
             segment.absent.append(len(segment.items) - 1)
-        learned.forget_oldest(row.talk)
-        learned.known.talks[learned.talks[row.talk]].note(item, row.n)
+        learned.forget_oldest(row.conversation)
+        learned.known.conversations[learned.conversations[row.conversation]].note(item, row.n)
 
     def _finish(self) -> Iterator[RecordLine]:
         segment, self._segment = self._segment, None
         if segment is not None:
-            yield segment.line(self._learned.talks.get(segment.first.talk))
+            yield segment.line(self._learned.conversations.get(segment.first.conversation))
 
 
 def read_rows(rows: Iterable[StoredRow]) -> Iterator[RecordLine]:

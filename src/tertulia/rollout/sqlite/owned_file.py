@@ -86,10 +86,10 @@ class OwnedFile:
             # The disk may have taken its time: what was deleted meanwhile is noticed now.
             self._look(FileIdentity.check, connection)
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
+    def enforce(self, conversation: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
         """Erase what the policy forbids of a conversation, without a trace."""
         now = self._clock.now()
-        self._erase(lambda db: table.erase(db, talk, policy, skeleton, table.latest_time(db, now)))
+        self._erase(lambda db: table.erase(db, conversation, policy, skeleton, table.latest_time(db, now)))
 
     def sweep(self, now: float, action: TtlAction) -> SweepResult:
         """Erase what has expired, without a trace."""

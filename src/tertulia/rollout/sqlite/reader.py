@@ -76,7 +76,7 @@ class SqliteReader:
             found = self._connection.execute(FINISHED).fetchall()
         except STORAGE_EXCEPTIONS as error:
             raise explain(error, self._file) from error
-        return {talk: count for talk, count in found if isinstance(talk, int)}
+        return {conversation: count for conversation, count in found if isinstance(conversation, int)}
 
     def proof(self) -> Proof:
         """What the file's head, and its mark in the index, say about its records (R2)."""

@@ -220,7 +220,7 @@ def _look(files: SessionFiles, blank: SessionEntry) -> SessionEntry:
 
 def _summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry:
     cells = connection.execute(_COUNT).fetchone()
-    talks, items, events, bodies, first, last, due, due_rows, untidy = cells
+    conversations, items, events, bodies, first, last, due, due_rows, untidy = cells
     configured = _header(connection, "event", "session_configured")
     return replace(
         blank,
@@ -228,7 +228,7 @@ def _summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry
         updated=last if isinstance(last, float) else blank.updated,
         model=_name(configured.get("model")),
         storage=_policy(_header(connection, "agreed", "agreed").get("storage")),
-        conversations=talks or 0,
+        conversations=conversations or 0,
         items=items or 0,
         events=events or 0,
         bodies=bodies,

@@ -44,9 +44,11 @@ class SqliteStore:
             row.check()
         self._writer.put(Append(rows, attempt, done))
 
-    def enforce(self, talk: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone) -> None:
+    def enforce(
+        self, conversation: int, policy: StoragePolicy, skeleton: Sequence[str], attempt: int, done: OnDone
+    ) -> None:
         """Make everything stored of a conversation obey a stricter policy."""
-        self._writer.put(Enforce(talk, policy, skeleton, attempt, done))
+        self._writer.put(Enforce(conversation, policy, skeleton, attempt, done))
 
     def sweep(self, now: float, action: TtlAction, done: Callable[[SweepResult | StorageError], None]) -> None:
         """Remove what has expired."""

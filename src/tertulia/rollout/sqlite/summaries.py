@@ -47,7 +47,7 @@ class SearchHit(msgspec.Struct, frozen=True):
     session_id: str
     n: int
     """The record."""
-    talk: int
+    conversation: int
     ts: float
     type: str
     """user, assistant, tool_call, …"""
@@ -85,7 +85,7 @@ def search(home: Path, text: str, limit: int = 100) -> Iterator[SearchHit]:
                 excerpt = _found(wanted, row)
                 if excerpt is None:
                     continue
-                yield SearchHit(entry.id, row.n, row.talk, row.ts, row.type, excerpt)
+                yield SearchHit(entry.id, row.n, row.conversation, row.ts, row.type, excerpt)
                 left -= 1
                 if left <= 0:
                     return
@@ -97,7 +97,7 @@ def _introduction(rows: Iterator[StoredRow]) -> tuple[str | None, ...]:
     for row in rows:
         if row.kind == "talk" and not first:
             first = row.n
-        elif row.kind == "terms" and row.talk == first and title is None:
+        elif row.kind == "terms" and row.conversation == first and title is None:
             title, script, cwd = (_string(_body(row).get(name)) for name in ("title", "model", "cwd"))
         elif row.kind in ("said", "queued") and row.type == "user" and not _object(row.header).get("injected"):
             preview = _shortened(_text(_body(row)))

@@ -54,7 +54,7 @@ def select(*, brief: bool) -> str:
 _EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
 
 _ERASE_BODY = "UPDATE record SET body = NULL, body_crc = NULL WHERE body_crc IS NOT NULL AND "
-_OF_TALK = "(talk = ?1 OR n = ?1)"
+_OF_CONVERSATION = "(talk = ?1 OR n = ?1)"
 _STAYS_AS_HEADER = f"(kind = 'agreed' OR type IN {LASTING})"
 
 
@@ -73,10 +73,12 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
             raise StorageError(
                 f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
             )
-        proof = _prove(row.n, row.kind, row.type, ts, row.seq, (row.talk, row.scope, header))
+        proof = _prove(row.n, row.kind, row.type, ts, row.seq, (row.conversation, row.scope, header))
         links.append((row.n, proof))
         proofs = (proof, None if body is None else crc32(body, proof))
-        cells.append((row.n, row.kind, row.type, ts, row.seq, row.talk, row.scope, row.expires, *proofs, header, body))
+        cells.append(
+            (row.n, row.kind, row.type, ts, row.seq, row.conversation, row.scope, row.expires, *proofs, header, body)
+        )
         size += len(header) + length
     if any(row.type in LASTING for row in rows):
         with transaction(connection):
@@ -102,36 +104,36 @@ def _insert(connection: sqlite3.Connection, cells: Sequence[tuple[object, ...]])
 
 
 def _prove(n: int, kind: str, type: str, ts: float, seq: int | None, rest: tuple[int, int, bytes]) -> int:
-    talk, scope, header = rest
-    return crc32(header, crc32(f"{n} {kind} {type} {ts!r} {seq} {talk} {scope}".encode()))
+    conversation, scope, header = rest
+    return crc32(header, crc32(f"{n} {kind} {type} {ts!r} {seq} {conversation} {scope}".encode()))
 
 
 def read_row(cells: Sequence[Any]) -> StoredRow:
     """A record as it was read. Cells of any type, from anybody."""
-    n, kind, type, ts, seq, talk, scope, header_crc, body_crc, header, body = cells
-    if not _well_typed(ts, seq, talk, scope, header):
+    n, kind, type, ts, seq, conversation, scope, header_crc, body_crc, header, body = cells
+    if not _well_typed(ts, seq, conversation, scope, header):
         return damaged_row(n)
     try:
         kind, type = str(kind, "utf-8"), str(type, "utf-8")
     except (TypeError, UnicodeDecodeError):
         return damaged_row(n)
-    proof = _prove(n, kind, type, ts, seq, (talk, scope, header))
+    proof = _prove(n, kind, type, ts, seq, (conversation, scope, header))
     if proof != header_crc:
         return damaged_row(n)
     if body is None:
-        return StoredRow(n, kind, type, ts, seq, talk, scope, header, None, body_crc is not None)
+        return StoredRow(n, kind, type, ts, seq, conversation, scope, header, None, body_crc is not None)
     if crc32(body, proof) != body_crc:
-        return StoredRow(n, kind, type, ts, seq, talk, scope, header, None, True)
-    return StoredRow(n, kind, type, ts, seq, talk, scope, header, body)
+        return StoredRow(n, kind, type, ts, seq, conversation, scope, header, None, True)
+    return StoredRow(n, kind, type, ts, seq, conversation, scope, header, body)
 
 
-def _well_typed(ts: object, seq: object, talk: object, scope: object, header: object) -> bool:
+def _well_typed(ts: object, seq: object, conversation: object, scope: object, header: object) -> bool:
     # Not left to the checksum: whoever crafts a record can compute one.
     return (
         isinstance(ts, float)
         and _EARLIEST <= ts <= _LATEST
         and (seq is None or isinstance(seq, int))
-        and isinstance(talk, int)
+        and isinstance(conversation, int)
         and isinstance(scope, int)
         and isinstance(header, bytes)
     )
@@ -165,7 +167,9 @@ def latest_time(connection: sqlite3.Connection, now: float) -> float:
     return max(now, newest) if isinstance(newest, float) and math.isfinite(newest) else now
 
 
-def erase(connection: sqlite3.Connection, talk: int, policy: StoragePolicy, skeleton: Sequence[str], now: float) -> int:
+def erase(
+    connection: sqlite3.Connection, conversation: int, policy: StoragePolicy, skeleton: Sequence[str], now: float
+) -> int:
     """Take away what a stricter policy forbids of a conversation; how many records were touched.
 
     The record that named the conversation belongs to it, and stays.
@@ -174,15 +178,15 @@ def erase(connection: sqlite3.Connection, talk: int, policy: StoragePolicy, skel
         return 0
     if isinstance(policy, Ttl):
         # Only what has a text: others point to rows without one, which a sweep must not take away whole.
-        texts = f"{_OF_TALK} AND body_crc IS NOT NULL"
+        texts = f"{_OF_CONVERSATION} AND body_crc IS NOT NULL"
         shorter = f"UPDATE record SET expires = ts + ?2 WHERE {texts} AND (expires IS NULL OR expires > ts + ?2)"
-        connection.execute(shorter, (talk, policy.seconds))
-        return connection.execute(f"{_ERASE_BODY}{_OF_TALK} AND expires <= ?2", (talk, now)).rowcount
-    touched = connection.execute(_ERASE_BODY + _OF_TALK, (talk,)).rowcount
+        connection.execute(shorter, (conversation, policy.seconds))
+        return connection.execute(f"{_ERASE_BODY}{_OF_CONVERSATION} AND expires <= ?2", (conversation, now)).rowcount
+    touched = connection.execute(_ERASE_BODY + _OF_CONVERSATION, (conversation,)).rowcount
     if isinstance(policy, NoStorage):
         kept = ", ".join("?" * len(skeleton))
         gone = f"DELETE FROM record WHERE talk = ? AND n <> talk AND type NOT IN ({kept})"
-        touched += connection.execute(gone, (talk, *skeleton)).rowcount
+        touched += connection.execute(gone, (conversation, *skeleton)).rowcount
     return touched
 
 

@@ -52,7 +52,7 @@ class MountPlan:
         self._lock = threading.Lock()
         """Of a plan that is still being made, and the end of the command."""
         try:
-            self.arguments = [*_system(command.confinement), *self._workplace(command.confinement)]
+            self.arguments = [*_system(command.confinement), *self._command_environment(command.confinement)]
         except OSError as error:
             self.close()
             raise SandboxError(f"the places of a command cannot be opened: {error.strerror}; nothing was run") from None
@@ -95,7 +95,7 @@ class MountPlan:
 
     # ---- what bubblewrap puts aside
 
-    def _workplace(self, confinement: Confinement) -> Iterator[str]:
+    def _command_environment(self, confinement: Confinement) -> Iterator[str]:
         masked = {os.path.realpath(path) for path in confinement.masked}
         writable = confinement.writable_roots if confinement.mode == "workspace_write" else ()
         for root in dict.fromkeys(writable):

@@ -66,11 +66,11 @@ class AcpApprovalRequests:
         self._asking[id] = self._nursery.start(work, "a question to the editor")
 
     async def _permit(self, request: ApprovalRequest, event: Event) -> None:
-        talk = event.conversation_id or request.conversation_id
+        conversation = event.conversation_id or request.conversation_id
         hidden = hidden_text_notice(request.hidden, request.size, request.digest)
         texts = [*([hidden] if hidden else []), *([fence_code(request.detail)] if request.detail else [])]
         shown = {
-            "toolCallId": self._calls.asking(talk, request.call_id) or request.approval_id,
+            "toolCallId": self._calls.asking(conversation, request.call_id) or request.approval_id,
             "title": request.title,
             "kind": _KINDS.get(request.kind, "other"),
             "status": "pending",

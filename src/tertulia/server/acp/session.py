@@ -127,9 +127,9 @@ class AcpSession:
     async def _ask(self, blocks: Sequence[PromptBlock]) -> dict[str, Any]:
         parts = self.session.parts
         message = parse(Message, {"conversation_id": ROOT, "items": message_items(blocks)})
-        talk = parts.conversations.root
-        is_first = not talk.history.message_count
-        chain = submission.submit(parts.scheduler, talk, message)
+        conversation = parts.conversations.root
+        is_first = not conversation.history.message_count
+        chain = submission.submit(parts.scheduler, conversation, message)
         self._stop = lambda: parts.scheduler.stop(chain)
         if is_first and (title := one_line(first_text(blocks))[:MAX_TITLE]):
             self._tell({"sessionUpdate": "session_info_update", "title": title})
@@ -191,16 +191,16 @@ class AcpSession:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _cwd(self, talk: ConversationId) -> str:
+    def _cwd(self, conversation: ConversationId) -> str:
         conversations = self.session.parts.conversations
-        return (conversations.peek(talk) or conversations.root).terms.cwd
+        return (conversations.peek(conversation) or conversations.root).terms.cwd
 
-    def _label(self, talk: ConversationId) -> str:
+    def _label(self, conversation: ConversationId) -> str:
         conversations = self.session.parts.conversations
-        if talk == conversations.root_id:
+        if conversation == conversations.root_id:
             return ""
-        other = conversations.peek(talk)
-        return f"[{one_line((other and other.title) or talk[:8])}] "
+        other = conversations.peek(conversation)
+        return f"[{one_line((other and other.title) or conversation[:8])}] "
 
 
 def _task_error(error: Failure | None) -> TertuliaError:

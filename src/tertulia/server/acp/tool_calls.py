@@ -62,20 +62,20 @@ class AcpToolCalls:
         if call_id is not None:
             call = self._open.get((conversation, call_id))
             return None if call is None else call.id
-        own = [call.id for (talk, _), call in self._open.items() if talk == conversation]
+        own = [call.id for (state, _), call in self._open.items() if state == conversation]
         return own[-1] if own else None
 
-    def begin(self, talk: ConversationId, data: ToolCallBegin) -> list[Update]:
+    def begin(self, conversation: ConversationId, data: ToolCallBegin) -> list[Update]:
         """A call is about to be handled."""
         if data.name in _HIDDEN:
             return []
-        seen = view_tool_call(data.name, data.arguments, self._cwd(talk))
-        call = self._add(talk, data.call_id, seen.content)
+        seen = view_tool_call(data.name, data.arguments, self._cwd(conversation))
+        call = self._add(conversation, data.call_id, seen.content)
         return [
             {
                 "sessionUpdate": "tool_call",
                 "toolCallId": call.id,
-                "title": self._label(talk) + seen.title,
+                "title": self._label(conversation) + seen.title,
                 "kind": seen.kind,
                 "status": "pending",
                 # Changes say it already, and can be large.
@@ -85,22 +85,22 @@ class AcpToolCalls:
             }
         ]
 
-    def started(self, talk: ConversationId, call_id: CallId) -> list[Update]:
+    def started(self, conversation: ConversationId, call_id: CallId) -> list[Update]:
         """Whatever had to be asked is settled: it runs."""
-        call = self._open.get((talk, call_id))
+        call = self._open.get((conversation, call_id))
         return [] if call is None else [_update(call, status="in_progress")]
 
-    def patching(self, talk: ConversationId, data: PatchApplyBegin) -> list[Update]:
+    def patching(self, conversation: ConversationId, data: PatchApplyBegin) -> list[Update]:
         """A patch is read, also one that came as a command."""
-        call = self._open.get((talk, data.call_id))
+        call = self._open.get((conversation, data.call_id))
         if call is None:
             return []
         paths = dict.fromkeys(change.get("move_to") or change["path"] for change in data.changes)
-        return [_update(call, locations=[location(path, self._cwd(talk)) for path in paths])]
+        return [_update(call, locations=[location(path, self._cwd(conversation)) for path in paths])]
 
-    def running(self, talk: ConversationId, data: ExecCommandBegin) -> list[Update]:
+    def running(self, conversation: ConversationId, data: ExecCommandBegin) -> list[Update]:
         """A command runs."""
-        call = self._open.get((talk, data.call_id))
+        call = self._open.get((conversation, data.call_id))
         if call is None:
             return []
         if not self._terminal:
@@ -110,9 +110,9 @@ class AcpToolCalls:
         info = {"terminal_info": {"terminal_id": call.id, "cwd": data.cwd}}
         return [_update(call, status="in_progress", content=call.content, _meta=info)]
 
-    def output(self, talk: ConversationId, data: ExecCommandOutputDelta) -> list[Update]:
+    def output(self, conversation: ConversationId, data: ExecCommandOutputDelta) -> list[Update]:
         """A command said something. Not every word is passed on at once: each update repeats what is shown."""
-        call = self._open.get((talk, data.call_id))
+        call = self._open.get((conversation, data.call_id))
         if call is None:
             return []
         if call.terminal:
@@ -124,9 +124,9 @@ class AcpToolCalls:
         call.told = 0
         return [_update(call, content=[*call.content, _text(fence_code(call.output))])]
 
-    def ran(self, talk: ConversationId, data: ExecCommandEnd) -> list[Update]:
+    def ran(self, conversation: ConversationId, data: ExecCommandEnd) -> list[Update]:
         """A command has ended; its call may go on."""
-        call = self._open.get((talk, data.call_id))
+        call = self._open.get((conversation, data.call_id))
         if call is None:
             return []
         call.exit_code = data.exit_code
@@ -135,9 +135,9 @@ class AcpToolCalls:
         exit = {"terminal_id": call.id, "exit_code": data.exit_code, "signal": None}
         return [_update(call, _meta={"terminal_exit": exit})]
 
-    def end(self, talk: ConversationId, data: ToolCallEnd) -> list[Update]:
+    def end(self, conversation: ConversationId, data: ToolCallEnd) -> list[Update]:
         """The one end of a call."""
-        call = self._open.pop((talk, data.call_id), None)
+        call = self._open.pop((conversation, data.call_id), None)
         if call is None:
             return []
         told: dict[str, Any] = {"success": data.success, "truncated": data.truncated, "durationMs": data.duration_ms}
@@ -149,31 +149,33 @@ class AcpToolCalls:
         status: Status = "completed" if data.success else "failed"
         return [_update(call, status=status, rawOutput=told, **({"content": content} if content else {}))]
 
-    def searching(self, talk: ConversationId, data: WebSearchBegin) -> list[Update]:
+    def searching(self, conversation: ConversationId, data: WebSearchBegin) -> list[Update]:
         """The provider searches, for a call of ours or by itself."""
-        if (talk, data.call_id) in self._open:
-            return self.started(talk, data.call_id)
-        call = self._add(talk, data.call_id, [])
-        title = self._label(talk) + "Search the web"
+        if (conversation, data.call_id) in self._open:
+            return self.started(conversation, data.call_id)
+        call = self._add(conversation, data.call_id, [])
+        title = self._label(conversation) + "Search the web"
         shown = {"toolCallId": call.id, "title": title, "kind": "search", "status": "in_progress"}
         return [{"sessionUpdate": "tool_call", **shown}]
 
-    def searched(self, talk: ConversationId, data: WebSearchEnd) -> list[Update]:
+    def searched(self, conversation: ConversationId, data: WebSearchEnd) -> list[Update]:
         """The provider has searched."""
-        call = self._open.pop((talk, data.call_id), None)
+        call = self._open.pop((conversation, data.call_id), None)
         if call is None:
             return []
         title = one_line(f"Search the web: {data.query}") if data.query else "Search the web"
-        return [_update(call, status="completed", title=self._label(talk) + title)]
+        return [_update(call, status="completed", title=self._label(conversation) + title)]
 
     def abandon(self) -> list[Update]:
         """Nothing runs any more, and nothing may look as if it did: the reader was too slow to hear of an end."""
         left, self._open = list(self._open.values()), {}
         return [_update(call, status="failed") for call in left]
 
-    def _add(self, talk: ConversationId, call_id: CallId, content: Sequence[dict[str, Any]]) -> _OpenCall:
+    def _add(self, conversation: ConversationId, call_id: CallId, content: Sequence[dict[str, Any]]) -> _OpenCall:
         times = self._used[call_id] = self._used.get(call_id, 0) + 1
-        call = self._open[talk, call_id] = _OpenCall(call_id if times == 1 else f"{call_id}#{times}", list(content))
+        call = self._open[conversation, call_id] = _OpenCall(
+            call_id if times == 1 else f"{call_id}#{times}", list(content)
+        )
         return call
 
 

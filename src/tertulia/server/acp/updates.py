@@ -44,33 +44,35 @@ class SessionUpdates:
         tell = _HANDLERS.get(type(event.data))
         if tell is None:
             return []
-        talk = event.conversation_id or self._root
-        return [update for update in tell(self, talk, event.data) if update is not None]
+        conversation = event.conversation_id or self._root
+        return [update for update in tell(self, conversation, event.data) if update is not None]
 
     # ── said ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def piece(self, talk: ConversationId, data: e.AgentMessageDelta | e.AgentReasoningDelta) -> Sequence[Update | None]:
+    def piece(
+        self, conversation: ConversationId, data: e.AgentMessageDelta | e.AgentReasoningDelta
+    ) -> Sequence[Update | None]:
         """By `of`."""
-        return (self._words.piece(data),) if talk == self._root else ()
+        return (self._words.piece(data),) if conversation == self._root else ()
 
-    def whole(self, talk: ConversationId, data: e.AgentMessage | e.AgentReasoning) -> Sequence[Update | None]:
+    def whole(self, conversation: ConversationId, data: e.AgentMessage | e.AgentReasoning) -> Sequence[Update | None]:
         """By `of`."""
-        return (self._words.whole(data),) if talk == self._root else ()
+        return (self._words.whole(data),) if conversation == self._root else ()
 
-    def background(self, talk: ConversationId, data: e.BackgroundEvent) -> Sequence[Update | None]:
+    def background(self, conversation: ConversationId, data: e.BackgroundEvent) -> Sequence[Update | None]:
         """By `of`."""
-        return (self._words.begin_again(),) if data.discard_deltas and talk == self._root else ()
+        return (self._words.begin_again(),) if data.discard_deltas and conversation == self._root else ()
 
-    def plan(self, talk: ConversationId, data: t.PlanUpdate) -> Sequence[Update | None]:
+    def plan(self, conversation: ConversationId, data: t.PlanUpdate) -> Sequence[Update | None]:
         """By `of`."""
-        if talk != self._root:
+        if conversation != self._root:
             return ()
         entries = [{"content": step.step, "priority": "medium", "status": step.status} for step in data.plan]
         return ({"sessionUpdate": "plan", "entries": entries},)
 
-    def usage(self, talk: ConversationId, data: e.TokenCount) -> Sequence[Update | None]:
+    def usage(self, conversation: ConversationId, data: e.TokenCount) -> Sequence[Update | None]:
         """By `of`."""
-        if talk != self._root:
+        if conversation != self._root:
             return ()
         used = data.usage.input_tokens + data.usage.output_tokens
         return ({"sessionUpdate": "usage_update", "used": used, "size": data.context_window},)
@@ -104,26 +106,26 @@ _HANDLERS: dict[type[EventData], UpdateHandler] = {
     e.AgentReasoning: SessionUpdates.whole,
     e.BackgroundEvent: SessionUpdates.background,
     e.TokenCount: SessionUpdates.usage,
-    e.HistoryCompacted: lambda updates, talk, data: _compacted(data),
-    e.WarningEvent: lambda updates, talk, data: (remark_update(f"Warning: {data.message}"),),
+    e.HistoryCompacted: lambda updates, conversation, data: _compacted(data),
+    e.WarningEvent: lambda updates, conversation, data: (remark_update(f"Warning: {data.message}"),),
     t.PlanUpdate: SessionUpdates.plan,
-    t.McpServerStatus: lambda updates, talk, data: updates.server(data),
-    t.ToolCallBegin: lambda updates, talk, data: updates.calls.begin(talk, data),
-    t.ToolCallEnd: lambda updates, talk, data: updates.calls.end(talk, data),
-    t.ExecCommandBegin: lambda updates, talk, data: updates.calls.running(talk, data),
-    t.ExecCommandOutputDelta: lambda updates, talk, data: updates.calls.output(talk, data),
-    t.ExecCommandEnd: lambda updates, talk, data: updates.calls.ran(talk, data),
-    t.PatchApplyBegin: lambda updates, talk, data: updates.calls.patching(talk, data),
-    t.McpToolCallBegin: lambda updates, talk, data: updates.calls.started(talk, data.call_id),
-    t.WebSearchBegin: lambda updates, talk, data: updates.calls.searching(talk, data),
-    t.WebSearchEnd: lambda updates, talk, data: updates.calls.searched(talk, data),
+    t.McpServerStatus: lambda updates, conversation, data: updates.server(data),
+    t.ToolCallBegin: lambda updates, conversation, data: updates.calls.begin(conversation, data),
+    t.ToolCallEnd: lambda updates, conversation, data: updates.calls.end(conversation, data),
+    t.ExecCommandBegin: lambda updates, conversation, data: updates.calls.running(conversation, data),
+    t.ExecCommandOutputDelta: lambda updates, conversation, data: updates.calls.output(conversation, data),
+    t.ExecCommandEnd: lambda updates, conversation, data: updates.calls.ran(conversation, data),
+    t.PatchApplyBegin: lambda updates, conversation, data: updates.calls.patching(conversation, data),
+    t.McpToolCallBegin: lambda updates, conversation, data: updates.calls.started(conversation, data.call_id),
+    t.WebSearchBegin: lambda updates, conversation, data: updates.calls.searching(conversation, data),
+    t.WebSearchEnd: lambda updates, conversation, data: updates.calls.searched(conversation, data),
 }
 
 
 _IMAGE_DATA_URL = re.compile(r"data:(image/[\w.+-]+);base64,")
 
 
-def updates_from_history(items: Iterable[Item], talk: ConversationId, calls: AcpToolCalls) -> Iterator[Update]:
+def updates_from_history(items: Iterable[Item], conversation: ConversationId, calls: AcpToolCalls) -> Iterator[Update]:
     """Every message, thought and call, in order. What we put in ourselves is left out."""
     names: dict[str, str] = {}
     for item in items:
@@ -140,9 +142,9 @@ def updates_from_history(items: Iterable[Item], talk: ConversationId, calls: Acp
                 yield chunk_update("agent_thought_chunk", text_block(f"Earlier, in short: {item.text}"), item.id)
             case ToolCall():
                 names[item.call_id] = item.name
-                yield from calls.begin(talk, ToolCallBegin(item.call_id, item.name, readable_arguments(item)))
+                yield from calls.begin(conversation, ToolCallBegin(item.call_id, item.name, readable_arguments(item)))
             case ToolOutput():
-                yield from calls.end(talk, _end(item, names.pop(item.call_id, "")))
+                yield from calls.end(conversation, _end(item, names.pop(item.call_id, "")))
 
 
 def _end(item: ToolOutput, name: str) -> ToolCallEnd:

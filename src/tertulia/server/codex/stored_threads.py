@@ -66,7 +66,12 @@ class StoredThreads:
         """All that was said in one. NotFound, or StorageError."""
         past = read_recorded_state(self._home, id)
         _, root = past.identity()
-        return [item for talk in past.talks.values() if talk.id == root for item in talk.items]
+        return [
+            item
+            for conversation in past.conversations.values()
+            if conversation.id == root
+            for item in conversation.items
+        ]
 
     def round_of(self, id: str, turn_id: str) -> int:
         """Which round of its history a turn is. NotFound, or StorageError."""

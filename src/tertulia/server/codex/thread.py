@@ -196,9 +196,9 @@ class CodexThread:
         if method not in self._muted:
             self._peer.notify(method, params)
 
-    def _cwd(self, talk: ConversationId) -> str:
+    def _cwd(self, conversation: ConversationId) -> str:
         conversations = self.session.parts.conversations
-        return (conversations.peek(talk) or conversations.root).terms.cwd
+        return (conversations.peek(conversation) or conversations.root).terms.cwd
 
 
 async def change_terms(session: Session, changes: dict[str, Any]) -> None:

@@ -57,9 +57,11 @@ class CodexToolCalls:
         """A call is about to be handled."""
         if data.name in _HIDDEN:
             return
-        talk = event.conversation_id or self._root
-        id = data.call_id if talk == self._root else f"{talk}/{data.call_id}"
-        call = self._open[talk, data.call_id] = _OpenCall(i.call_item(id, data.name, data.arguments, self._cwd(talk)))
+        conversation = event.conversation_id or self._root
+        id = data.call_id if conversation == self._root else f"{conversation}/{data.call_id}"
+        call = self._open[conversation, data.call_id] = _OpenCall(
+            i.call_item(id, data.name, data.arguments, self._cwd(conversation))
+        )
         yield self._moment.started(event, call.item)
 
     def end(self, event: Event, data: t.ToolCallEnd) -> Iterator[CodexNotification]:
@@ -100,10 +102,10 @@ class CodexToolCalls:
 
     def asked(self, event: Event, data: t.ApprovalRequest) -> Iterator[CodexNotification]:
         """A person is asked, about a call; an agent's question, about its last one."""
-        talk = event.conversation_id or data.conversation_id
-        own = [call for (of, _), call in self._open.items() if of == talk]
+        conversation = event.conversation_id or data.conversation_id
+        own = [call for (of, _), call in self._open.items() if of == conversation]
         last = own[-1] if own and data.call_id is None else None
-        self._asked[data.approval_id] = last if data.call_id is None else self._open.get((talk, data.call_id))
+        self._asked[data.approval_id] = last if data.call_id is None else self._open.get((conversation, data.call_id))
         yield from self._waiting()
 
     def settled(self, event: Event, data: t.ApprovalResolved) -> Iterator[CodexNotification]:

@@ -97,7 +97,7 @@ class ClientSessions:
         self, session: Session, news: Subscription, conversation: Any = None, *, attend: bool | None = None
     ) -> None:
         if self.attends if attend is None else attend:
-            session.parts.workshop.attendance.add(news, conversation)
+            session.parts.command_services.attendance.add(news, conversation)
         former = self._feeds.get(session.id)
         feed = EventSender(news, self._sink) if former is None else former.replace(news)
 

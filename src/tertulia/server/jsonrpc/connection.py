@@ -302,8 +302,8 @@ class _Batch:
 
 def _policy(host: Host) -> StoragePolicy:
     """What a log may say of a request: it does not know which of all conversations that was about."""
-    talks = (talk for session in host.sessions() for talk in session.parts.conversations)
-    return strictest(host.settings.rights().storage_policy, *(talk.storage for talk in talks))
+    conversations = (conversation for session in host.sessions() for conversation in session.parts.conversations)
+    return strictest(host.settings.rights().storage_policy, *(conversation.storage for conversation in conversations))
 
 
 def _session_id_param(params: dict[str, Any]) -> Any:

@@ -189,11 +189,11 @@ async def open_client_broker(session: Session, view: NamedView, title: str) -> A
         fields["limits"] = limits
     conversation = await session.open(**fields)
     parts = session.parts
-    talk = parts.conversations.find(conversation.id)
+    state = parts.conversations.find(conversation.id)
     if view.approval is not None:
-        parts.servers.approvals[talk.id] = view.approval
+        parts.servers.approvals[state.id] = view.approval
     broker = McpEndpoint(
-        ServedConversation(parts, talk), name="tertulia", spawn=parts.nursery.start, instructions=_INSTRUCTIONS
+        ServedConversation(parts, state), name="tertulia", spawn=parts.nursery.start, instructions=_INSTRUCTIONS
     )
     try:
         yield broker

@@ -56,16 +56,16 @@ def _describe_event(data: EventData) -> str | None:
 async def run_message_call(session: Session, message: Message, call: ServedCall) -> Reply:
     """What it comes to. A call that is given up stops the task."""
     parts = session.parts
-    talk = parts.conversations.find(message.conversation_id)
+    conversation = parts.conversations.find(message.conversation_id)
     progress = MessageCallProgress(call.progress)
     # How far one of its tools has come is a step of ours at most: what a client is told must only ever grow.
-    with ClientQuestions(parts, talk, replace(call, progress=_ignore_progress)) as asking:
+    with ClientQuestions(parts, conversation, replace(call, progress=_ignore_progress)) as asking:
 
         def hear(event: Event) -> None:
             asking.hear(event.data)
             progress.hear(event.data)
 
-        return await submit_and_wait(parts.scheduler, parts.bus, talk, message, hear)
+        return await submit_and_wait(parts.scheduler, parts.bus, conversation, message, hear)
 
 
 def _ignore_progress(done: float, total: float | None, message: str | None) -> None:

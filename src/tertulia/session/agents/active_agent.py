@@ -54,13 +54,13 @@ class ActiveAgent(msgspec.Struct, frozen=True, eq=False):
         return ActiveAgent(self.meta, context, tuple(name for name in silent if name not in speaking))
 
 
-def injected_texts(talk: ConversationState) -> list[str]:
+def injected_texts(conversation: ConversationState) -> list[str]:
     """What was put into a history by nobody."""
-    return [item.text for item in talk.history.snapshot() if isinstance(item, UserMessage) and item.injected]
+    return [item.text for item in conversation.history.snapshot() if isinstance(item, UserMessage) and item.injected]
 
 
-def tell_changes(talk: ConversationState, before: Iterable[str], now: Sequence[str]) -> None:
+def tell_changes(conversation: ConversationState, before: Iterable[str], now: Sequence[str]) -> None:
     """Say what holds now and did not before, if anything."""
-    first = next((text for text in injected_texts(talk) if text.startswith("<context_additions>")), "")
+    first = next((text for text in injected_texts(conversation) if text.startswith("<context_additions>")), "")
     if news := context_updates(first, before, now):
-        talk.instruct([additions_message(news, "context_update")])
+        conversation.instruct([additions_message(news, "context_update")])

@@ -36,20 +36,20 @@ class AcpBackendFactory:
     """Makes them."""
 
     def __init__(
-        self, workshop: CommandServices, nursery: Nursery, continuity: HistorySettings, door: TaskSocket
+        self, command_services: CommandServices, nursery: Nursery, continuity: HistorySettings, door: TaskSocket
     ) -> None:
-        self._workshop = workshop
+        self._command_services = command_services
         self._nursery = nursery
         self._continuity = continuity
         self._door = door
         self._standing = ConversationSocket(lambda: door.parts)
-        workshop.guests.add(self._standing)
+        command_services.guests.add(self._standing)
 
     def make(self, name: str, definition: AcpDefinition, environment: Mapping[str, str], system: SystemPart) -> Backend:
         """One of them, for all conversations of the session. `environment`: all that its program gets."""
-        place = self._workshop.place
-        executor = AcpExecutor(name, definition, self._workshop.sandbox, environment, self._nursery.start)
-        self._workshop.guests.add(executor, name)
+        place = self._command_services.place
+        executor = AcpExecutor(name, definition, self._command_services.sandbox, environment, self._nursery.start)
+        self._command_services.guests.add(executor, name)
         return ExecutorBackend(
             executor,
             self._continuity,
@@ -58,7 +58,7 @@ class AcpBackendFactory:
             system=system,
             server=self._standing.open,
             variables=self._door.variables,
-            host=lambda floor, run: TaskExecutorHost(floor, place, name, run),
+            host=lambda scope, run: TaskExecutorHost(scope, place, name, run),
         )
 
 
@@ -90,9 +90,9 @@ class Backends:
         self.sandboxes[name] = sandboxes
         self._makers[name] = make
 
-    def find(self, talk: ConversationState) -> Backend:
+    def find(self, conversation: ConversationState) -> Backend:
         """Who does this conversation's tasks; InvalidParams where its backend is not there any more."""
-        name = talk.terms.backend
+        name = conversation.terms.backend
         if name not in self._made:
             if name not in self._makers:
                 near = near_names(name, self._makers, 1)
@@ -103,7 +103,9 @@ class Backends:
         return self._made[name]
 
 
-def backends_for(settings: Settings, environment: Environment, workshop: CommandServices, nursery: Nursery) -> Backends:
+def backends_for(
+    settings: Settings, environment: Environment, command_services: CommandServices, nursery: Nursery
+) -> Backends:
     """Those that the settings name, and those that need no settings."""
     backends = Backends()
     history = settings.executors.get(RESERVED, {})
@@ -113,7 +115,7 @@ def backends_for(settings: Settings, environment: Environment, workshop: Command
         executor = CommandExecutor(
             name,
             definition,
-            workshop.sandbox,
+            command_services.sandbox,
             _PARSERS[definition.output],
             child_environment(definition, environment.variables),
             nursery.start,
@@ -122,7 +124,7 @@ def backends_for(settings: Settings, environment: Environment, workshop: Command
             executor,
             continuity,
             definition.resuming,
-            roots=lambda rights: workshop.place.confinement(rights).writable_roots,
+            roots=lambda rights: command_services.place.confinement(rights).writable_roots,
             system=_additions,
             server=backends.door.open if definition.server else no_server,
             variables=backends.door.variables,
@@ -131,7 +133,7 @@ def backends_for(settings: Settings, environment: Environment, workshop: Command
     for name, definition in executors_from_wire(settings.executors).items():
         make = partial(agent, name, definition)
         backends.add(name, make, can_ask=definition.can_ask, sandboxes=definition.sandbox)
-    acp = AcpBackendFactory(workshop, nursery, continuity, backends.door)
+    acp = AcpBackendFactory(command_services, nursery, continuity, backends.door)
 
     def guest(name: str, described: AcpDefinition) -> Backend:
         return acp.make(name, described, child_environment(described.program, environment.variables), _additions)
@@ -147,7 +149,7 @@ def child_environment(definition: ExecutorDefinition, variables: Mapping[str, st
     return {**ShellEnvironment().build(variables), **named, **definition.env}
 
 
-def _additions(talk: ConversationState) -> tuple[str, ...]:
+def _additions(conversation: ConversationState) -> tuple[str, ...]:
     """What context providers gave the agent that this conversation is."""
-    agent = talk.terms.agent
+    agent = conversation.terms.agent
     return () if agent is None else tuple(addition.text for addition in agent.additions)

@@ -33,14 +33,14 @@ class ConversationSocket:
         self._rooms: dict[ConversationId, _OpenSocket] = {}
 
     @asynccontextmanager
-    async def open(self, floor: TaskScope) -> AsyncGenerator[tuple[str, ...]]:
+    async def open(self, scope: TaskScope) -> AsyncGenerator[tuple[str, ...]]:
         """The command of the server; calls are served as long as the block lasts. Empty where MCP is not installed."""
         parts = self._parts()
-        room = None if parts is None else await self._room(parts, floor)
+        room = None if parts is None else await self._room(parts, scope)
         if room is None:
             yield ()
             return
-        with room.tools.for_task(floor):
+        with room.tools.for_task(scope):
             yield room.words
 
     async def forget(self, conversation: ConversationId) -> None:
@@ -53,20 +53,20 @@ class ConversationSocket:
         """All of them are."""
         await asyncio.gather(*map(self.forget, list(self._rooms)))
 
-    async def _room(self, parts: SessionParts, floor: TaskScope) -> _OpenSocket | None:
-        conversation = floor.talk.id
+    async def _room(self, parts: SessionParts, scope: TaskScope) -> _OpenSocket | None:
+        conversation = scope.conversation.id
         if conversation not in self._rooms:
             if not await is_mcp_installed():
                 return None
-            self._rooms[conversation] = await _OpenSocket.make(parts, floor)
+            self._rooms[conversation] = await _OpenSocket.make(parts, scope)
         return self._rooms[conversation]
 
 
 class _OpenSocket:
     """A socket, and what is served there."""
 
-    def __init__(self, parts: SessionParts, floor: TaskScope, folder: str) -> None:
-        self.tools = _CurrentTaskTools(parts, floor)
+    def __init__(self, parts: SessionParts, scope: TaskScope, folder: str) -> None:
+        self.tools = _CurrentTaskTools(parts, scope)
         self.path = str(Path(folder) / "door")
         self.words = (sys.executable, "-I", "-S", relay.__file__, self.path)
         self._folder = folder
@@ -75,9 +75,9 @@ class _OpenSocket:
         self._server: asyncio.Server | None = None
 
     @classmethod
-    async def make(cls, parts: SessionParts, floor: TaskScope) -> _OpenSocket:
+    async def make(cls, parts: SessionParts, scope: TaskScope) -> _OpenSocket:
         """Listening, in a directory that only this user can enter."""
-        room = cls(parts, floor, tempfile.mkdtemp(prefix="tertulia-door-"))
+        room = cls(parts, scope, tempfile.mkdtemp(prefix="tertulia-door-"))
         try:
             room._server = await asyncio.start_unix_server(room._clients.serve, path=room.path, limit=MAX_LINE)
         except BaseException:
@@ -96,14 +96,14 @@ class _OpenSocket:
 class _CurrentTaskTools:
     """Implements `Served` for whichever task runs now. What could be called in the last one can be looked at."""
 
-    def __init__(self, parts: SessionParts, floor: TaskScope) -> None:
+    def __init__(self, parts: SessionParts, scope: TaskScope) -> None:
         self._parts = parts
-        self._last = TaskTools(parts, floor)
+        self._last = TaskTools(parts, scope)
         self._running = False
 
     @contextmanager
-    def for_task(self, floor: TaskScope) -> Generator[None]:
-        self._last, self._running = TaskTools(self._parts, floor), True
+    def for_task(self, scope: TaskScope) -> Generator[None]:
+        self._last, self._running = TaskTools(self._parts, scope), True
         try:
             yield
         finally:

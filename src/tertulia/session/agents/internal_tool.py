@@ -25,11 +25,11 @@ class InternalTool:
     parallel_safe = False
     read_only = False
 
-    __slots__ = ("_agency", "spec")
+    __slots__ = ("_agent_registry", "spec")
 
-    def __init__(self, spec: ToolSpec, agency: InternalToolDispatcher) -> None:
+    def __init__(self, spec: ToolSpec, agent_registry: InternalToolDispatcher) -> None:
         self.spec = spec
-        self._agency = agency
+        self._agent_registry = agent_registry
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Nothing to refuse here: whose token it is, and what that may do, is looked up when it is called."""
@@ -37,5 +37,5 @@ class InternalTool:
     async def run(self, arguments: Any, call: CallContext) -> Result:
         """As the agent that this conversation is."""
         source = "mcp" if is_external(call) else "native"
-        answer = await self._agency.call(call, self.spec.name, arguments, source)
+        answer = await self._agent_registry.call(call, self.spec.name, arguments, source)
         return Result(answer if isinstance(answer, str) else msgspec.json.encode(answer).decode())

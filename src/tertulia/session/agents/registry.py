@@ -129,42 +129,50 @@ class AgentRegistry:
         """What a canvas showed in an earlier life of the session, for when its agent is back."""
         self._former[drawn.conversation_id] = drawn
 
-    async def come_back(self, talks: Iterable[ConversationState]) -> None:
+    async def come_back(self, conversations: Iterable[ConversationState]) -> None:
         """Agents of an earlier life of the session: asked for anew, with new tokens; what they were told they know."""
         # Side by side: a provider that hangs costs its time once.
-        await asyncio.gather(*(self._return(talk, talk.terms.agent) for talk in talks if talk.terms.agent is not None))
+        await asyncio.gather(
+            *(
+                self._return(conversation, conversation.terms.agent)
+                for conversation in conversations
+                if conversation.terms.agent is not None
+            )
+        )
         self._former.clear()
 
-    async def _return(self, talk: ConversationState, agent: Agent) -> None:
+    async def _return(self, conversation: ConversationState, agent: Agent) -> None:
         try:
             spec = msgspec.convert(agent.meta, AgentSpec)
-            arrival = await self.prepare(talk.id, spec, talk.terms.cwd, talk.storage)
+            prepared_agent = await self.prepare(conversation.id, spec, conversation.terms.cwd, conversation.storage)
         except (TertuliaError, msgspec.ValidationError) as error:
-            talk.terms = replace(talk.terms, agent=None)
+            conversation.terms = replace(conversation.terms, agent=None)
             told = WarningEvent(f"the agent of this conversation is not back: {error}", "agent")
-            self._bus.publish(told, EventScope("", talk.id))
+            self._bus.publish(told, EventScope("", conversation.id))
             return
-        talk.terms = replace(talk.terms, agent=arrival.agent)
-        tell_changes(talk, injected_texts(talk), [addition.text for addition in arrival.agent.additions])
+        conversation.terms = replace(conversation.terms, agent=prepared_agent.agent)
+        tell_changes(
+            conversation, injected_texts(conversation), [addition.text for addition in prepared_agent.agent.additions]
+        )
 
-    async def refresh(self, talk: ConversationState) -> None:
+    async def refresh(self, conversation: ConversationState) -> None:
         """Between two tasks: what providers say differently now is told, and their tools are those of now."""
-        present = self._present.get(talk.id)
-        if present is None or talk.terms.agent is None:
+        present = self._present.get(conversation.id)
+        if present is None or conversation.terms.agent is None:
             return
-        if not self._tokens.renew(talk.id):
+        if not self._tokens.renew(conversation.id):
             # It has expired, for those outside. The house knows its own.
-            token = self._tokens.generate(present.meta.name, talk.id)
-            present = self._present[talk.id] = replace(present, context=replace(present.context, token=token))
-        with _acting_for(_AgentEventSource(talk.storage, conversation=talk.id)):
+            token = self._tokens.generate(present.meta.name, conversation.id)
+            present = self._present[conversation.id] = replace(present, context=replace(present.context, token=token))
+        with _acting_for(_AgentEventSource(conversation.storage, conversation=conversation.id)):
             context = await self._injector.refresh(
                 present.meta.name, present.meta, present.context, token_in_prompt=False
             )
-            if context == present.context or self._present.get(talk.id) is not present:
+            if context == present.context or self._present.get(conversation.id) is not present:
                 return
-            now = self._admit(talk.id, present.followed_by(context))
-        talk.terms = replace(talk.terms, agent=_to_agent(now.meta, context))
-        tell_changes(talk, present.said, now.said)
+            now = self._admit(conversation.id, present.followed_by(context))
+        conversation.terms = replace(conversation.terms, agent=_to_agent(now.meta, context))
+        tell_changes(conversation, present.said, now.said)
 
     def dismiss(self, conversation: ConversationId) -> None:
         """The conversation is gone, or never came to be. Twice does no harm."""

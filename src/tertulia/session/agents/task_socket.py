@@ -66,12 +66,12 @@ class TaskSocket:
         """The session stands."""
         self.parts = parts
 
-    def variables(self, talk: ConversationState) -> dict[str, str]:
+    def variables(self, conversation: ConversationState) -> dict[str, str]:
         """With these the agent, and what it starts, can call back with `tertulia internal`. Not to be shown."""
-        return {} if self.parts is None else self.parts.agency.environment(talk.id)
+        return {} if self.parts is None else self.parts.agent_registry.environment(conversation.id)
 
     @asynccontextmanager
-    async def open(self, floor: TaskScope) -> AsyncGenerator[tuple[str, ...]]:
+    async def open(self, scope: TaskScope) -> AsyncGenerator[tuple[str, ...]]:
         """The command of the server, as long as the block lasts; empty where MCP is not installed.
 
         Also where the session has no tools of its own to serve: what the conversation may look at is served always.
@@ -81,7 +81,7 @@ class TaskSocket:
             yield ()
             return
         folder = tempfile.mkdtemp(prefix="tertulia-door-")
-        served = TaskTools(parts, floor)
+        served = TaskTools(parts, scope)
         broker = McpEndpoint(served, name="tertulia", spawn=parts.nursery.start, instructions=INSTRUCTIONS)
         clients = SocketClients(broker)
         path = str(Path(folder) / "door")
@@ -104,10 +104,10 @@ class TaskTools:
     asked of the session's own people, and not of the agent.
     """
 
-    def __init__(self, parts: SessionParts, floor: TaskScope) -> None:
+    def __init__(self, parts: SessionParts, scope: TaskScope) -> None:
         self._parts = parts
-        self._floor = floor
-        self._served = ServedConversation(parts, floor.talk, rights=floor.rights, sources=_SOURCES)
+        self._scope = scope
+        self._served = ServedConversation(parts, scope.conversation, rights=scope.rights, sources=_SOURCES)
 
     async def tools(self) -> Sequence[ServedTool]:
         """What the task may use, of what is served."""
@@ -121,14 +121,14 @@ class TaskTools:
         """With the rights of the task, at this moment."""
         if call.tool in CONV_TOOLS and call.tool not in _READ_ONLY_CONV_TOOLS:
             raise UnsupportedByBackendError(f"{call.tool} is not for an agent that works for a conversation")
-        parts, floor = self._parts, self._floor
+        parts, scope = self._parts, self._scope
 
         def heard(data: EventData) -> None:
             if isinstance(data, McpToolCallProgress):
                 call.progress(data.progress, data.total, data.message)
 
-        arguments, rights = msgspec.json.encode(call.arguments).decode(), floor.rights()
-        result = await call_externally(parts, floor.talk, call.tool, arguments, _SOURCES, heard, rights=rights)
+        arguments, rights = msgspec.json.encode(call.arguments).decode(), scope.rights()
+        result = await call_externally(parts, scope.conversation, call.tool, arguments, _SOURCES, heard, rights=rights)
         return CallResult(result.text, not result.success, result.parts, result.structured)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:

@@ -44,11 +44,11 @@ class Approvals:
 
     def pending(self, conversation: str | None = None) -> list[ApprovalRequest]:
         """What waits for an answer, oldest first: all, or what shows in one conversation."""
-        return self._parts.workshop.desk.pending(self._find(conversation))
+        return self._parts.command_services.desk.pending(self._find(conversation))
 
     def elicitations(self, conversation: str | None = None) -> list[ElicitationRequest]:
         """What MCP servers ask a person, oldest first: all, or what shows in one conversation."""
-        return self._parts.workshop.elicitations.pending(self._find(conversation))
+        return self._parts.command_services.elicitations.pending(self._find(conversation))
 
     def get(self, approval_id: str, part: str | None = None, offset: int = 0) -> ApprovalText:
         """A request that waits, and one of its texts whole, in pages; `part` None is `detail`, which has everything.
@@ -56,7 +56,7 @@ class Approvals:
         NotFound once it is settled: nothing of it is kept.
         """
         asked = parse(GetApproval, {"approval_id": approval_id, "part": part, "offset": offset})
-        request, texts = self._parts.workshop.desk.texts(asked.approval_id)
+        request, texts = self._parts.command_services.desk.texts(asked.approval_id)
         name = asked.part or "detail"
         text = texts.get(name)
         if text is None:
@@ -79,15 +79,17 @@ class Approvals:
         that was not offered holds once, and `narrowed` says so. NotFound for what was never asked here.
         """
         asked = parse(ResolveApproval, {**fields, "approval_id": approval_id, "decision": decision})
-        workshop = self._parts.workshop
-        if workshop.elicitations.gave(asked.approval_id):
+        command_services = self._parts.command_services
+        if command_services.elicitations.gave(asked.approval_id):
             if asked.scope is not None or asked.ttl_s is not None:
                 raise InvalidParamsError("an elicitation is answered once; leave out scope and ttl_s")
-            answer = ResolveAnswer(workshop.elicitations.resolve(asked.approval_id, asked.decision, asked.content))
+            answer = ResolveAnswer(
+                command_services.elicitations.resolve(asked.approval_id, asked.decision, asked.content)
+            )
         elif asked.content is not None:
             raise InvalidParamsError("content answers an elicitation, and this is none")
         else:
-            became = workshop.desk.resolve(
+            became = command_services.desk.resolve(
                 asked.approval_id,
                 asked.decision,
                 scope=asked.scope,
@@ -111,11 +113,13 @@ class Approvals:
 
     def grants(self, conversation: str | None = None) -> list[Grant]:
         """What was allowed for longer, oldest first: all, or what counts in one conversation."""
-        return self._parts.workshop.desk.grants(self._find(conversation))
+        return self._parts.command_services.desk.grants(self._find(conversation))
 
     async def revoke(self, grant_id: str) -> RevokeAnswer:
         """Take a grant back. One that was over already is no mistake; NotFound if there never was one."""
-        return RevokeAnswer(self._parts.workshop.desk.revoke(parse(RevokeGrant, {"grant_id": grant_id}).grant_id))
+        return RevokeAnswer(
+            self._parts.command_services.desk.revoke(parse(RevokeGrant, {"grant_id": grant_id}).grant_id)
+        )
 
     def _find(self, conversation: str | None) -> ConversationId | None:
         asked = parse(ListApprovals, {"conversation_id": conversation}).conversation_id

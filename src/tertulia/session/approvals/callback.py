@@ -44,8 +44,8 @@ class ApprovalCallback:
         self._decider = Decider("callback", getattr(handler, "__qualname__", type(handler).__name__))
         self._asking: dict[str, asyncio.Task[object]] = {}
         self._news = parts.bus.subscribe(conversation=conversation)
-        parts.workshop.attendance.add(self._news, conversation, elicitations=False)
-        for request in parts.workshop.desk.pending(conversation):
+        parts.command_services.attendance.add(self._news, conversation, elicitations=False)
+        for request in parts.command_services.desk.pending(conversation):
             self._ask(request)
         parts.nursery.start(self._serve(self._news), "answer approvals")
 
@@ -96,7 +96,7 @@ class ApprovalCallback:
     def _resolve(self, request: ApprovalRequest, said: object) -> None:
         try:
             answer = parse(ResolveApproval, {**_decision_fields(said), "approval_id": request.approval_id})
-            became = self._parts.workshop.desk.resolve(
+            became = self._parts.command_services.desk.resolve(
                 answer.approval_id,
                 answer.decision,
                 scope=answer.scope,
@@ -111,7 +111,7 @@ class ApprovalCallback:
 
     def _refuse(self, request: ApprovalRequest, why: str) -> None:
         message = f"the function that answers approvals {why}"
-        self._parts.workshop.desk.resolve(request.approval_id, "deny", message=message, by=self._decider)
+        self._parts.command_services.desk.resolve(request.approval_id, "deny", message=message, by=self._decider)
         self._warn(request.approval_id, why)
 
     def _warn(self, approval_id: str, why: str) -> None:

@@ -28,7 +28,7 @@ def is_external(call: CallContext) -> bool:
 
 async def call_externally(
     parts: SessionParts,
-    talk: ConversationState,
+    conversation: ConversationState,
     name: str,
     arguments: str,
     sources: Collection[str],
@@ -42,10 +42,10 @@ async def call_externally(
     `heard` is told of everything that the call publishes. `rights` may be fewer than the conversation's own.
     `program`: see `CallContext`.
     """
-    rights = rights or talk.terms.rights
+    rights = rights or conversation.terms.rights
     call = ToolCall(new_item_id(), CallId(f"{_EXTERNAL}{new_item_id()}"), name, arguments)
     task = new_task_id()
-    scope = EventScope(f"outside/{task}", talk.id, task, new_trace_id(), new_span_id())
+    scope = EventScope(f"outside/{task}", conversation.id, task, new_trace_id(), new_span_id())
 
     def publish(data: EventData) -> None:
         parts.bus.publish(data, scope, rights.storage_policy)
@@ -53,10 +53,10 @@ async def call_externally(
 
     def context(call: ToolCall) -> CallContext:
         return CallContext(
-            conversation_id=talk.id,
+            conversation_id=conversation.id,
             task_id=task,
             call_id=call.call_id,
-            cwd=talk.terms.cwd,
+            cwd=conversation.terms.cwd,
             rights=rights,
             publish=publish,
             clock=parts.clock,
@@ -64,7 +64,7 @@ async def call_externally(
         )
 
     dispatch = Dispatch(
-        _check_call(parts, talk, call, sources, context),
+        _check_call(parts, conversation, call, sources, context),
         context,
         began=lambda call: publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call))),
         ended=lambda end: publish(_end_of(call, end)),
@@ -83,12 +83,12 @@ def _end_of(call: ToolCall, end: CompletedCall) -> ToolCallEnd:
 
 def _check_call(
     parts: SessionParts,
-    talk: ConversationState,
+    conversation: ConversationState,
     call: ToolCall,
     sources: Collection[str],
     context: Callable[[ToolCall], CallContext],
 ) -> list[CheckedCall]:
-    offered = parts.toolbox.offered(talk.terms, context(call).rights, delegating=False)
+    offered = parts.toolbox.offered(conversation.terms, context(call).rights, delegating=False)
     reachable = {spec.name for spec in offered.specs if spec.source in sources}
-    reach = parts.toolbox.reach(offered, talk.id, talk.terms.context.mcp_view)
+    reach = parts.toolbox.reach(offered, conversation.id, conversation.terms.context.mcp_view)
     return check_calls([call], reach, reachable, context)[0]

@@ -36,35 +36,35 @@ class ServedConversation:
     def __init__(
         self,
         parts: SessionParts,
-        talk: ConversationState,
+        conversation: ConversationState,
         *,
         rights: Callable[[], Rights] | None = None,
         sources: Collection[str] = _SERVED,
     ) -> None:
         """`rights`: of whoever calls, asked for at each use, where they may be fewer than the conversation's."""
         self._parts = parts
-        self._talk = talk
-        self._rights = rights or (lambda: talk.terms.rights)
+        self._conversation = conversation
+        self._rights = rights or (lambda: conversation.terms.rights)
         self._sources = sources
 
     async def tools(self) -> Sequence[ServedTool]:
         """What the conversation sees now."""
-        parts, talk = self._parts, self._talk
+        parts, conversation = self._parts, self._conversation
         await parts.servers.settle()
         await parts.servers.catch_up()
-        parts.views.look(talk)
-        offered = parts.toolbox.offered(talk.terms, self._rights(), delegating=False)
+        parts.views.look(conversation)
+        offered = parts.toolbox.offered(conversation.terms, self._rights(), delegating=False)
         return [self._served(spec) for spec in offered.specs if spec.source in self._sources]
 
     async def call(self, call: ServedCall) -> CallResult:
         """As the conversation's model would call it."""
-        parts, talk = self._parts, self._talk
-        parts.views.look(talk)
-        with ClientQuestions(parts, talk, call) as asking:
+        parts, conversation = self._parts, self._conversation
+        parts.views.look(conversation)
+        with ClientQuestions(parts, conversation, call) as asking:
             arguments = msgspec.json.encode(call.arguments).decode()
             result = await call_externally(
                 parts,
-                talk,
+                conversation,
                 call.tool,
                 arguments,
                 self._sources,
@@ -82,7 +82,7 @@ class ServedConversation:
         hints, title = ToolHints(), None
         if spec.source == "mcp":
             try:
-                tool = self._parts.servers.reached_from(self._talk.id).current(spec).tool
+                tool = self._parts.servers.reached_from(self._conversation.id).current(spec).tool
                 hints, title = tool.hints, tool.title
             except McpError:
                 # It went away a moment ago; a call will say so.
@@ -93,15 +93,15 @@ class ServedConversation:
 class ClientQuestions:
     """Passes on to the client what its own call asks a person."""
 
-    def __init__(self, parts: SessionParts, talk: ConversationState, call: ServedCall) -> None:
+    def __init__(self, parts: SessionParts, conversation: ConversationState, call: ServedCall) -> None:
         self._parts = parts
-        self._talk = talk
+        self._conversation = conversation
         self._call = call
         self._while = ExitStack()
 
     def __enter__(self) -> ClientQuestions:
         if self._call.can_be_asked:
-            self._while.enter_context(self._parts.workshop.desk.attended(self._talk.id))
+            self._while.enter_context(self._parts.command_services.desk.attended(self._conversation.id))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -135,11 +135,11 @@ class ClientQuestions:
         scope = _ALLOW.get(decision)
         scope = scope if scope in request.scopes else None
         by = Decider("client", "MCP client")
-        self._parts.workshop.desk.resolve(request.approval_id, "allow" if scope else "deny", scope=scope, by=by)
+        self._parts.command_services.desk.resolve(request.approval_id, "allow" if scope else "deny", scope=scope, by=by)
 
     async def _pass_on(self, asked: ElicitationRequest) -> None:
         """A server asks a person: the client asks its own, and what that says is checked as any other answer."""
-        desk = self._parts.workshop.elicitations
+        desk = self._parts.command_services.elicitations
         try:
             # The client knows only us. Its person must see that it is not we who ask.
             message = f"The MCP server {asked.server} asks: {asked.message}"

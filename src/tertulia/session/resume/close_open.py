@@ -38,21 +38,21 @@ _TARGET_LOST = "interrupted: the process died before the other conversation had 
 
 def close_open_work(parts: SessionParts, past: RecordedState, restored: Sequence[RestoredConversation]) -> None:
     """Give every open call its output and every task its end, and say what could not be restored."""
-    talks = {each.talk.id: each for each in restored}
-    for old in sorted(past.talks.values(), key=partial(_innermost, past), reverse=True):
-        back = talks.get(old.id)
+    conversations = {each.conversation.id: each for each in restored}
+    for old in sorted(past.conversations.values(), key=partial(_innermost, past), reverse=True):
+        back = conversations.get(old.id)
         if back is not None:
             _close_calls(parts, old, back, past.without_end(old))
         _end_tasks(parts, past, old.id)
     for each in restored:
-        _publish_missing(parts, past.talks[each.talk.id], each)
+        _publish_missing(parts, past.conversations[each.conversation.id], each)
     if past.damaged:
         message = f"{past.damaged} damaged records of this session could not be read and were left out"
         parts.bus.publish(WarningEvent(message, "record_damaged"))
     if past.missing_records:
         parts.bus.publish(WarningEvent(_missing_text(past.missing_records), "records_missing"))
     for chain in past.chains.values():
-        if (reply := _reply(chain)) is not None and chain.conversation_id in talks:
+        if (reply := _reply(chain)) is not None and chain.conversation_id in conversations:
             parts.scheduler.ledger.note(recorded_chain(chain.conversation_id, chain.message, reply))
 
 
@@ -68,59 +68,65 @@ def _missing_text(missing: int) -> str:
 # ── open calls ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _innermost(past: RecordedState, talk: RecordedConversation) -> int:
+def _innermost(past: RecordedState, conversation: RecordedConversation) -> int:
     """The inner conversations of a chain are those in which a task or a call began last."""
-    tasks = (task.n for task in past.unfinished.values() if task.scope.conversation_id == talk.id)
-    return max(*tasks, *(begun.n for begun in talk.begun.values()), 0, 0)
+    tasks = (task.n for task in past.unfinished.values() if task.scope.conversation_id == conversation.id)
+    return max(*tasks, *(begun.n for begun in conversation.begun.values()), 0, 0)
 
 
 def _close_calls(
     parts: SessionParts, old: RecordedConversation, back: RestoredConversation, endless: Mapping[CallId, StartedCall]
 ) -> None:
-    talk, forgotten = back.talk, back.forgotten
-    calls = talk.history.open_call_items() if forgotten is None else forgotten.open_calls
-    outputs = [_output(call, old, talk.storage, parts.clock.now()) for call in calls]
+    conversation, forgotten = back.conversation, back.forgotten
+    calls = conversation.history.open_call_items() if forgotten is None else forgotten.open_calls
+    outputs = [_output(call, old, conversation.storage, parts.clock.now()) for call in calls]
     if forgotten is None:
-        talk.say(outputs)
+        conversation.say(outputs)
     else:
-        _restart_history(talk, forgotten, outputs)
+        _restart_history(conversation, forgotten, outputs)
     for call, output in zip(calls, outputs, strict=True):
         begun = old.begun.get(call.call_id)
         if begun is None and call.call_id in old.ended:
             continue
-        scope = EventScope("", talk.id) if begun is None else begun.scope
+        scope = EventScope("", conversation.id) if begun is None else begun.scope
         if begun is None:
             parts.bus.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)), scope, call.storage)
         end = ToolCallEnd(call.call_id, call.name, output.success, output.text, False, 0)
         parts.bus.publish(end, scope, output.storage)
     lost = {id: begun for id, begun in endless.items() if id not in {call.call_id for call in calls}}
-    _end_unknown_calls(parts, lost, talk)
+    _end_unknown_calls(parts, lost, conversation)
     if any(canonical_name(each.name) in INTERRUPTING for each in (*calls, *lost.values())):
-        message = f"the chain in which conversation {talk.id} waited was dropped: the process died"
-        parts.bus.publish(WarningEvent(message, "chain_dropped"), EventScope("", talk.id))
+        message = f"the chain in which conversation {conversation.id} waited was dropped: the process died"
+        parts.bus.publish(WarningEvent(message, "chain_dropped"), EventScope("", conversation.id))
 
 
-def _restart_history(talk: ConversationState, forgotten: UnstoredHistory, outputs: Sequence[ToolOutput]) -> None:
+def _restart_history(
+    conversation: ConversationState, forgotten: UnstoredHistory, outputs: Sequence[ToolOutput]
+) -> None:
     """Write down what the history does not know: the outputs of its last calls, and that it begins anew.
 
     Whoever reads the record later, to resume or to fork, must count the same items as this life does.
     """
     segments = forgotten.segments
     if outputs:
-        talk.note(ItemsRecord(talk.id, tuple(outputs)))
+        conversation.note(ItemsRecord(conversation.id, tuple(outputs)))
         segments += 1
     if segments > len(forgotten.seeds):
-        talk.note(RewriteRecord(talk.id, forgotten.seeds, segments, len(forgotten.seeds), None, segments))
+        conversation.note(
+            RewriteRecord(conversation.id, forgotten.seeds, segments, len(forgotten.seeds), None, segments)
+        )
     if forgotten.said:
-        talk.note(ItemsRecord(talk.id, forgotten.said))
+        conversation.note(ItemsRecord(conversation.id, forgotten.said))
 
 
-def _end_unknown_calls(parts: SessionParts, lost: Mapping[CallId, StartedCall], talk: ConversationState) -> None:
+def _end_unknown_calls(
+    parts: SessionParts, lost: Mapping[CallId, StartedCall], conversation: ConversationState
+) -> None:
     """Calls without an end that are not open in the history.
 
     Their output was written and their end was not (on a full disk, say); or the call itself was not stored.
     """
-    outputs = {item.call_id: item for item in talk.history.snapshot() if isinstance(item, ToolOutput)}
+    outputs = {item.call_id: item for item in conversation.history.snapshot() if isinstance(item, ToolOutput)}
     for call_id, begun in lost.items():
         output = outputs.get(call_id) or ToolOutput(new_item_id(), call_id, _outcome_text(begun.name, UNKNOWN), False)
         end = ToolCallEnd(call_id, begun.name, output.success, output.text, False, 0)
@@ -152,16 +158,17 @@ def _end_tasks(parts: SessionParts, past: RecordedState, conversation_id: Conver
 
 
 def _publish_missing(parts: SessionParts, old: RecordedConversation, restored: RestoredConversation) -> None:
-    talk, scope = restored.talk, EventScope("", restored.talk.id)
+    conversation, scope = restored.conversation, EventScope("", restored.conversation.id)
     if (
         old.plan is not None
-        and (policy := _remaining_policy(talk.storage, parts.clock.now() - old.plan_at)) is not None
+        and (policy := _remaining_policy(conversation.storage, parts.clock.now() - old.plan_at)) is not None
     ):
         parts.bus.publish(old.plan, scope, policy)
     for warning in restored.warnings:
         parts.bus.publish(WarningEvent(warning, "not_restored"), scope)
     if restored.missing:
-        message = f"conversation {talk.id} comes back without {_what_is_missing(talk.storage, restored.missing)}"
+        missing = _what_is_missing(conversation.storage, restored.missing)
+        message = f"conversation {conversation.id} comes back without {missing}"
         parts.bus.publish(WarningEvent(message, "not_stored"), scope)
 
 

@@ -48,12 +48,12 @@ async def fork_session(
     `at` is an item, the end of a round (the first is 1), or now. It ends before a call that is open there.
     """
     past = await asyncio.to_thread(read_recorded_state, environment.home, session_id, clock)
-    talk = _find(past, session_id, conversation_id)
-    assert talk.agreed is not None, "it was found by that"
-    pieces = _pieces_up_to(talk, at)
-    fork = _SessionFork(talk.agreed, talk.agreed_at, talk.notes.get(MCP_PINS), clock)
+    conversation = _find(past, session_id, conversation_id)
+    assert conversation.agreed is not None, "it was found by that"
+    pieces = _pieces_up_to(conversation, at)
+    fork = _SessionFork(conversation.agreed, conversation.agreed_at, conversation.notes.get(MCP_PINS), clock)
     # An hour ago is when it was said, also in the copy: nothing lives longer for having been copied.
-    await fork.write(pieces, talk if at is None else None, environment, settings)
+    await fork.write(pieces, conversation if at is None else None, environment, settings)
     return fork.session_id
 
 
@@ -66,20 +66,21 @@ def read_recorded_state(home: Path, session_id: str, clock: Clock | None = None)
 def _find(past: RecordedState, session_id: str, conversation_id: str) -> RecordedConversation:
     _, root_id = past.identity()
     wanted = root_id if conversation_id == ROOT else conversation_id
-    for talk in past.talks.values():
-        if talk.id == wanted and talk.agreed is not None:
-            return talk
+    for conversation in past.conversations.values():
+        if conversation.id == wanted and conversation.agreed is not None:
+            return conversation
     raise NotFoundError(f"there is no conversation {conversation_id[:64]!r} in session {session_id}")
 
 
-def _pieces_up_to(talk: RecordedConversation, at: ItemId | int | None) -> list[RecordedSegment]:
-    pieces = talk.pieces
+def _pieces_up_to(conversation: RecordedConversation, at: ItemId | int | None) -> list[RecordedSegment]:
+    pieces = conversation.pieces
     try:
         store = _history_of(pieces)
     except InternalError:
-        if not talk.may_expire:
+        if not conversation.may_expire:
             raise StorageError(
-                f"records of conversation {talk.id} are lost; resume the session, which mends it, and fork it then"
+                f"records of conversation {conversation.id} are lost; resume the session, which mends it, "
+                "and fork it then"
             ) from None
         # They have expired whole: what is left is made whole, as it is when the session is resumed.
         pieces = mend_segments(pieces)
@@ -123,7 +124,7 @@ class _SessionFork:
     async def write(
         self,
         pieces: list[RecordedSegment],
-        talk: RecordedConversation | None,
+        conversation: RecordedConversation | None,
         environment: Environment,
         settings: Settings,
     ) -> None:
@@ -143,9 +144,9 @@ class _SessionFork:
             scope = EventScope("", self._root_id)
             self._clock.moment = self._agreed_at
             bus.publish(ConversationOpened(None, self._terms.title, self._terms.model, self._terms.backend), scope)
-            if talk is not None and talk.plan is not None:
-                self._clock.moment = talk.plan_at
-                bus.publish(talk.plan, scope)
+            if conversation is not None and conversation.plan is not None:
+                self._clock.moment = conversation.plan_at
+                bus.publish(conversation.plan, scope)
             self._clock.moment = None
             await bus.flush()
         finally:

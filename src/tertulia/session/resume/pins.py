@@ -13,9 +13,9 @@ from tertulia.mcp.view import McpView
 from tertulia.protocol.records import MCP_PINS, NoteRecord
 
 
-def pins_record(talk: ConversationState) -> NoteRecord:
+def pins_record(conversation: ConversationState) -> NoteRecord:
     """The record of what is pinned now."""
-    return NoteRecord(talk.id, MCP_PINS, dict(talk.terms.context.mcp_view.pins))
+    return NoteRecord(conversation.id, MCP_PINS, dict(conversation.terms.context.mcp_view.pins))
 
 
 class RecordedPins:

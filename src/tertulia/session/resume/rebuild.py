@@ -50,7 +50,7 @@ class UnstoredHistory(msgspec.Struct, frozen=True):
 class RestoredConversation(msgspec.Struct, frozen=True):
     """A conversation that is back, and what has to be said about it."""
 
-    talk: ConversationState
+    conversation: ConversationState
     narrowed: tuple[Narrowing, ...] = ()
     missing: int = 0
     """How many of its texts are not there."""
@@ -61,17 +61,17 @@ class RestoredConversation(msgspec.Struct, frozen=True):
 class ConversationRestorer:
     """Brings back the conversations of one session."""
 
-    def __init__(self, past: RecordedState, notary: TermsResolver, clock: Clock, journal: Journal) -> None:
+    def __init__(self, past: RecordedState, terms_resolver: TermsResolver, clock: Clock, journal: Journal) -> None:
         self._past = past
-        self._notary = notary
+        self._terms_resolver = terms_resolver
         self._clock = clock
         self._journal = journal
         self._places: dict[ConversationId, Lineage] = {}
         self._pins = RecordedPins()
 
-    def talks(self) -> Iterator[RestoredConversation]:
+    def conversations(self) -> Iterator[RestoredConversation]:
         """Every conversation that was open, the root first, then by creation. StorageError for terms of nonsense."""
-        for old in self._past.talks.values():
+        for old in self._past.conversations.values():
             agreement = None if old.agreed is None else read_terms(old.agreed)
             above = None if agreement is None else self._places.get(agreement.parent_id or old.id)
             self._places[old.id] = Lineage(old.id, above)
@@ -80,27 +80,31 @@ class ConversationRestorer:
 
     def _restore(self, old: RecordedConversation, agreement: RecordedTerms) -> RestoredConversation:
         terms, warnings = self._terms(old, agreement)
-        talk = ConversationState(old.id, terms, clock=self._clock, journal=self._journal)
-        talk.default, talk.because = self._notary.default, agreement.because
-        talk.ceiling = meet(agreement.ceiling, self._notary.ceiling)
-        talk.parent_id, talk.depth, talk.place = agreement.parent_id, agreement.depth, self._places[old.id]
-        talk.title = agreement.title
-        talk.last_active = old.active
-        talk.history, missing, forgotten = _history(old, terms)
-        talk.history.kept_by = old.kept_by
-        talk.put_back(old.queued.values())
-        now = terms_record(talk, agreement.narrowed)
+        conversation = ConversationState(old.id, terms, clock=self._clock, journal=self._journal)
+        conversation.default, conversation.because = self._terms_resolver.default, agreement.because
+        conversation.ceiling = meet(agreement.ceiling, self._terms_resolver.ceiling)
+        conversation.parent_id, conversation.depth, conversation.place = (
+            agreement.parent_id,
+            agreement.depth,
+            self._places[old.id],
+        )
+        conversation.title = agreement.title
+        conversation.last_active = old.active
+        conversation.history, missing, forgotten = _history(old, terms)
+        conversation.history.kept_by = old.kept_by
+        conversation.put_back(old.queued.values())
+        now = terms_record(conversation, agreement.narrowed)
         if now == old.agreed:
-            whole = not (missing or old.bond_is_stale or self._past.damaged)
-            talk.bond = _native_session(old, talk.history.revision if whole else STALE)
+            whole = not (missing or old.native_session_is_stale or self._past.damaged)
+            conversation.native_session = _native_session(old, conversation.history.revision if whole else STALE)
         elif (lasting := keep_recorded_rights(old.agreed, now)) != old.agreed:
             # Less is stored than before, or another model answers. What else this life may not do, the next one may.
-            talk.note(lasting)
-        return RestoredConversation(talk, agreement.narrowed, missing, forgotten, warnings)
+            conversation.note(lasting)
+        return RestoredConversation(conversation, agreement.narrowed, missing, forgotten, warnings)
 
     def _terms(self, old: RecordedConversation, agreement: RecordedTerms) -> tuple[Terms, tuple[str, ...]]:
-        default = self._notary.default
-        rights = meet(agreement.rights, self._notary.ceiling)
+        default = self._terms_resolver.default
+        rights = meet(agreement.rights, self._terms_resolver.ceiling)
         wire, warnings = self._wire(old, agreement)
         context = ConversationContext(
             agreement.base_instructions,
@@ -114,15 +118,15 @@ class ConversationRestorer:
 
     def _wire(self, old: RecordedConversation, agreement: RecordedTerms) -> tuple[Wire, tuple[str, ...]]:
         """The model it spoke with; the session's, where that is what it was or where it cannot be had any more."""
-        default, is_root = self._notary.default, old.id == self._past.root_id
+        default, is_root = self._terms_resolver.default, old.id == self._past.root_id
         # Without a name: it was that of a script's file, and a text that is not stored.
         if is_root or agreement.model in ("", self._past.model, default.wire.name):
-            return (default if is_root else self._notary.copied(default)).wire, ()
+            return (default if is_root else self._terms_resolver.copied(default)).wire, ()
         try:
-            return self._notary.find_wire(agreement.model), ()
+            return self._terms_resolver.find_wire(agreement.model), ()
         except TertuliaError as error:
             told = f"conversation {old.id} spoke with {agreement.model}, which cannot be had: {error.message}"
-            return self._notary.copied(default).wire, (told,)
+            return self._terms_resolver.copied(default).wire, (told,)
 
 
 def _agent(agreement: RecordedTerms) -> Agent | None:

@@ -93,7 +93,7 @@ class RecordedConversation:
         """The last of its canvas."""
         self.notes: dict[str, NoteRecord] = {}
         """The last under each name."""
-        self.bond_is_stale = False
+        self.native_session_is_stale = False
         """Whether the history was rewritten since that of its bond."""
         self.closed = False
         self.told = False
@@ -147,7 +147,7 @@ class RecordedState:
         self.last_seq = 0
         self.root_id: ConversationId | None = None
         self.model: str | None = None
-        self.talks: dict[ConversationId, RecordedConversation] = {}
+        self.conversations: dict[ConversationId, RecordedConversation] = {}
         """By creation, closed ones too."""
         self.unfinished: dict[TaskId, UnfinishedTask] = {}
         self._ended: set[TaskId] = set()
@@ -160,18 +160,18 @@ class RecordedState:
 
     def identity(self) -> tuple[SessionId, ConversationId]:
         """The ids of the session and of its root; StorageError where the record does not even say that."""
-        root = None if self.root_id is None else self.talks.get(self.root_id)
+        root = None if self.root_id is None else self.conversations.get(self.root_id)
         if self.session_id is None or self.root_id is None or root is None or root.agreed is None:
             raise StorageError("the record does not say how the session began; what is left can be exported")
         return self.session_id, self.root_id
 
-    def without_end(self, talk: RecordedConversation) -> dict[CallId, StartedCall]:
+    def without_end(self, conversation: RecordedConversation) -> dict[CallId, StartedCall]:
         """The calls of a conversation whose end nobody was told, as far as can be known.
 
         Where no task is unfinished, the end of a call that was answered has been told: some policies do not keep it.
         """
-        unfinished = any(task.scope.conversation_id == talk.id for task in self.unfinished.values())
-        return {**talk.begun, **talk.answered} if unfinished else talk.begun
+        unfinished = any(task.scope.conversation_id == conversation.id for task in self.unfinished.values())
+        return {**conversation.begun, **conversation.answered} if unfinished else conversation.begun
 
     def read(self, lines: Iterable[RecordLine]) -> RecordedState:
         """Take in all lines; itself."""
@@ -186,43 +186,43 @@ class RecordedState:
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take(self, record: Record, line: RecordLine) -> None:
-        talk = self._talk(record.conversation_id)
-        talk.active = line.ts
+        conversation = self._conversation(record.conversation_id)
+        conversation.active = line.ts
         match record:
             case TermsRecord():
-                _apply_terms(talk, record, line)
+                _apply_terms(conversation, record, line)
             case ForkRecord(source=source, items=count):
-                origin = self._talk(source)
-                talk.pieces, talk.kept_by = first_items(count, origin.pieces), origin.kept_by
+                origin = self._conversation(source)
+                conversation.pieces, conversation.kept_by = first_items(count, origin.pieces), origin.kept_by
             case ItemsRecord():
-                self._say(talk, record, line)
+                self._say(conversation, record, line)
             case ToolOutputRecord(output=output):
-                talk.ended[output.call_id], talk.ended_at[output.call_id] = output, line.ts
+                conversation.ended[output.call_id], conversation.ended_at[output.call_id] = output, line.ts
             case QueuedInputRecord(message=message):
-                talk.queued[message.id] = message
+                conversation.queued[message.id] = message
             case RewriteRecord():
-                talk.bond_is_stale = True
-                _apply_rewrite(talk, record, line)
+                conversation.native_session_is_stale = True
+                _apply_rewrite(conversation, record, line)
             case SubmissionRecord():
                 self._submit(record, line)
             case CanvasRecord():
-                talk.drawn = record
+                conversation.drawn = record
             case NoteRecord(name=name):
-                talk.notes[name] = record
-                talk.bond_is_stale = talk.bond_is_stale and name != NATIVE_SESSION
+                conversation.notes[name] = record
+                conversation.native_session_is_stale = conversation.native_session_is_stale and name != NATIVE_SESSION
             case _:
                 pass
 
-    def _say(self, talk: RecordedConversation, said: ItemsRecord, line: RecordLine) -> None:
-        talk.pieces.append(RecordedSegment(said.items, said.pinned, said.seed, line.absent, line.ts))
+    def _say(self, conversation: RecordedConversation, said: ItemsRecord, line: RecordLine) -> None:
+        conversation.pieces.append(RecordedSegment(said.items, said.pinned, said.seed, line.absent, line.ts))
         for at, item in enumerate(said.items):
             if isinstance(item, UserMessage):
-                talk.queued.pop(item.id, None)
+                conversation.queued.pop(item.id, None)
             elif isinstance(item, ToolOutput):
-                talk.ended.pop(item.call_id, None)
+                conversation.ended.pop(item.call_id, None)
                 # Where the output's text is kept so is its end: what is not there was never told.
-                if at in line.absent and (begun := talk.begun.pop(item.call_id, None)) is not None:
-                    talk.answered[item.call_id] = begun
+                if at in line.absent and (begun := conversation.begun.pop(item.call_id, None)) is not None:
+                    conversation.answered[item.call_id] = begun
 
     def _submit(self, submitted: SubmissionRecord, line: RecordLine) -> None:
         scope = EventScope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
@@ -240,67 +240,71 @@ class RecordedState:
             self.session_id = event.session_id
             self.root_id, self.model = event.data.root_conversation_id, event.data.model
         if event.conversation_id is not None:
-            self._hear_of(self._talk(event.conversation_id), event, line)
+            self._hear_of(self._conversation(event.conversation_id), event, line)
         if event.trace_id is not None and (chain := self.chains.get(event.trace_id)):
             _apply_chain_event(chain, event, line)
 
-    def _hear_of(self, talk: RecordedConversation, event: Event, line: RecordLine) -> None:
+    def _hear_of(self, conversation: RecordedConversation, event: Event, line: RecordLine) -> None:
         scope = EventScope(event.sub_id, event.conversation_id, event.task_id, event.trace_id, event.span_id)
         match event.data:
             case e.TaskStarted() if event.task_id is not None:
                 self.unfinished[event.task_id] = UnfinishedTask(scope, line.n)
-                talk.tasks += 1
-                talk.answered.clear()
+                conversation.tasks += 1
+                conversation.answered.clear()
             case e.TaskComplete() | e.TurnAborted() if event.task_id is not None:
                 self.unfinished.pop(event.task_id, None)
                 self._ended.add(event.task_id)
             case e.ConversationOpened():
-                talk.told = True
+                conversation.told = True
             case e.ConversationClosed():
-                talk.closed = True
-            case PlanUpdate() if event.data != talk.plan:
-                talk.plan, talk.plan_at = event.data, line.ts
+                conversation.closed = True
+            case PlanUpdate() if event.data != conversation.plan:
+                conversation.plan, conversation.plan_at = event.data, line.ts
             case _:
-                _apply_call_event(talk, event, scope, line)
-        talk.active = line.ts
+                _apply_call_event(conversation, event, scope, line)
+        conversation.active = line.ts
 
-    def _talk(self, id: ConversationId) -> RecordedConversation:
-        talk = self.talks.get(id)
-        if talk is None:
-            talk = self.talks[id] = RecordedConversation(id)
-        return talk
-
-
-def _apply_terms(talk: RecordedConversation, agreed: TermsRecord, line: RecordLine) -> None:
-    if talk.agreed is not None:
-        talk.kept_by = binding_policy(talk.kept_by, talk.agreed.storage, agreed.storage)
-    talk.agreed, talk.agreed_at = agreed, line.ts
-    talk.notes.pop(NATIVE_SESSION, None)
+    def _conversation(self, id: ConversationId) -> RecordedConversation:
+        conversation = self.conversations.get(id)
+        if conversation is None:
+            conversation = self.conversations[id] = RecordedConversation(id)
+        return conversation
 
 
-def _apply_call_event(talk: RecordedConversation, event: Event, scope: EventScope, line: RecordLine) -> None:
+def _apply_terms(conversation: RecordedConversation, agreed: TermsRecord, line: RecordLine) -> None:
+    if conversation.agreed is not None:
+        conversation.kept_by = binding_policy(conversation.kept_by, conversation.agreed.storage, agreed.storage)
+    conversation.agreed, conversation.agreed_at = agreed, line.ts
+    conversation.notes.pop(NATIVE_SESSION, None)
+
+
+def _apply_call_event(conversation: RecordedConversation, event: Event, scope: EventScope, line: RecordLine) -> None:
     match event.data:
         case ToolCallBegin(call_id=call_id, name=name):
-            talk.begun[call_id] = StartedCall(name, scope, line.n)
-            talk.ran = talk.asks = False
+            conversation.begun[call_id] = StartedCall(name, scope, line.n)
+            conversation.ran = conversation.asks = False
         case ToolCallEnd():
-            ended = _call_of_end(talk, event, event.data, line)
-            talk.begun.pop(ended, None)
-            talk.answered.pop(ended, None)
+            ended = _call_of_end(conversation, event, event.data, line)
+            conversation.begun.pop(ended, None)
+            conversation.answered.pop(ended, None)
         case ExecCommandBegin() | McpToolCallBegin() | PatchApplyBegin():
-            talk.ran = True
+            conversation.ran = True
         case ApprovalRequest() | ApprovalResolved():
-            talk.asks = isinstance(event.data, ApprovalRequest) and not talk.ran and len(talk.begun) == 1
+            conversation.asks = (
+                isinstance(event.data, ApprovalRequest) and not conversation.ran and len(conversation.begun) == 1
+            )
         case _:
             pass
 
 
-def _call_of_end(talk: RecordedConversation, event: Event, end: ToolCallEnd, line: RecordLine) -> CallId:
+def _call_of_end(conversation: RecordedConversation, event: Event, end: ToolCallEnd, line: RecordLine) -> CallId:
     """The call that an end is of. One told by a later task or process, its text not stored, has lost the call's id."""
-    if end.call_id in talk.begun or not line.missing:
+    if end.call_id in conversation.begun or not line.missing:
         return end.call_id
-    answered = (id for id, begun in talk.answered.items() if begun.name == end.name)
-    alike = (id for id, begun in talk.begun.items() if (begun.name, begun.scope.task_id) == (end.name, event.task_id))
+    answered = (id for id, begun in conversation.answered.items() if begun.name == end.name)
+    alike = (
+        id for id, begun in conversation.begun.items() if (begun.name, begun.scope.task_id) == (end.name, event.task_id)
+    )
     return next(answered, next(alike, end.call_id))
 
 
@@ -335,13 +339,13 @@ def first_items(count: int, pieces: Iterable[RecordedSegment]) -> list[RecordedS
     return taken
 
 
-def _apply_rewrite(talk: RecordedConversation, done: RewriteRecord, line: RecordLine) -> None:
+def _apply_rewrite(conversation: RecordedConversation, done: RewriteRecord, line: RecordLine) -> None:
     """Lay the pieces as the rewrite did. A record that lost lines may name places that are not there."""
     # Those that have expired were the oldest.
-    gone = max(0, done.total - len(talk.pieces))
+    gone = max(0, done.total - len(conversation.pieces))
     places = [at - gone for at in done.kept]
-    kept = [talk.pieces[at] for at in places if 0 <= at < len(talk.pieces)]
+    kept = [conversation.pieces[at] for at in places if 0 <= at < len(conversation.pieces)]
     place = max(0, done.place - (len(places) - len(kept)))
     missing = (0,) if line.missing else ()
     summary = [] if done.summary is None else [RecordedSegment((done.summary,), missing=missing, ts=line.ts)]
-    talk.pieces = [*kept[:place], *summary, *kept[place:], *talk.pieces[max(done.end - gone, 0) :]]
+    conversation.pieces = [*kept[:place], *summary, *kept[place:], *conversation.pieces[max(done.end - gone, 0) :]]

@@ -50,9 +50,9 @@ def verify_requests(lines: Iterable[RecordLine]) -> Iterator[RequestVerdict]:
     for line in lines:
         asked = line.what
         if isinstance(asked, ModelRequestRecord):
-            talk = past.talks.get(asked.conversation_id) or RecordedConversation(asked.conversation_id)
-            history = rebuilt.setdefault(talk.id, _RebuiltHistory())
-            yield _verify_request(line, asked, talk, history, past.damaged)
+            conversation = past.conversations.get(asked.conversation_id) or RecordedConversation(asked.conversation_id)
+            history = rebuilt.setdefault(conversation.id, _RebuiltHistory())
+            yield _verify_request(line, asked, conversation, history, past.damaged)
         past.read((line,))
 
 
@@ -76,27 +76,31 @@ class _RebuiltHistory:
 
 
 def _verify_request(
-    line: RecordLine, asked: ModelRequestRecord, talk: RecordedConversation, history: _RebuiltHistory, damaged: int
+    line: RecordLine,
+    asked: ModelRequestRecord,
+    conversation: RecordedConversation,
+    history: _RebuiltHistory,
+    damaged: int,
 ) -> RequestVerdict:
     verdict = RequestVerdict(line.n, line.ts, asked.conversation_id, asked.task_id, "same")
     try:
-        again = _rebuild_request(asked, talk, history)
+        again = _rebuild_request(asked, conversation, history)
     except TertuliaError as error:
         return msgspec.structs.replace(verdict, outcome="unknown", because=error.message)
     differing = _differences(asked, again)
     if not differing:
         return verdict
-    gaps = _gaps(line, asked, talk, damaged)
+    gaps = _gaps(line, asked, conversation, damaged)
     outcome = "unknown" if gaps else "different"
     return msgspec.structs.replace(verdict, outcome=outcome, because=", ".join(gaps or differing))
 
 
 def _rebuild_request(
-    asked: ModelRequestRecord, talk: RecordedConversation, history: _RebuiltHistory
+    asked: ModelRequestRecord, conversation: RecordedConversation, history: _RebuiltHistory
 ) -> ModelRequestRecord:
     base, model = asked.override, ""
-    if talk.agreed is not None:
-        agreement = read_terms(talk.agreed)
+    if conversation.agreed is not None:
+        agreement = read_terms(conversation.agreed)
         base = agreement.base_instructions if base is None else base
         model = agreement.model
     provider, _, name = model.partition("/")
@@ -104,16 +108,16 @@ def _rebuild_request(
         (asked.conversation_id, asked.task_id),
         full_instructions(base, has_apply_patch=_PATCHES in asked.tools_json, family=model_family(name) or provider),
         asked.tools_json,
-        _view(asked, talk, history),
+        _view(asked, conversation, history),
         override=asked.override,
         output_schema=asked.output_schema,
     )
 
 
-def _view(asked: ModelRequestRecord, talk: RecordedConversation, history: _RebuiltHistory) -> HistoryView:
+def _view(asked: ModelRequestRecord, conversation: RecordedConversation, history: _RebuiltHistory) -> HistoryView:
     if not asked.summarises:
-        return history.view(talk.pieces)
-    items = [item for piece in talk.pieces for item in piece.items]
+        return history.view(conversation.pieces)
+    items = [item for piece in conversation.pieces for item in piece.items]
     return history_to_summarise([item for begin, end in asked.summarises for item in items[begin:end]]).snapshot()
 
 
@@ -123,29 +127,29 @@ def _differences(asked: ModelRequestRecord, again: ModelRequestRecord) -> list[s
     return parts or ([] if asked.prompt == again.prompt else ["the form of the answer"])
 
 
-def _gaps(line: RecordLine, asked: ModelRequestRecord, talk: RecordedConversation, damaged: int) -> list[str]:
+def _gaps(line: RecordLine, asked: ModelRequestRecord, conversation: RecordedConversation, damaged: int) -> list[str]:
     """Why it could not have come out the same."""
-    missing = sum(len(piece.missing) for piece in talk.pieces)
-    expired = _expired(asked, talk)
+    missing = sum(len(piece.missing) for piece in conversation.pieces)
+    expired = _expired(asked, conversation)
     gaps = {
-        "the instructions are not stored": talk.agreed is None or not talk.agreed.terms,
+        "the instructions are not stored": conversation.agreed is None or not conversation.agreed.terms,
         "the list of tools is not stored": bool(line.missing),
         f"{missing} texts are not stored": missing > 0,
         f"{expired} items have expired": expired > 0,
-        "secrets were redacted": _is_redacted(talk.pieces) or _is_redacted_beside(asked, talk),
+        "secrets were redacted": _is_redacted(conversation.pieces) or _is_redacted_beside(asked, conversation),
         f"{damaged + len(line.damaged)} records are damaged": damaged + len(line.damaged) > 0,
     }
     return [reason for reason, holds in gaps.items() if holds]
 
 
-def _expired(asked: ModelRequestRecord, talk: RecordedConversation) -> int:
+def _expired(asked: ModelRequestRecord, conversation: RecordedConversation) -> int:
     """How many items of the request are gone whole, where its policy lets them go (`ttl_action = "delete"`)."""
-    return max(0, asked.items - len(talk.items)) if talk.may_expire else 0
+    return max(0, asked.items - len(conversation.items)) if conversation.may_expire else 0
 
 
-def _is_redacted_beside(asked: ModelRequestRecord, talk: RecordedConversation) -> bool:
+def _is_redacted_beside(asked: ModelRequestRecord, conversation: RecordedConversation) -> bool:
     """In what a request says besides its history."""
-    own = None if talk.agreed is None else talk.agreed.terms.get("base_instructions")
+    own = None if conversation.agreed is None else conversation.agreed.terms.get("base_instructions")
     return any(_REDACTED in part for part in (asked.tools_json, msgspec.json.encode((asked.override, own))))
 
 

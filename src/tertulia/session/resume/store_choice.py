@@ -82,9 +82,9 @@ def _read(file: Path, reader: RowReader, past: RecordedState) -> None:
         past.last_seq = max(past.last_seq, seq)
         past.missing_records = rows.missing()
         finished = rows.finished()
-        for conversation, known in reader.known.talks.items():
-            if (talk := past.talks.get(conversation)) is not None:
-                talk.tasks = max(talk.tasks, finished.get(known.n, 0))
+        for conversation, known in reader.known.conversations.items():
+            if (state := past.conversations.get(conversation)) is not None:
+                state.tasks = max(state.tasks, finished.get(known.n, 0))
     finally:
         rows.close()
 
@@ -142,5 +142,5 @@ def start_sweeper(parts: SessionParts) -> None:
         sweeper = RetentionSweeper(
             parts.journal.store, retention, parts.clock, lambda: [t.storage for t in conversations]
         )
-        conversations.settled = lambda talk: sweeper.hear(talk.storage)
+        conversations.settled = lambda conversation: sweeper.hear(conversation.storage)
         parts.nursery.start(sweeper.run(), "sweeper")

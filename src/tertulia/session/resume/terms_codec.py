@@ -42,32 +42,32 @@ class RecordedTerms(msgspec.Struct, frozen=True):
     """What was said of the agent that it is, if it is one."""
 
 
-def terms_record(talk: ConversationState, narrowed: Sequence[Narrowing]) -> TermsRecord:
+def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing]) -> TermsRecord:
     """The record of a conversation's terms as they are now."""
-    terms, context = talk.terms, talk.terms.context
+    terms, context = conversation.terms, conversation.terms.context
     return TermsRecord(
-        conversation_id=talk.id,
-        storage=talk.storage,
-        rights={"rights": _rights_without_roots(terms.rights), "ceiling": _rights_without_roots(talk.ceiling)},
+        conversation_id=conversation.id,
+        storage=conversation.storage,
+        rights={"rights": _rights_without_roots(terms.rights), "ceiling": _rights_without_roots(conversation.ceiling)},
         place={
-            "parent_id": talk.parent_id,
-            "depth": talk.depth,
+            "parent_id": conversation.parent_id,
+            "depth": conversation.depth,
             "model": "" if names_a_file(terms.wire.name) else terms.wire.name,
             "backend": terms.backend,
-            "because": talk.because,
+            "because": conversation.because,
             "shell_mode": terms.shell_mode,
         },
         terms={
             **({"model": terms.wire.name} if names_a_file(terms.wire.name) else {}),
             "cwd": terms.cwd,
-            "title": talk.title,
+            "title": conversation.title,
             "base_instructions": context.base_instructions,
             "user_instructions": context.user_instructions,
             "narrowed": msgspec.to_builtins(list(narrowed)),
             **({} if terms.agent is None else {"agent": terms.agent.meta}),
-            "roots": [terms.rights.writable_roots, talk.ceiling.writable_roots],
+            "roots": [terms.rights.writable_roots, conversation.ceiling.writable_roots],
             # Of the root, which may work elsewhere: what commands may write where nobody named a directory.
-            **({} if talk.parent_id is not None else {"workspace": talk.default.cwd}),
+            **({} if conversation.parent_id is not None else {"workspace": conversation.default.cwd}),
         },
     )
 

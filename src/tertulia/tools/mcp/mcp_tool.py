@@ -90,21 +90,21 @@ def _lines(value: Any) -> str | None:
 class McpTool:
     """Made for a definition as a view has pinned it. Keeps nothing from one call to the next."""
 
-    __slots__ = ("_asker", "_desk", "_servers", "_timeout_s", "_turnstile", "spec")
+    __slots__ = ("_asker", "_desk", "_limiter", "_servers", "_timeout_s", "spec")
 
     def __init__(
         self,
         spec: ToolSpec,
         servers: ReachableServers,
         desk: ApprovalQueue,
-        turnstile: FairLimiter,
+        limiter: FairLimiter,
         asker: CallerFactory,
         timeout_s: float,
     ) -> None:
         self.spec = spec
         self._servers = servers
         self._desk = desk
-        self._turnstile = turnstile
+        self._limiter = limiter
         self._asker = asker
         self._timeout_s = timeout_s
 
@@ -131,7 +131,7 @@ class McpTool:
         # The server has a deadline of its own, which stands still while somebody is asked back.
         with call.unhurried():
             allowed_by = await approve_call(self._desk, current, arguments, call)
-            async with self._turnstile.passage(
+            async with self._limiter.passage(
                 call.conversation_id,
                 definition.name,
                 call.rights.limits,
