@@ -30,9 +30,10 @@ from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAc
 from tertulia.policy.approvals.grants import Grant
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights, to_wire
+from tertulia.protocol.events import EVENT_TYPES
 from tertulia.protocol.inputs import ContextFields, NewConversation
 from tertulia.protocol.storage import storage_to_wire
-from tertulia.protocol.tool_events import EVENT_TYPES, ApprovalRequest
+from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.scheduler.reply import Reply
 from tertulia.server.jsonrpc import messages
 from tertulia.session import operations

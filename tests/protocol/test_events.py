@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tertulia.protocol.events import (
+    EVENT_TYPES,
     AgentMessage,
     AgentMessageDelta,
     Event,
@@ -17,7 +18,6 @@ from tertulia.protocol.events import (
     TaskComplete,
 )
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
-from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.protocol.usage import NO_USAGE
 
 ENVELOPE = [

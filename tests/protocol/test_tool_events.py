@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from typing import get_args
 
 import pytest
 
+import tertulia
 from tertulia.protocol import events, tool_events
-from tertulia.protocol.events import EventData
-from tertulia.protocol.tool_events import EVENT_TYPES
+from tertulia.protocol.event_data import BaseEventData
+from tertulia.protocol.events import EVENT_TYPES, EventData
 
 DESIGN = [
     "session_configured",
@@ -104,3 +106,11 @@ def test_the_payloads_of_the_design_have_its_keys_in_order(name: str) -> None:
 def test_a_beginning_and_its_end_are_joined_by_the_call_id(name: str) -> None:
     for part in ("begin", "end"):
         assert EVENT_TYPES[f"{name}_{part}"].__struct_fields__[0] == "call_id"
+
+
+def test_the_union_is_closed_over_every_class_of_event_data() -> None:
+    """`match event.data:` is complete only if nothing that is published stands outside of the union."""
+    ours = [kind for kind in BaseEventData.__subclasses__() if kind.__module__.startswith("tertulia.")]
+    assert set(get_args(EventData)) == set(ours)
+    assert all(getattr(tertulia, kind.__name__) is kind for kind in ours)
+    assert tertulia.EventData is EventData

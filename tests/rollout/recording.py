@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from tertulia.errors import StorageError
-from tertulia.protocol.events import Event, EventData
+from tertulia.protocol.events import EVENT_TYPES, Event, EventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import (
     AssistantMessage,
@@ -37,7 +37,6 @@ from tertulia.protocol.records import (
     ToolOutputRecord,
 )
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
-from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.rollout.format.codec import Codec
 from tertulia.rollout.store import OnDone, Row, StoredRow, SweepResult, TtlAction, allows_body
 

@@ -1,4 +1,4 @@
-"""The news of a session: one envelope, and one type for each kind of news.
+"""The events of a session: one envelope, and a closed union of what it can carry.
 
 Durable events have a `seq` without gaps. Passing ones (deltas, progress) have none; they carry `item_id` and
 `offset` instead, so that a reader can tell what it missed, and the durable event that follows holds the whole.
@@ -7,31 +7,289 @@ The envelope's type and the data's class belong together; data is encoded withou
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
+from tertulia.protocol.event_data import BaseEventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
-from tertulia.protocol.mapping_struct import MappingStruct
+from tertulia.protocol.tool_events import (
+    ApprovalRequest,
+    ApprovalResolved,
+    CanvasUpdated,
+    ElicitationRequest,
+    ElicitationResolved,
+    ExecCommandBegin,
+    ExecCommandEnd,
+    ExecCommandOutputDelta,
+    McpServerStatus,
+    McpToolCallBegin,
+    McpToolCallEnd,
+    McpToolCallProgress,
+    McpToolsChanged,
+    PatchApplyBegin,
+    PatchApplyEnd,
+    PlanUpdate,
+    ToolCallBegin,
+    ToolCallEnd,
+    WebSearchBegin,
+    WebSearchEnd,
+)
 from tertulia.protocol.usage import Usage
 
 AbortReason = Literal["replaced", "interrupted", "timeout", "shutdown", "crash", "limit"]
 TaskKind = Literal["user", "target", "continuation"]
 
 
-class EventData(MappingStruct, frozen=True, gc=False):
-    """The payload of an event. `type` is its name on every surface."""
+# ── the session and its conversations ────────────────────────────────────────────────────────────────────────
 
-    type: ClassVar[str]
-    durable: ClassVar[bool] = True
-    """False for deltas and progress: never numbered, never stored, first to be dropped."""
-    terminal: ClassVar[bool] = False
-    """True for what a slow subscriber must get whatever else it misses."""
 
-    @property
-    def data(self) -> Self:
-        """Itself: who is handed the payload alone reads it like one in its envelope."""
-        return self
+class SessionConfigured(BaseEventData, frozen=True, gc=False):
+    """The session stands; its root conversation is ready."""
+
+    type: ClassVar[str] = "session_configured"
+    root_conversation_id: ConversationId
+    protocol_version: str
+    version: str
+    model: str
+    policy: dict[str, Any]
+
+
+class SessionPreparing(BaseEventData, frozen=True, gc=False):
+    """The context injector begins to collect. Payload keys keep the names of its design."""
+
+    type: ClassVar[str] = "session:preparing"
+    providerCount: int
+    agentName: str
+    caller: dict[str, str]
+    timestamp: str
+
+
+class SessionContextReady(BaseEventData, frozen=True, gc=False):
+    """The context injector has collected."""
+
+    type: ClassVar[str] = "session:context-ready"
+    mcpServerCount: int
+    toolCount: int
+    contextAdditions: int
+    agentName: str
+    caller: dict[str, str]
+    timestamp: str
+
+
+class ConversationOpened(BaseEventData, frozen=True, gc=False):
+    """A conversation exists."""
+
+    type: ClassVar[str] = "conversation_opened"
+    parent_id: ConversationId | None
+    title: str | None
+    model: str
+    backend: str
+
+
+class ConversationContextChanged(BaseEventData, frozen=True, gc=False):
+    """`set_context` was accepted; it holds from the next model request."""
+
+    type: ClassVar[str] = "conversation_context_changed"
+    fields: list[str]
+
+
+class ConversationClosed(BaseEventData, frozen=True, gc=False):
+    """A conversation is gone; its id answers `closed` from now on."""
+
+    type: ClassVar[str] = "conversation_closed"
+    terminal: ClassVar[bool] = True
+    forced: bool = False
+
+
+class ConversationCloseForced(BaseEventData, frozen=True, gc=False):
+    """A task did not stop within the timeout of a close and was abandoned."""
+
+    type: ClassVar[str] = "conversation_close_forced"
+    timeout_s: float
+
+
+# ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TaskStarted(BaseEventData, frozen=True, gc=False, omit_defaults=True):
+    """A task has the slot and its input is committed."""
+
+    type: ClassVar[str] = "task_started"
+    kind: TaskKind
+    input_preview: str | None = None
+
+
+class TaskComplete(BaseEventData, frozen=True, gc=False):
+    """A task has ended by itself, well or badly."""
+
+    type: ClassVar[str] = "task_complete"
+    terminal: ClassVar[bool] = True
+    status: Literal["completed", "failed"]
+    last_assistant_message: str | None
+    usage: Usage
+
+
+class TurnAborted(BaseEventData, frozen=True, gc=False, omit_defaults=True):
+    """A task was ended from outside."""
+
+    type: ClassVar[str] = "turn_aborted"
+    terminal: ClassVar[bool] = True
+    reason: AbortReason
+    by_call_id: CallId | None = None
+
+
+class AgentMessageDelta(BaseEventData, frozen=True, gc=False):
+    """A piece of the answer, as it comes."""
+
+    type: ClassVar[str] = "agent_message_delta"
+    durable: ClassVar[bool] = False
+    text: str
+    item_id: ItemId
+    offset: int
+
+
+class AgentMessage(BaseEventData, frozen=True, gc=False):
+    """A whole answer."""
+
+    type: ClassVar[str] = "agent_message"
+    text: str
+    item_id: ItemId
+
+
+class AgentReasoningDelta(BaseEventData, frozen=True, gc=False):
+    """A piece of the reasoning, as it comes."""
+
+    type: ClassVar[str] = "agent_reasoning_delta"
+    durable: ClassVar[bool] = False
+    text: str
+    item_id: ItemId
+    offset: int
+
+
+class AgentReasoning(BaseEventData, frozen=True, gc=False):
+    """A whole piece of reasoning."""
+
+    type: ClassVar[str] = "agent_reasoning"
+    text: str
+    item_id: ItemId
+
+
+class TokenCount(BaseEventData, frozen=True, gc=False):
+    """What one model request cost."""
+
+    type: ClassVar[str] = "token_count"
+    usage: Usage
+    context_window: int
+    cache_key: str
+
+
+class HistoryCompacted(BaseEventData, frozen=True, gc=False, omit_defaults=True):
+    """Older items were replaced by a summary, or could not be (then `compacted` is false and `reason` says why)."""
+
+    type: ClassVar[str] = "history_compacted"
+    compacted: bool
+    before_tokens: int
+    after_tokens: int
+    removed_items: int
+    trigger: Literal["request", "limit", "overflow"]
+    reason: str | None = None
+
+
+class BackgroundEvent(BaseEventData, frozen=True, gc=False, omit_defaults=True):
+    """Something a person may want to know: a right that was narrowed, a retry."""
+
+    type: ClassVar[str] = "background_event"
+    message: str
+    narrowed: list[dict[str, Any]] | None = None
+    discard_deltas: bool = False
+
+
+class WarningEvent(BaseEventData, frozen=True, gc=False, omit_defaults=True):
+    """Something is not as asked; work goes on."""
+
+    type: ClassVar[str] = "warning"
+    message: str
+    code: str | None = None
+    paths: list[str] | None = None
+    """The files that it is about."""
+
+
+class ErrorEvent(BaseEventData, frozen=True, gc=False):
+    """Something failed. A task's own end is told by its terminal event, not by this."""
+
+    type: ClassVar[str] = "error"
+    code: str
+    message: str
+
+
+class ForeignEvent(BaseEventData, frozen=True, gc=False):
+    """News of another agent that has no counterpart here, kept as it came."""
+
+    type: ClassVar[str] = "foreign_event"
+    backend: str
+    raw: Any
+
+
+class SubscriberLagged(BaseEventData, frozen=True, gc=False):
+    """To one subscriber only: it was too slow. `from_seq..to_seq` is what cannot be had any more."""
+
+    type: ClassVar[str] = "subscriber_lagged"
+    durable: ClassVar[bool] = False
+    from_seq: int | None
+    to_seq: int | None
+    dropped_deltas: int
+
+
+# ── all of them, and the envelope ─────────────────────────────────────────────────────────────────────────────
+
+EventData = (
+    SessionConfigured
+    | SessionPreparing
+    | SessionContextReady
+    | ConversationOpened
+    | ConversationContextChanged
+    | ConversationClosed
+    | ConversationCloseForced
+    | TaskStarted
+    | TaskComplete
+    | TurnAborted
+    | AgentMessageDelta
+    | AgentMessage
+    | AgentReasoningDelta
+    | AgentReasoning
+    | TokenCount
+    | HistoryCompacted
+    | BackgroundEvent
+    | WarningEvent
+    | ErrorEvent
+    | ForeignEvent
+    | SubscriberLagged
+    | ToolCallBegin
+    | ToolCallEnd
+    | ExecCommandBegin
+    | ExecCommandOutputDelta
+    | ExecCommandEnd
+    | PatchApplyBegin
+    | PatchApplyEnd
+    | McpToolCallBegin
+    | McpToolCallProgress
+    | McpToolCallEnd
+    | McpServerStatus
+    | McpToolsChanged
+    | WebSearchBegin
+    | WebSearchEnd
+    | PlanUpdate
+    | ApprovalRequest
+    | ApprovalResolved
+    | ElicitationRequest
+    | ElicitationResolved
+    | CanvasUpdated
+)
+"""The data of an event: exactly one of these, so that a `match` on it can be complete."""
+
+EVENT_TYPES: dict[str, type[EventData]] = {kind.type: kind for kind in get_args(EventData)}
+"""Every event type by its name."""
 
 
 class Event(msgspec.Struct, frozen=True, dict=True):
@@ -63,203 +321,3 @@ class Event(msgspec.Struct, frozen=True, dict=True):
 
 
 _encoder = msgspec.json.Encoder()
-
-
-# ── the session and its conversations ────────────────────────────────────────────────────────────────────────
-
-
-class SessionConfigured(EventData, frozen=True, gc=False):
-    """The session stands; its root conversation is ready."""
-
-    type: ClassVar[str] = "session_configured"
-    root_conversation_id: ConversationId
-    protocol_version: str
-    version: str
-    model: str
-    policy: dict[str, Any]
-
-
-class SessionPreparing(EventData, frozen=True, gc=False):
-    """The context injector begins to collect. Payload keys keep the names of its design."""
-
-    type: ClassVar[str] = "session:preparing"
-    providerCount: int
-    agentName: str
-    caller: dict[str, str]
-    timestamp: str
-
-
-class SessionContextReady(EventData, frozen=True, gc=False):
-    """The context injector has collected."""
-
-    type: ClassVar[str] = "session:context-ready"
-    mcpServerCount: int
-    toolCount: int
-    contextAdditions: int
-    agentName: str
-    caller: dict[str, str]
-    timestamp: str
-
-
-class ConversationOpened(EventData, frozen=True, gc=False):
-    """A conversation exists."""
-
-    type: ClassVar[str] = "conversation_opened"
-    parent_id: ConversationId | None
-    title: str | None
-    model: str
-    backend: str
-
-
-class ConversationContextChanged(EventData, frozen=True, gc=False):
-    """`set_context` was accepted; it holds from the next model request."""
-
-    type: ClassVar[str] = "conversation_context_changed"
-    fields: list[str]
-
-
-class ConversationClosed(EventData, frozen=True, gc=False):
-    """A conversation is gone; its id answers `closed` from now on."""
-
-    type: ClassVar[str] = "conversation_closed"
-    terminal: ClassVar[bool] = True
-    forced: bool = False
-
-
-class ConversationCloseForced(EventData, frozen=True, gc=False):
-    """A task did not stop within the timeout of a close and was abandoned."""
-
-    type: ClassVar[str] = "conversation_close_forced"
-    timeout_s: float
-
-
-# ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class TaskStarted(EventData, frozen=True, gc=False, omit_defaults=True):
-    """A task has the slot and its input is committed."""
-
-    type: ClassVar[str] = "task_started"
-    kind: TaskKind
-    input_preview: str | None = None
-
-
-class TaskComplete(EventData, frozen=True, gc=False):
-    """A task has ended by itself, well or badly."""
-
-    type: ClassVar[str] = "task_complete"
-    terminal: ClassVar[bool] = True
-    status: Literal["completed", "failed"]
-    last_assistant_message: str | None
-    usage: Usage
-
-
-class TurnAborted(EventData, frozen=True, gc=False, omit_defaults=True):
-    """A task was ended from outside."""
-
-    type: ClassVar[str] = "turn_aborted"
-    terminal: ClassVar[bool] = True
-    reason: AbortReason
-    by_call_id: CallId | None = None
-
-
-class AgentMessageDelta(EventData, frozen=True, gc=False):
-    """A piece of the answer, as it comes."""
-
-    type: ClassVar[str] = "agent_message_delta"
-    durable: ClassVar[bool] = False
-    text: str
-    item_id: ItemId
-    offset: int
-
-
-class AgentMessage(EventData, frozen=True, gc=False):
-    """A whole answer."""
-
-    type: ClassVar[str] = "agent_message"
-    text: str
-    item_id: ItemId
-
-
-class AgentReasoningDelta(EventData, frozen=True, gc=False):
-    """A piece of the reasoning, as it comes."""
-
-    type: ClassVar[str] = "agent_reasoning_delta"
-    durable: ClassVar[bool] = False
-    text: str
-    item_id: ItemId
-    offset: int
-
-
-class AgentReasoning(EventData, frozen=True, gc=False):
-    """A whole piece of reasoning."""
-
-    type: ClassVar[str] = "agent_reasoning"
-    text: str
-    item_id: ItemId
-
-
-class TokenCount(EventData, frozen=True, gc=False):
-    """What one model request cost."""
-
-    type: ClassVar[str] = "token_count"
-    usage: Usage
-    context_window: int
-    cache_key: str
-
-
-class HistoryCompacted(EventData, frozen=True, gc=False, omit_defaults=True):
-    """Older items were replaced by a summary, or could not be (then `compacted` is false and `reason` says why)."""
-
-    type: ClassVar[str] = "history_compacted"
-    compacted: bool
-    before_tokens: int
-    after_tokens: int
-    removed_items: int
-    trigger: Literal["request", "limit", "overflow"]
-    reason: str | None = None
-
-
-class BackgroundEvent(EventData, frozen=True, gc=False, omit_defaults=True):
-    """Something a person may want to know: a right that was narrowed, a retry."""
-
-    type: ClassVar[str] = "background_event"
-    message: str
-    narrowed: list[dict[str, Any]] | None = None
-    discard_deltas: bool = False
-
-
-class WarningEvent(EventData, frozen=True, gc=False, omit_defaults=True):
-    """Something is not as asked; work goes on."""
-
-    type: ClassVar[str] = "warning"
-    message: str
-    code: str | None = None
-    paths: list[str] | None = None
-    """The files that it is about."""
-
-
-class ErrorEvent(EventData, frozen=True, gc=False):
-    """Something failed. A task's own end is told by its terminal event, not by this."""
-
-    type: ClassVar[str] = "error"
-    code: str
-    message: str
-
-
-class ForeignEvent(EventData, frozen=True, gc=False):
-    """News of another agent that has no counterpart here, kept as it came."""
-
-    type: ClassVar[str] = "foreign_event"
-    backend: str
-    raw: Any
-
-
-class SubscriberLagged(EventData, frozen=True, gc=False):
-    """To one subscriber only: it was too slow. `from_seq..to_seq` is what cannot be had any more."""
-
-    type: ClassVar[str] = "subscriber_lagged"
-    durable: ClassVar[bool] = False
-    from_seq: int | None
-    to_seq: int | None
-    dropped_deltas: int

@@ -1,11 +1,13 @@
-"""The news of tools: calls, commands, patches, MCP, approvals, plans, canvases. See `events` for the envelope."""
+"""The event data of tools: calls, commands, patches, MCP, approvals, plans, canvases.
+
+The envelope and the union of all event data are in `events`.
+"""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from tertulia.protocol import events as _events
-from tertulia.protocol.events import EventData
+from tertulia.protocol.event_data import BaseEventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.mapping_struct import MappingStruct
 
@@ -21,7 +23,7 @@ class Decider(MappingStruct, frozen=True, gc=False, omit_defaults=True):
     """What allows it from then on: the grant that was found, or the one that this answer gave."""
 
 
-class ToolCallBegin(EventData, frozen=True, gc=False):
+class ToolCallBegin(BaseEventData, frozen=True, gc=False):
     """A call of the model is about to be handled."""
 
     type: ClassVar[str] = "tool_call_begin"
@@ -31,7 +33,7 @@ class ToolCallBegin(EventData, frozen=True, gc=False):
     """As JSON; as the model wrote them where that is not JSON."""
 
 
-class ToolCallEnd(EventData, frozen=True, gc=False):
+class ToolCallEnd(BaseEventData, frozen=True, gc=False):
     """The one end of a call."""
 
     type: ClassVar[str] = "tool_call_end"
@@ -43,7 +45,7 @@ class ToolCallEnd(EventData, frozen=True, gc=False):
     duration_ms: int
 
 
-class ExecCommandBegin(EventData, frozen=True, gc=False):
+class ExecCommandBegin(BaseEventData, frozen=True, gc=False):
     """A command starts."""
 
     type: ClassVar[str] = "exec_command_begin"
@@ -56,7 +58,7 @@ class ExecCommandBegin(EventData, frozen=True, gc=False):
     """None: it runs in the sandbox of another program."""
 
 
-class ExecCommandOutputDelta(EventData, frozen=True, gc=False):
+class ExecCommandOutputDelta(BaseEventData, frozen=True, gc=False):
     """A piece of a command's output."""
 
     type: ClassVar[str] = "exec_command_output_delta"
@@ -68,7 +70,7 @@ class ExecCommandOutputDelta(EventData, frozen=True, gc=False):
     offset: int
 
 
-class ExecCommandEnd(EventData, frozen=True, gc=False):
+class ExecCommandEnd(BaseEventData, frozen=True, gc=False):
     """A command has ended."""
 
     type: ClassVar[str] = "exec_command_end"
@@ -79,7 +81,7 @@ class ExecCommandEnd(EventData, frozen=True, gc=False):
     duration_ms: int
 
 
-class PatchApplyBegin(EventData, frozen=True, gc=False):
+class PatchApplyBegin(BaseEventData, frozen=True, gc=False):
     """A patch is about to be applied."""
 
     type: ClassVar[str] = "patch_apply_begin"
@@ -87,7 +89,7 @@ class PatchApplyBegin(EventData, frozen=True, gc=False):
     changes: list[dict[str, str]]
 
 
-class PatchApplyEnd(EventData, frozen=True, gc=False):
+class PatchApplyEnd(BaseEventData, frozen=True, gc=False):
     """A patch was applied whole, or not at all."""
 
     type: ClassVar[str] = "patch_apply_end"
@@ -98,7 +100,7 @@ class PatchApplyEnd(EventData, frozen=True, gc=False):
     """None: it was refused, or stopped before that was decided."""
 
 
-class McpToolCallBegin(EventData, frozen=True, gc=False):
+class McpToolCallBegin(BaseEventData, frozen=True, gc=False):
     """A call goes out to an MCP server."""
 
     type: ClassVar[str] = "mcp_tool_call_begin"
@@ -108,7 +110,7 @@ class McpToolCallBegin(EventData, frozen=True, gc=False):
     allowed_by: Decider | None = None
 
 
-class McpToolCallProgress(EventData, frozen=True, gc=False):
+class McpToolCallProgress(BaseEventData, frozen=True, gc=False):
     """An MCP server says how far it is."""
 
     type: ClassVar[str] = "mcp_tool_call_progress"
@@ -121,7 +123,7 @@ class McpToolCallProgress(EventData, frozen=True, gc=False):
     offset: int
 
 
-class McpToolCallEnd(EventData, frozen=True, gc=False):
+class McpToolCallEnd(BaseEventData, frozen=True, gc=False):
     """An MCP server has answered, or will not."""
 
     type: ClassVar[str] = "mcp_tool_call_end"
@@ -132,7 +134,7 @@ class McpToolCallEnd(EventData, frozen=True, gc=False):
     duration_ms: int
 
 
-class McpServerStatus(EventData, frozen=True, gc=False, omit_defaults=True):
+class McpServerStatus(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     """An MCP server's state changed."""
 
     type: ClassVar[str] = "mcp_server_status"
@@ -141,7 +143,7 @@ class McpServerStatus(EventData, frozen=True, gc=False, omit_defaults=True):
     error: str | None = None
 
 
-class McpToolsChanged(EventData, frozen=True, gc=False):
+class McpToolsChanged(BaseEventData, frozen=True, gc=False):
     """A view was refreshed between tasks, or a call was refused because its tool is not what was shown."""
 
     type: ClassVar[str] = "mcp_tools_changed"
@@ -150,14 +152,14 @@ class McpToolsChanged(EventData, frozen=True, gc=False):
     withheld: list[str]
 
 
-class WebSearchBegin(EventData, frozen=True, gc=False):
+class WebSearchBegin(BaseEventData, frozen=True, gc=False):
     """The provider searches the web."""
 
     type: ClassVar[str] = "web_search_begin"
     call_id: CallId
 
 
-class WebSearchEnd(EventData, frozen=True, gc=False):
+class WebSearchEnd(BaseEventData, frozen=True, gc=False):
     """The provider has searched."""
 
     type: ClassVar[str] = "web_search_end"
@@ -172,7 +174,7 @@ class PlanStep(MappingStruct, frozen=True, gc=False):
     status: Literal["pending", "in_progress", "completed"]
 
 
-class PlanUpdate(EventData, frozen=True, gc=False, omit_defaults=True):
+class PlanUpdate(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     """The model wrote its plan anew."""
 
     type: ClassVar[str] = "plan_update"
@@ -190,7 +192,7 @@ class ApprovalFile(MappingStruct, frozen=True, gc=False):
     removed: int
 
 
-class ApprovalRequest(EventData, frozen=True, gc=False, omit_defaults=True):
+class ApprovalRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     """A person is asked. All texts are fit to be shown: what would hide or move is written as `⟨U+202E⟩`."""
 
     type: ClassVar[str] = "approval_request"
@@ -232,7 +234,7 @@ class ApprovalRequest(EventData, frozen=True, gc=False, omit_defaults=True):
     """Characters that are not in this event, because it would be too long; `approval/get` has them."""
 
 
-class ApprovalResolved(EventData, frozen=True, gc=False, omit_defaults=True):
+class ApprovalResolved(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     """The person, the policy or the clock has answered."""
 
     type: ClassVar[str] = "approval_resolved"
@@ -245,7 +247,7 @@ class ApprovalResolved(EventData, frozen=True, gc=False, omit_defaults=True):
     by: Decider | None = None
 
 
-class ElicitationRequest(EventData, frozen=True, gc=False, omit_defaults=True):
+class ElicitationRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     """An MCP server asks for something in the middle of a call."""
 
     type: ClassVar[str] = "elicitation_request"
@@ -260,7 +262,7 @@ class ElicitationRequest(EventData, frozen=True, gc=False, omit_defaults=True):
     """The conversations that wait for this one, the first caller first; there it shows too."""
 
 
-class ElicitationResolved(EventData, frozen=True, gc=False, omit_defaults=True):
+class ElicitationResolved(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     """An elicitation was answered."""
 
     type: ClassVar[str] = "elicitation_resolved"
@@ -270,18 +272,10 @@ class ElicitationResolved(EventData, frozen=True, gc=False, omit_defaults=True):
     """As in the request."""
 
 
-class CanvasUpdated(EventData, frozen=True, gc=False):
+class CanvasUpdated(BaseEventData, frozen=True, gc=False):
     """An agent's canvas has a new revision."""
 
     type: ClassVar[str] = "canvas_updated"
     revision: int
     title: str | None
     bytes: int
-
-
-def _event_types(parent: type[EventData]) -> dict[str, type[EventData]]:
-    return {kind.type: kind for kind in parent.__subclasses__()}
-
-
-EVENT_TYPES: dict[str, type[EventData]] = _event_types(_events.EventData)
-"""Every event type by its name."""

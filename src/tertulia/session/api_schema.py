@@ -7,8 +7,8 @@ from typing import Any, get_args
 import msgspec
 
 from tertulia.protocol import inputs
-from tertulia.protocol.events import Event, EventData
-from tertulia.protocol.tool_events import EVENT_TYPES
+from tertulia.protocol.event_data import BaseEventData
+from tertulia.protocol.events import EVENT_TYPES, Event, EventData
 from tertulia.session import answers
 from tertulia.session.describe import PROTOCOL_VERSION
 from tertulia.session.operations import OPERATIONS, Operation
@@ -29,11 +29,20 @@ _SESSION_ID = {
 """What every operation takes besides: it is read before any of the types is."""
 
 
+_ANY_DATA = msgspec.defstruct("EventData", [], namespace={"__doc__": BaseEventData.__doc__})
+_ENVELOPE = msgspec.defstruct(
+    "Event",
+    [(field.name, _ANY_DATA if field.name == "data" else field.type) for field in msgspec.structs.fields(Event)],
+    namespace={"__doc__": Event.__doc__},
+)
+"""The envelope for a schema: its `data` is listed by event type, because JSON tells the types apart by the envelope."""
+
+
 def schema_document() -> dict[str, Any]:
     """Everything: `operations` with `params` and `result`, `events` with their `data`, and `$defs` for all of them."""
     page = _CONNECTION | {name: (operation.kind, answer_types(operation)) for name, operation in OPERATIONS.items()}
     kinds = [each for kind, results in page.values() for each in (kind, *results)]
-    every = list(dict.fromkeys([Event, *kinds, *event_types().values()]))
+    every = list(dict.fromkeys([_ENVELOPE, *kinds, *event_types().values()]))
     references, definitions = msgspec.json.schema_components(every, ref_template="#/$defs/{name}")
     reference = dict(zip(every, references, strict=True))
     for kind, _ in page.values():
@@ -48,7 +57,7 @@ def schema_document() -> dict[str, Any]:
         "title": "Tertulia",
         "protocol_version": PROTOCOL_VERSION,
         "operations": operations,
-        "event": reference[Event],
+        "event": reference[_ENVELOPE],
         "events": {name: {"data": reference[kind]} for name, kind in event_types().items()},
         "$defs": dict(sorted(definitions.items())),
     }

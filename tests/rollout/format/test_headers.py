@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, get_args, get_origin
 import msgspec
 import pytest
 
-from tertulia.protocol.events import EventData
-from tertulia.protocol.tool_events import EVENT_TYPES
+from tertulia.protocol.event_data import BaseEventData
+from tertulia.protocol.events import EVENT_TYPES, EventData
 from tertulia.protocol.usage import Usage
 from tertulia.rollout.format.headers import SKELETON, is_plain, layout_of
 from tests.rollout.recording import DURABLE
@@ -42,7 +42,7 @@ def test_no_text_of_anybody_is_a_header(kind: type[EventData]) -> None:
 def test_an_event_type_that_is_not_listed_has_no_header() -> None:
     """A new type leaks nothing before somebody has thought about it."""
 
-    class Unheard(EventData, frozen=True):
+    class Unheard(BaseEventData, frozen=True):
         type: ClassVar[str] = "error"
         code: str
         message: str

@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tertulia.protocol.events import AgentMessage, ErrorEvent, Event, TaskStarted
+from tertulia.protocol.events import EVENT_TYPES, AgentMessage, ErrorEvent, Event, TaskStarted
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.records import ItemsRecord, Record, ToolOutputRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage
-from tertulia.protocol.tool_events import EVENT_TYPES
 from tertulia.rollout.format.codec import Codec
 from tertulia.rollout.format.headers import SKELETON
 from tertulia.rollout.format.record_lines import RecordLine

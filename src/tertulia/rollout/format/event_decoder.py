@@ -8,9 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.events.clock import SystemClock, Timestamps
-from tertulia.protocol.events import ConversationClosed, Event, EventData
+from tertulia.protocol.events import EVENT_TYPES, ConversationClosed, Event, EventData
 from tertulia.protocol.ids import ConversationId, TaskId
-from tertulia.protocol.tool_events import EVENT_TYPES, ToolCallEnd
+from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.protocol.usage import Usage
 from tertulia.rollout.format.decode_context import NO_TASK_IDS, DecodeContext
 from tertulia.rollout.format.headers import Layout, layout_of

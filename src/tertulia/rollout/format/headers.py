@@ -12,9 +12,8 @@ from typing import Any, cast
 
 import msgspec
 
-from tertulia.protocol.events import EventData
+from tertulia.protocol.events import EVENT_TYPES, EventData
 from tertulia.protocol.records import names_a_file
-from tertulia.protocol.tool_events import EVENT_TYPES
 
 _TABLE: dict[str, str] = {
     "session_configured": "root_conversation_id protocol_version version model policy",
