@@ -135,7 +135,7 @@ async def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [(await task).status for task in (running, *waiting)] == ["interrupted", "completed", "completed"]
 
 
-class Houseful:
+class FixedConversations:
     """The smallest house: some talks, no session."""
 
     def __init__(self, *conversations: ConversationState) -> None:
@@ -148,22 +148,22 @@ class Houseful:
         return self.conversations.get(conversation_id)
 
     def check_child(self, spec: NewConversation, caller: ConversationState, promised: int) -> None:
-        raise LimitError("no room in this house")
+        raise LimitError("no room for one more conversation")
 
     def open_child(
         self, spec: NewConversation, caller: ConversationState, cause: EventScope, shared: Rounds
     ) -> ConversationState:
-        raise LimitError("no room in this house")
+        raise LimitError("no room for one more conversation")
 
 
-async def test_the_scheduler_needs_a_house_and_no_session() -> None:
-    """X-28: serial by default, behind an interface: whoever has conversations can have them scheduled."""
-    conversation = making.conversation(making.terms(wire=ScriptedModel(["one", "two"])))
+async def test_the_scheduler_needs_conversations_and_no_session() -> None:
+    """X-28: serial by default, behind an interface: conversations can be scheduled without a session."""
+    conversation = making.make_conversation(making.terms(wire=ScriptedModel(["one", "two"])))
     clock, nursery, registry = FakeClock(), Nursery(), TaskRegistry()
     bus = EventBus(SessionId("s"), clock, NoJournal())
-    interrupts = Handoffs(Houseful(conversation), bus, clock)
+    interrupts = Handoffs(FixedConversations(conversation), bus, clock)
     around = TaskServices(bus, clock, Toolbox(ToolRegistry([])), 5.0, {})
-    runner = TaskRunner(Houseful(conversation), around, nursery, registry, interrupts, 1.0)
+    runner = TaskRunner(FixedConversations(conversation), around, nursery, registry, interrupts, 1.0)
     scheduler = queue.Scheduler(runner, interrupts, bus, clock, nursery, 1.0)
     said = [UserMessage(ItemId(text), (TextPart(text),)) for text in ("a", "b")]
     chains = [scheduler.submit(TaskPlan(conversation.id, "user", (message,))) for message in said]
