@@ -13,8 +13,7 @@ import msgspec
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.columns import write_columns
-from tertulia.cli.output.json_line import json_line
-from tertulia.cli.output.terminal import StyledText, TerminalOutput
+from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.events.journal import NoJournal
 from tertulia.executors.acp.presets import UNTESTED, acp_agents_from_wire
 from tertulia.executors.command.definition import ExecutorDefinition

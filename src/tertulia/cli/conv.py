@@ -17,8 +17,7 @@ from tertulia.cli.exec.command import choose_view, read_prompt
 from tertulia.cli.exec.run_message import MessageRequest, run_message
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.conversation_tree import conversation_rows, write_tree
-from tertulia.cli.output.json_line import json_line
-from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import ResumeRequest, find_open_conversation, find_stored_session
 from tertulia.conversation.user_message import to_user_message
 from tertulia.protocol.inputs import TextInput

@@ -13,7 +13,7 @@ import click
 from msgspec.structs import asdict
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.mcp.listing import definition_source, load_configured_servers, predicted_status
+from tertulia.cli.mcp.status import definition_source, load_configured_servers, predicted_status
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from tertulia.cli.global_flags import global_flags
-from tertulia.cli.output.json_line import json_line
+from tertulia.cli.output.terminal import json_line
 from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
 from tertulia.session.agents.callback_protocol import MAX_LINE, CallbackCall, CallbackHello, CallbackReply
 from tertulia.session.agents.private_socket import is_same_user, short_path

@@ -12,8 +12,7 @@ from msgspec.structs import asdict, replace
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.columns import format_count, write_columns
-from tertulia.cli.output.json_line import json_line
-from tertulia.cli.output.terminal import StyledText, TerminalOutput
+from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.errors import InvalidParamsError
 from tertulia.events.journal import NoJournal
 from tertulia.session.describe import PromptPart, prompt_parts

@@ -8,10 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tertulia.cli.exec.run_message import MessageOutcome, MessageRequest, StopReason, run_message
+from tertulia.cli.exec.run_message import MessageOutcome, MessageRequest, StopReason, run_message, warning_text
 from tertulia.errors import InvalidParamsError
-from tertulia.protocol.events import Event
+from tertulia.protocol.events import (
+    AgentMessage,
+    BackgroundEvent,
+    ConversationCloseForced,
+    Event,
+    EventData,
+    SubscriberLagged,
+    WarningEvent,
+)
+from tertulia.protocol.ids import ItemId
 from tertulia.protocol.inputs import TextInput
+from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, fail, say
@@ -137,3 +147,32 @@ async def test_the_output_schema_reaches_the_model() -> None:
     model = ScriptedModel(["{}"])
     await run(model, Notebook(), MessageRequest(HELLO, output_schema={"type": "object"}))
     assert model.last_request.request.output_schema == '{"type":"object"}'
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (WarningEvent("no model", "no_model"), "no model"),
+        (WarningEvent(""), "[not stored]"),
+        (BackgroundEvent("sandbox: narrowed"), "sandbox: narrowed"),
+        (McpServerStatus("fs", "failed", "no such file"), "MCP server fs is failed: no such file"),
+        (McpServerStatus("fs", "ready"), None),
+        (McpToolsChanged(["fs__a"], ["fs__b"], []), None),
+        (
+            McpToolsChanged([], [], ["fs__a", "fs__b"]),
+            "not what was shown before, and withheld: fs__a, fs__b; `tertulia mcp refresh` takes them as they are now",
+        ),
+        (ConversationCloseForced(10.0), "the task did not stop within 10 s and was abandoned"),
+        (SubscriberLagged(3, 9, 0), "events 3 to 9 were missed"),
+        (SubscriberLagged(None, None, 5), None),
+        (AgentMessage("hello", ItemId("1")), None),
+    ],
+)
+def test_a_notice_is_a_sentence(data: EventData, sentence: str | None) -> None:
+    assert warning_text(data) == sentence
+
+
+def test_of_many_tools_that_are_withheld_only_some_are_named() -> None:
+    assert "withheld: a, b, c, d, e, f, g, h, i, j, …;" in str(
+        warning_text(McpToolsChanged([], [], list("abcdefghijkl")))
+    )

@@ -14,9 +14,8 @@ from typing import Any, BinaryIO, ClassVar
 from msgspec.structs import asdict
 
 from tertulia.cli.exec.call_items import CallItems
-from tertulia.cli.exec.run_message import MessageOutcome, StopReason
-from tertulia.cli.exec.warning_text import warning_text
-from tertulia.cli.output.json_line import json_line
+from tertulia.cli.exec.run_message import MessageOutcome, StopReason, warning_text
+from tertulia.cli.output.terminal import json_line
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import ConversationId, TaskId

@@ -1,4 +1,4 @@
-"""One message to a session, a new one or a stored one, followed to its end: what `exec` does, however it is shown."""
+"""Sends one message to a new or stored session and follows it to its end: what `exec` does, however it is shown."""
 
 from __future__ import annotations
 
@@ -12,12 +12,23 @@ from msgspec.structs import replace
 from tertulia.cli.session_lookup import find_open_conversation
 from tertulia.cli.stop_signals import on_stop_signal
 from tertulia.conversation.terms import NATIVE
-from tertulia.protocol.events import Event, SessionConfigured, WarningEvent
+from tertulia.protocol.events import (
+    BackgroundEvent,
+    ConversationCloseForced,
+    Event,
+    EventData,
+    SessionConfigured,
+    SubscriberLagged,
+    WarningEvent,
+)
 from tertulia.protocol.inputs import InputItem
+from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged
 from tertulia.scheduler.reply import Reply
 from tertulia.session.conversations import ROOT
 from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
+
+_SHOWN = 10
 
 StopReason = Literal["interrupted", "timeout"]
 
@@ -154,3 +165,27 @@ def _start_timer(seconds: float | None, stopped: asyncio.Future[StopReason]) -> 
 def _settle(stopped: asyncio.Future[StopReason], reason: StopReason) -> None:
     if not stopped.done():
         stopped.set_result(reason)
+
+
+# ---- warnings
+
+
+def warning_text(data: EventData) -> str | None:
+    """The sentence for an event that warns without failing the task; None for other events."""
+    match data:
+        case WarningEvent(message) | BackgroundEvent(message):
+            # Of a record that keeps no texts.
+            return message or "[not stored]"
+        case McpServerStatus(name, status, str() as error):
+            return f"MCP server {name} is {status}: {error}"
+        case McpToolsChanged(withheld=[_, *_] as names):
+            shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+            return (
+                f"not what was shown before, and withheld: {shown}; `tertulia mcp refresh` takes them as they are now"
+            )
+        case ConversationCloseForced(timeout_s):
+            return f"the task did not stop within {timeout_s:g} s and was abandoned"
+        case SubscriberLagged(int() as first, last):
+            return f"events {first} to {last} were missed"
+        case _:
+            return None

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from tertulia.cli.exec.run_message import MessageOutcome, StopReason
-from tertulia.cli.exec.warning_text import warning_text
+from tertulia.cli.exec.run_message import MessageOutcome, StopReason, warning_text
 from tertulia.cli.output.terminal import Style, TerminalOutput, one_line_json, shorten
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t

@@ -10,20 +10,19 @@ from typing import Any
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.mcp.edit import add, rm
-from tertulia.cli.mcp.listing import (
+from tertulia.cli.mcp.config_edit import add, rm
+from tertulia.cli.mcp.status import (
     definition_source,
     load_configured_servers,
     predicted_status,
+    probe_servers,
     server_redactor,
     transport_label,
 )
-from tertulia.cli.mcp.probe import probe_servers
 from tertulia.cli.mcp.tools import refresh, tools, try_out
 from tertulia.cli.mcp.trust import trust
 from tertulia.cli.output.columns import write_columns
-from tertulia.cli.output.json_line import json_line
-from tertulia.cli.output.terminal import Style, StyledText, TerminalOutput
+from tertulia.cli.output.terminal import Style, StyledText, TerminalOutput, json_line
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.session.mcp.configured_servers import ConfiguredServers
 from tertulia.session.settings.settings import LoadedSettings

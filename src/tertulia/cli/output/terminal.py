@@ -1,13 +1,16 @@
-"""An output stream as a person sees it: coloured only where colours are shown, steered by nothing that is printed.
+"""Writing to standard output and error: styled text for people, JSON lines for programs.
 
-A pipe gets the same text as a terminal, without colours: most pipes end on a screen, in a pager or in a log.
+Nothing that is printed can steer a terminal. A pipe gets the same text, without colours: most pipes end on a screen, in
+a pager or in a log. In JSON lines everything is escaped that some program takes for the end of a line, or that a
+terminal obeys or hides (HARDENING E11); decoded, the value is as it was.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from io import TextIOWrapper
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import msgspec
 
@@ -21,9 +24,15 @@ _CODES: Mapping[Style, str] = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",
 }  # fmt: skip
 
+_ESCAPED = re.compile(
+    "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+_encode = msgspec.json.Encoder().encode
+
 
 class TerminalOutput:
-    """Writes at once, and no character that steers or hides and is not its own: see `policy.shown.printable`."""
+    """Writes at once, and no character that steers or hides and is not its own: see `policy.display_text.printable`."""
 
     def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
         """`variables` are the environment's: NO_COLOR and TERM are heeded."""
@@ -79,3 +88,23 @@ def shorten(text: str, width: int = 100) -> str:
 def one_line_json(value: object) -> str:
     """A JSON value in one line; a text as it is."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+# ---- JSON lines
+
+
+def json_line(value: Any) -> bytes:
+    """The value with a line feed behind it, and none before."""
+    return escape_invisible(_encode(value)) + b"\n"
+
+
+def escape_invisible(encoded: bytes) -> bytes:
+    """JSON with everything escaped that a screen would obey or not show."""
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    return _ESCAPED.sub(_escape, encoded.decode()).encode()
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

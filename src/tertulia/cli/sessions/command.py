@@ -1,4 +1,4 @@
-"""`tertulia sessions`: what is stored, and what can be done with it. Each act has a module of its own."""
+"""`tertulia sessions`: lists, removes, sweeps and forks stored sessions. `show`, `export`, `replay` are beside it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.columns import format_age, format_count, format_size, write_columns
-from tertulia.cli.output.json_line import json_line
-from tertulia.cli.output.terminal import StyledText, TerminalOutput
-from tertulia.cli.session_lookup import find_stored_session
+from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
+from tertulia.cli.session_lookup import find_stored_session, with_session_argument
 from tertulia.cli.sessions.export import export
-from tertulia.cli.sessions.fork import fork
-from tertulia.cli.sessions.replay import replay
+from tertulia.cli.sessions.replay import find_stored_conversation, replay
 from tertulia.cli.sessions.show import session_fields, shorten_trouble, show
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import SystemClock
+from tertulia.protocol.ids import ItemId
 from tertulia.rollout.sqlite.session_index import SessionEntry, list_sessions, remove_session
 from tertulia.rollout.sqlite.summaries import SearchHit, SessionSummary, search, summary, summary_of
 from tertulia.rollout.sweep.retention import HomeSweepResult
+from tertulia.session.conversations import ROOT
+from tertulia.session.resume.fork import fork_session
 from tertulia.session.resume.retention_sweep import preview_all, sweep_all
 
 _MORE = """
@@ -48,6 +49,13 @@ Examples:
   tertulia sessions rm 3f2a 81bc --yes
   tertulia sessions rm --last
 """
+_MORE_FORK = """
+\b
+Examples:
+  tertulia sessions fork --last
+  tertulia sessions fork 3f2a --at 2
+  tertulia resume $(tertulia sessions fork 3f2a --conversation 81bc)
+"""
 _MORE_SWEEP = """
 \b
 Examples:
@@ -71,7 +79,7 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _act in (show, export, replay, fork):
+for _act in (show, export, replay):
     command.add_command(_act)
 
 
@@ -255,3 +263,42 @@ def _sweep_lines(swept: HomeSweepResult) -> Iterable[str]:
         yield f"  {session_id} is gone"
     for session_id in swept.skipped:
         yield f"  {session_id} is in use: its owner sweeps it"
+
+
+# ---- fork
+
+
+@command.command("fork", epilog=_MORE_FORK)
+@with_session_argument
+@click.option("--at", metavar="ROUND|ITEM", help="Up to the end of a round (the first is 1), or up to an item's id.")
+@click.option("--conversation", metavar="C", default=ROOT, help="Whose history; `root` if you do not say.")
+@global_flags
+@click.pass_obj
+def fork(given: GlobalFlags, *, which: str | None, last: bool, at: str | None, conversation: str) -> int:
+    """Begin a new session with the history of a stored one.
+
+    Prints the new id. The conversation becomes the root there, with its instructions, rights and storage policy; what
+    was not stored is not there either. The old session stays as it is, and may be in use.
+    """
+    loaded = given.load()
+    environment = loaded.environment
+    session_id = find_stored_session(environment.home, which, last=last)
+    forked = asyncio.run(
+        fork_session(
+            environment,
+            loaded.settings,
+            SystemClock(),
+            session_id,
+            conversation_id=find_stored_conversation(environment.home, session_id, conversation),
+            at=_point(at),
+        )
+    )
+    TerminalOutput(sys.stdout, environment.variables).line(forked)
+    return 0
+
+
+def _point(at: str | None) -> ItemId | int | None:
+    if at is None:
+        return None
+    # Ids of items have 16 characters: a number that long is none of a round.
+    return int(at) if at.isascii() and at.isdigit() and len(at) < 10 else ItemId(at)

@@ -15,8 +15,7 @@ import click
 import msgspec
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.json_line import json_line
-from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import find_stored_session, with_session_argument
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event

@@ -6,7 +6,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import click
@@ -15,11 +15,10 @@ from msgspec.structs import asdict, replace
 from tertulia.cli.exec.json_output import JsonView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.columns import format_count
-from tertulia.cli.output.json_line import json_line
-from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import find_stored_session, with_session_argument
-from tertulia.cli.sessions.replay_player import play_record
 from tertulia.cli.sessions.transcript import Transcript
+from tertulia.cli.stop_signals import on_stop_signal
 from tertulia.errors import NotFoundError, StorageError
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event, SessionConfigured
@@ -28,6 +27,7 @@ from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite.head import Proof
 from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_files import is_held
 from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.conversations import ROOT
 from tertulia.session.resume.fork import read_recorded_state
@@ -49,6 +49,9 @@ Exit codes:
   130  stopped
 """
 INTERRUPTED = 130
+LONGEST_PAUSE_S = 3.0
+"""A longer pause in the record is shortened to this."""
+_LOOK_EVERY_S = 0.2
 
 
 @click.command("replay", epilog=_MORE)
@@ -185,3 +188,60 @@ def _write_counts(out: TerminalOutput, counts: dict[str, int]) -> None:
     if counts["unknown"]:
         what = format_count(counts["unknown"], "prompt")
         out.line(f"{what} cannot be rebuilt: not all that was sent is stored, or stored as it was.")
+
+
+# ---- playing a record
+
+
+async def play_record(
+    home: Path, session_id: str, show: Callable[[RecordLine], None], *, speed: float | None = None, follow: bool = False
+) -> bool:
+    """Show every line; whether it came to its end before somebody stopped it.
+
+    `speed` 1 is as fast as it was, None as fast as can be. With `follow` the end is when nobody owns the session.
+    """
+    files = find_files(home, session_id)
+    stopped = asyncio.Event()
+    with on_stop_signal(stopped.set), closing(SqliteReader(files.db, SystemClock())) as rows:
+        player = _Player(rows, show, stopped, speed)
+        await player.play()
+        while follow and not stopped.is_set() and is_held(files):
+            await player.pause(_LOOK_EVERY_S)
+            await player.play()
+        if follow:
+            # What was written between the last look and the owner's end.
+            await player.play()
+    return not stopped.is_set()
+
+
+class _Player:
+    def __init__(
+        self, rows: SqliteReader, show: Callable[[RecordLine], None], stopped: asyncio.Event, speed: float | None
+    ) -> None:
+        self._rows = rows
+        self._reader = RowReader()
+        self._show = show
+        self._stopped = stopped
+        self._speed = speed
+        self._last: float | None = None
+
+    async def play(self) -> None:
+        """What has come since the last time."""
+        for line in self._reader.lines(self._rows.rows(self._reader.known.last_n)):
+            await self._wait_for(line)
+            if self._stopped.is_set():
+                return
+            self._show(line)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long, or until somebody stops it."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), seconds)
+
+    async def _wait_for(self, line: RecordLine) -> None:
+        last, self._last = self._last, line.ts
+        if self._speed is None or last is None:
+            # A signal has to have its turn.
+            await asyncio.sleep(0)
+        else:
+            await self.pause(min(max(line.ts - last, 0) / self._speed, LONGEST_PAUSE_S))

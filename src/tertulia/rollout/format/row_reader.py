@@ -14,10 +14,9 @@ import msgspec
 from tertulia.errors import TertuliaError
 from tertulia.protocol.ids import SessionId
 from tertulia.rollout.format.decode_context import DecodeContext, TaskIds, int_in, text_in
-from tertulia.rollout.format.event_decoder import EventDecoder
 from tertulia.rollout.format.id_packing import unpack_ids
 from tertulia.rollout.format.item_rows import count
-from tertulia.rollout.format.record_decoder import RecordDecoder
+from tertulia.rollout.format.record_decoder import EventDecoder, RecordDecoder
 from tertulia.rollout.format.record_lines import PartialSegment, RecordLine
 from tertulia.rollout.format.record_state import RecordState
 from tertulia.rollout.store import StoredRow

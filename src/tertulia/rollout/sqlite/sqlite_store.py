@@ -1,18 +1,179 @@
-"""The store of this machine: one SQLite file a session."""
+"""The store of this machine: one SQLite file a session, written by one thread, all waiting jobs in a batch."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
-from tertulia.errors import BusyError, StorageError
+from tertulia.errors import BusyError, ClosedError, StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy
-from tertulia.rollout.job_runner import Append, Claim, Close, Enforce, Sweep
+from tertulia.rollout.job_runner import Append, Callback, Claim, Close, Enforce, Job, JobRunner, Sweep
 from tertulia.rollout.sqlite.owned_file import Durability, OwnedFile
 from tertulia.rollout.sqlite.session_files import session_files
-from tertulia.rollout.sqlite.writer_thread import WriterThread
 from tertulia.rollout.store import OnDone, Row, SweepResult, TtlAction
+
+
+class LoopWaker:
+    """Made and answered on the loop's thread. OSError, AttributeError or NotImplementedError where there can be none.
+
+    Whoever closes it makes sure that nobody rings any more: its number may be another file's by then.
+    """
+
+    __slots__ = ("_answer", "_fd", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, answer: Callable[[], None]) -> None:
+        self._loop = loop
+        self._answer = answer
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            loop.add_reader(self._fd, self._heard)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def ring(self) -> None:
+        """Have it answered soon, once for all that rang before. From any thread; never blocks or raises."""
+        try:
+            os.eventfd_write(self._fd, 1)
+        except OSError:
+            # No system is known where it fails; a caller who waits for ever would be worse than the slow way.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._answer)
+
+    def close(self) -> None:
+        """On the loop's thread, or when the loop is gone."""
+        # A loop that is closed has no readers.
+        with suppress(RuntimeError):
+            self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+
+    def _heard(self) -> None:
+        with suppress(OSError):
+            os.eventfd_read(self._fd)
+        self._answer()
+
+
+class WriterThread:
+    """Starts its thread with the first job and ends it with the last, which is a `Close`.
+
+    Answers are given on the loop that the first job came from, all of one batch in one wake-up.
+    """
+
+    def __init__(self, file: OwnedFile, name: str) -> None:
+        self._file = file
+        self._name = name
+        self._foreman = JobRunner(file)
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._answers: deque[Callback] = deque()
+        """What is to be told, in order. The thread adds, the loop takes."""
+        self._bell: LoopWaker | None = None
+        self._started = False
+        self._closing = False
+        self._broken: StorageError | None = None
+
+    def put(self, job: Job) -> None:
+        """Have it done after all others. Raises Closed after a `Close`."""
+        if self._closing:
+            raise ClosedError(f"the record {self._name} is closed")
+        self._closing = isinstance(job, Close)
+        if self._broken is not None:
+            asyncio.get_running_loop().call_soon(job.done, self._broken)
+            return
+        if self._started:
+            self._jobs.put(job)
+            return
+        loop = asyncio.get_running_loop()
+        if isinstance(job, Close):
+            loop.call_soon(job.done, None)
+            return
+        try:
+            self._start(loop)
+        except RuntimeError as error:
+            refusal = StorageError(f"no thread can be started to write {self._name}: {error}", kind="memory")
+            loop.call_soon(job.done, refusal)
+        else:
+            self._jobs.put(job)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Nobody joins it: a disk that hangs must not keep the process.
+        name = f"tertulia writer {self._name}"
+        threading.Thread(target=self._work, args=(loop,), name=name, daemon=True).start()
+        self._started = True
+        # Where there can be none, the loop has a way of its own, which takes longer.
+        with suppress(AttributeError, OSError, NotImplementedError):
+            self._bell = LoopWaker(loop, partial(self._give, loop))
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        open, jobs = True, list[Job]()
+        try:
+            while open:
+                jobs = self._take()
+                answers = self._foreman.carry_out(jobs)
+                open, jobs = not isinstance(jobs[-1], Close), []
+                self._answers += answers
+                # Whoever is told may be gone by then; this thread is not who keeps him.
+                answers.clear()
+                if open and self._bell is not None:
+                    self._bell.ring()
+                else:
+                    self._tell(loop, self._give if open else self._give_last)
+                self._file.checkpoint_if_grown()
+        finally:
+            if open:
+                # A fault of ours, which the thread's own hook reports. Nobody may wait for ever on account of it.
+                self._fail(jobs, loop)
+
+    def _fail(self, jobs: list[Job], loop: asyncio.AbstractEventLoop) -> None:
+        self._broken = StorageError(f"the writer of {self._name} broke down; what it has not confirmed may be lost")
+        while not self._jobs.empty():
+            jobs.append(self._jobs.get())
+        self._answers += [partial(job.done, self._broken) for job in jobs]
+        self._tell(loop, self._give_last)
+
+    def _take(self) -> list[Job]:
+        queue = self._jobs
+        jobs = [queue.get()]
+        # Nobody else takes from it: what was there is still there.
+        while not queue.empty():
+            jobs.append(queue.get())
+        return jobs
+
+    # ── answering ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, give: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+        try:
+            loop.call_soon_threadsafe(give, loop)
+        except RuntimeError:
+            # The loop is gone, and with it everybody who wanted to know.
+            self._put_away_bell()
+
+    def _give(self, loop: asyncio.AbstractEventLoop) -> None:
+        answers = self._answers
+        try:
+            while answers:
+                answers.popleft()()
+        finally:
+            if answers:
+                # One of them raised: that is between it and the loop, the others are still told.
+                loop.call_soon(self._give, loop)
+
+    def _give_last(self, loop: asyncio.AbstractEventLoop) -> None:
+        # The thread has rung for the last time: only now may it be put away.
+        self._put_away_bell()
+        self._give(loop)
+
+    def _put_away_bell(self) -> None:
+        bell, self._bell = self._bell, None
+        if bell is not None:
+            bell.close()
 
 
 class SqliteStore:

@@ -13,7 +13,7 @@ from tertulia.errors import StorageError
 from tertulia.rollout.job_runner import Append, Claim, Close
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.session_files import session_files
-from tertulia.rollout.sqlite.writer_thread import WriterThread
+from tertulia.rollout.sqlite.sqlite_store import WriterThread
 from tests.rollout.scribe import SESSION_ID
 from tests.rollout.stages import asked, row
 from tests.rollout.still_clock import FakeClock

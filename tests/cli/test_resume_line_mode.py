@@ -15,7 +15,7 @@ import pytest
 
 from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.output.terminal import TerminalOutput
-from tertulia.cli.sessions.line_mode import INTERRUPTED, Keyboard, LineMode
+from tertulia.cli.resume import INTERRUPTED, Keyboard, LineMode
 from tertulia.testing import say
 from tests.session.staging import Stage, stage, ticks
 

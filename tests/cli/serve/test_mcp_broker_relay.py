@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.cli.serve import broker_relay
-from tertulia.cli.serve.broker_relay import relay_to_broker
+from tertulia.cli.serve import mcp_broker as broker_relay
+from tertulia.cli.serve.mcp_broker import relay_to_broker
 from tertulia.errors import McpError, StorageError
 from tertulia.server.mcp.broker_address import private_directory, short_path
 

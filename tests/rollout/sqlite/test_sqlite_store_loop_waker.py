@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from tertulia.rollout.sqlite.writer_thread import LoopWaker
+from tertulia.rollout.sqlite.sqlite_store import LoopWaker
 
 
 def descriptors() -> int:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.cli.sessions import replay_player
-from tertulia.cli.sessions.replay_player import LONGEST_PAUSE_S, play_record
+from tertulia.cli.sessions import replay as replay_player
+from tertulia.cli.sessions.replay import LONGEST_PAUSE_S, play_record
 from tertulia.errors import NotFoundError
 from tertulia.protocol.events import Event
 from tertulia.rollout.format.record_lines import RecordLine
