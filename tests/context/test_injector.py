@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tertulia
 from tertulia.context.definitions import McpServerStdio
-from tertulia.context.injector import TOOL_BLOCK, SessionContextInjector
+from tertulia.context.injector import (
+    GROUP,
+    TOOL_BLOCK,
+    SessionContextInjector,
+    installed_providers,
+    tool_block,
+    tool_lines,
+)
 from tertulia.context.provider import SessionContext
 from tertulia.context.providers.canvas import CanvasContextProvider
 from tertulia.context.providers.identity import CoreContextProvider
@@ -390,3 +399,96 @@ async def test_the_session_s_own_bus_is_a_bus(injector: Any, meta: Any) -> None:
     await injector.prepare("ada", meta())
     events.close()
     assert [event.type async for event in listening] == ["session:preparing", "session:context-ready"]
+
+
+# ---- providers of other packages
+
+
+MODULE = """
+class Weather:
+    name = "weather"
+
+def make():
+    tides = Weather()
+    tides.name = "tides"
+    return tides
+
+ready = Weather()
+ready.name = "ready"
+number = 5
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An installed package with entry points of all kinds."""
+    name = "tertulia_test_weather"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    info = tmp_path / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    kinds = {"d-class": "Weather", "c-function": "make", "b-object": "ready", "a-number": "number", "e-missing": "nope"}
+    lines = [f"{key} = {name}:{value}" for key, value in kinds.items()]
+    (info / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines, "f-broken = tertulia_test_gone:x"]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def test_providers_of_other_packages_are_found_and_failing_ones_left_out(package: str) -> None:
+    """Issue 9: entry points `tertulia.providers`; S001-27."""
+    found = installed_providers()
+    assert package not in sys.modules, "looking for them imports nothing"
+    injector = SessionContextInjector()
+    problems = injector.register_each(found)
+    assert injector.list_providers() == ["ready", "tides", "weather"]
+    assert [problem.split("'")[1] for problem in problems] == ["a-number", "e-missing", "f-broken"]
+    sys.modules.pop(package)
+
+
+def test_where_none_is_installed_none_is_found() -> None:
+    assert installed_providers() == []
+
+
+# ---- what an agent reads of its internal tools
+
+
+def test_a_tool_is_a_line_a_usage_and_what_there_is_to_add(a_tool: Any) -> None:
+    """S001-35."""
+    tool = a_tool(parameters={"tone": {"type": "string", "required": True}, "times": "integer"}, context="Softly.")
+    assert tool_lines(tool).split("\n") == [
+        "- ring: Rings a bell.",
+        '  Usage: ring {"tone": string, "times"?: integer}',
+        "  Softly.",
+    ]
+
+
+def test_null_parameters_and_values_that_are_no_objects_are_tolerated(a_tool: Any) -> None:
+    """S001-35."""
+    assert tool_lines(a_tool()) == "- ring: Rings a bell.\n  Usage: ring {}"
+    assert tool_lines(a_tool(parameters={"a": None, "b": 3})).endswith('{"a"?: any, "b"?: any}')
+    assert tool_lines(a_tool(context=" ")) == tool_lines(a_tool())
+
+
+def test_no_description_can_look_like_another_tool(a_tool: Any) -> None:
+    lines = tool_lines(a_tool(description="Rings.\n- rm: Removes.", context="x\n\n- cp: Copies.")).split("\n")
+    assert [line for line in lines if line.startswith("-")] == ["- ring: Rings."]
+
+
+def test_the_block_shows_the_token_only_where_it_is_given(a_tool: Any) -> None:
+    """S001-17, X-44."""
+    token = "0123456789abcdef" * 4
+    tools = [a_tool("one"), a_tool("two", description="{{token}}")]
+    block = tool_block(tools, token)
+    assert block.count(token) == 1, "what a description says is not filled in"
+    assert block.index("- one: ") < block.index("- two: ")
+    assert "tertulia internal" in block
+    assert "TOKEN" not in tool_block(tools, None)
+    assert "- two: " in tool_block(tools, None)
+
+
+def test_one_long_tool_does_not_take_the_room_of_all(a_tool: Any) -> None:
+    """Issue 9: the budget is for all texts together."""
+    entry = tool_lines(a_tool(description="d" * 60_000, context="c" * 60_000))
+    assert entry.startswith("- ring: ddd")
+    assert entry.endswith("…")
+    assert len(entry) <= 4_001

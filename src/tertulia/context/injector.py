@@ -10,12 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tertulia.context.agent_meta import AgentInstanceMeta, check_agent_name
-from tertulia.context.budget import DEFAULT_TOKENS, count_tokens, fit_to_budget
 from tertulia.context.cancellable_call import call_cancellable, pending_cancellations
-from tertulia.context.definitions import ToolDefinition
-from tertulia.context.parameters import usage_line
+from tertulia.context.definitions import ToolDefinition, usage_line
 from tertulia.context.provider import ContextProvider, Fragment, SessionContext
-from tertulia.context.provider_answers import BLOCK_PRIORITY, PRIORITY, ProviderAnswers
+from tertulia.context.provider_answers import (
+    BLOCK_PRIORITY,
+    DEFAULT_TOKENS,
+    PRIORITY,
+    ProviderAnswers,
+    count_tokens,
+    fit_to_budget,
+)
 from tertulia.context.templates import load_template, render_template
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.context.validation import require_line

@@ -10,8 +10,8 @@ from typing import Any, Literal, cast, get_args
 import msgspec
 from msgspec.structs import asdict
 
-from tertulia.context.budget import count_tokens
 from tertulia.context.canvas import Canvas
+from tertulia.context.provider_answers import count_tokens
 from tertulia.conversation.resolve_terms import ResolvedTerms
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import NATIVE

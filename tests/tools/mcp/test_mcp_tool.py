@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,12 +12,17 @@ from msgspec.structs import replace
 from tertulia.errors import ApprovalDeniedError, LimitError, McpError
 from tertulia.mcp.server_connection import Caller, CallResult, Elicitation, ElicitationResult, OnProgress, RemoteTool
 from tertulia.policy.limits import NO_LIMITS
-from tertulia.protocol.events import BackgroundEvent
-from tertulia.protocol.items import ImagePart
-from tertulia.protocol.tool_events import Decider, McpToolCallBegin, McpToolCallEnd
+from tertulia.protocol.events import BackgroundEvent, EventData
+from tertulia.protocol.items import ImagePart, TextPart
+from tertulia.protocol.tool_events import Decider, McpToolCallBegin, McpToolCallEnd, McpToolCallProgress
 from tertulia.tools.dispatch import CheckedCall, Dispatch
+from tertulia.tools.mcp.mcp_tool import ProgressReport, result_of
+from tertulia.tools.mcp.server_access import CallerFactory, ReachableServers, RemoteToolState
+from tertulia.tools.output import bound_output
+from tests.policy.virtual_time import run
 from tests.tools.calling import call as called
-from tests.tools.serving import READING, SCHEMA, WRITING, Bench, spec_of
+from tests.tools.calling import context
+from tests.tools.serving import READING, SCHEMA, WRITING, Bench, StubAsker, StubServers, spec_of
 
 
 def end_of(bench: Bench) -> McpToolCallEnd:
@@ -292,3 +298,196 @@ async def test_a_hint_that_changes_is_a_definition_that_changed() -> None:
     with pytest.raises(McpError, match="its definition changed"):
         await bench.run()
     assert bench.servers.calls == []
+
+
+# ---- progress of MCP calls: at most ten a second, the last of what came meanwhile, nothing after the end
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[tuple[float, McpToolCallProgress]] = []
+
+    def __call__(self, event: EventData) -> None:
+        assert isinstance(event, McpToolCallProgress)
+        self.events.append((asyncio.get_running_loop().time(), event))
+
+
+def test_a_flood_is_merged_to_ten_a_second_and_the_last_of_each_tenth_is_told() -> None:
+    async def scene() -> None:
+        told = Told()
+        report = ProgressReport(context(told))
+        for step in range(1_000):
+            report(step, 1_000, f"step {step}")
+            await asyncio.sleep(0.002)
+        report.close()
+        times = [at for at, _ in told.events]
+        assert len(times) == pytest.approx(20, abs=1)
+        assert all(later - sooner >= 0.099 for sooner, later in pairwise(times))
+        events = [event for _, event in told.events]
+        assert [event.offset for event in events] == list(range(len(events)))
+        assert len({event.item_id for event in events}) == 1
+        assert events[1].progress == pytest.approx(49, abs=1)
+
+    run(scene())
+
+
+def test_what_comes_alone_is_told_at_once_and_what_was_held_back_a_little_later() -> None:
+    async def scene() -> None:
+        told = Told()
+        report = ProgressReport(context(told))
+        report(1, None, None)
+        report(2, 4, "half")
+        await asyncio.sleep(5)
+        report(4, 4, None)
+        assert [(round(at, 3), event.progress, event.total, event.message) for at, event in told.events] == [
+            (0.0, 1.0, None, None), (0.1, 2.0, 4.0, "half"), (5.0, 4.0, 4.0, None),
+        ]  # fmt: skip
+        report.close()
+
+    run(scene())
+
+
+def test_nothing_is_told_after_the_end() -> None:
+    async def scene() -> None:
+        told = Told()
+        report = ProgressReport(context(told))
+        report(1, None, None)
+        report(2, None, None)
+        report.close()
+        report(3, None, None)
+        await asyncio.sleep(1)
+        assert [event.progress for _, event in told.events] == [1.0]
+
+    run(scene())
+
+
+def test_closing_one_that_never_told_anything_does_no_harm() -> None:
+    ProgressReport(context()).close()
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ((float("nan"), None, None), None),
+        ((float("inf"), 1.0, None), None),
+        ((1.0, float("inf"), None), (1.0, None, None)),
+        ((1, 2, "\ud800"), (1.0, 2.0, "\ufffd")),
+    ],
+)
+def test_what_no_event_can_carry_is_left_out(said: Any, kept: Any) -> None:
+    async def scene() -> None:
+        told = Told()
+        report = ProgressReport(context(told))
+        report(*said)
+        report.close()
+        assert [(e.progress, e.total, e.message) for _, e in told.events] == ([] if kept is None else [kept])
+
+    run(scene())
+
+
+def test_a_message_is_bounded() -> None:
+    async def scene() -> None:
+        told = Told()
+        report = ProgressReport(context(told))
+        report(1, None, "x" * 1_000_000)
+        report.close()
+        [(_, event)] = told.events
+        assert event.message is not None
+        assert len(event.message.encode()) <= 1_000
+
+    run(scene())
+
+
+def test_a_task_that_is_over_is_no_trouble_of_the_server() -> None:
+    async def scene() -> None:
+        def over(event: EventData) -> None:
+            raise asyncio.CancelledError("this task is over")
+
+        report = ProgressReport(replace(context(), publish=over))
+        report(1, None, None)
+        report.close()
+
+    run(scene())
+
+
+# ---- what a model reads of an MCP server's answer
+
+
+def test_text_stays_text_and_pictures_follow_it() -> None:
+    picture = ImagePart("data:image/png;base64,AA==")
+    result = result_of(CallResult("text", parts=(picture,), total_bytes=4), None)
+    assert (result.text, result.parts, result.success, result.truncated) == ("text", (picture,), True, False)
+
+
+def test_an_error_is_an_output_without_success() -> None:
+    assert not result_of(CallResult("no", is_error=True), None).success
+
+
+def test_structured_content_alone_is_the_text() -> None:
+    result = result_of(CallResult("", structured={"a": [1, "é"]}), None)
+    assert (result.text, result.parts) == ('{"a":[1,"é"]}', ())
+
+
+@pytest.mark.parametrize(
+    ("text", "structured"),
+    [
+        ('{ "b": 1, "a": [true] }', {"a": [True], "b": 1}),
+        ("sunny", {"result": "sunny"}),
+        ("42", {"result": 42}),
+        ("one\ntwo", {"result": ["one", "two"]}),
+        ('{"a":1}\n{"a":2}', {"result": [{"a": 1}, {"a": 2}]}),
+        ("[1, 2]", [1, 2]),
+    ],
+)
+def test_what_the_text_says_already_is_not_said_twice(text: str, structured: Any) -> None:
+    result = result_of(CallResult(text, structured=structured), None)
+    assert (result.text, result.parts) == (text, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "structured", "said"),
+    [
+        ("22 degrees", {"temperature": 22}, '{"temperature":22}'),
+        ("sunny", {"result": "rainy"}, '{"result":"rainy"}'),
+        ("one", ["one", "two"], '["one","two"]'),
+    ],
+)
+def test_what_the_text_does_not_say_follows_it(text: str, structured: Any, said: str) -> None:
+    picture = ImagePart("data:image/png;base64,AA==")
+    result = result_of(CallResult(text, structured=structured, parts=(picture,)), None)
+    assert (result.text, result.parts) == (text, (TextPart(said), picture))
+
+
+def test_a_long_text_is_not_read_to_compare_it() -> None:
+    assert result_of(CallResult("x" * 100_000, structured={"other": 1}), None).parts == ()
+
+
+def test_structured_content_that_is_no_json_says_so() -> None:
+    result = result_of(CallResult("", structured={"a": object()}), None)
+    assert result.text.startswith("[structured content that cannot be written as JSON: ")
+
+
+def test_the_true_size_is_that_before_the_first_cut() -> None:
+    """G3: what came was cut at a mebibyte already, of a text of ten."""
+    answer = CallResult("x" * 1_000_000, total_bytes=10_485_760)
+    result = result_of(answer, 1_000)
+    assert "10,485,760 bytes in all" in result.text
+    assert result.truncated
+    assert len(result.text.encode()) <= 1_000
+    assert bound_output(result, 1_000) == (result, True)
+
+
+def test_a_cut_that_was_made_before_counts_though_there_is_room() -> None:
+    result = result_of(CallResult("head … tail", total_bytes=5_000_000), 65_536)
+    assert (result.text, result.truncated) == ("head … tail", True)
+
+
+# ---- the interface to MCP servers, held by the twin that the tests use
+
+
+def test_the_twin_in_memory_keeps_the_interface() -> None:
+    servers: ReachableServers = StubServers()
+    asker: CallerFactory = StubAsker()
+    current: RemoteToolState = servers.current(spec_of(READING))
+    assert (current.tool, current.digest) == (READING, spec_of(READING).digest)
+    assert asker is not None

@@ -16,7 +16,6 @@ from tertulia.events.clock import Clock
 from tertulia.mcp.client.call_attribution import CallAttribution, CallInProgress, clear_current_call
 from tertulia.mcp.client.call_result import parse_call_result
 from tertulia.mcp.client.error_text import explain_error, quote_server_text, sdk_errors, server_error
-from tertulia.mcp.client.http_transport import HttpTransport
 from tertulia.mcp.client.secret_scrubber import SecretScrubber
 from tertulia.mcp.client.server_requests import IncomingRequests
 from tertulia.mcp.client.stdio_transport import StdioTransport
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client
     from mcp.client.session import IncomingMessage
+
+    from tertulia.mcp.client.http_transport import HttpTransport
 
 _log = logging.getLogger(__name__)
 _CLOSE_S = 10.0
@@ -269,6 +270,8 @@ class SdkConnection:
 
     def _new_transport(self) -> StdioTransport | HttpTransport:
         if self._launch.transport == "http":
+            from tertulia.mcp.client.http_transport import HttpTransport
+
             return HttpTransport(self._launch, clock=self._clock, lost=self._lost)
         return StdioTransport(self._definition, self._launch, runner=self._runner, spawn=self._spawn, lost=self._lost)
 

@@ -6,17 +6,17 @@ Imports the SDK's HTTP library, so it is itself imported late.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx2
 import msgspec
 
 from tertulia.errors import ParseError
-from tertulia.mcp.client.content_tickets import Tickets
 from tertulia.mcp.client.error_text import NO_ANSWER
 from tertulia.mcp.client.json_repair import MAX_DEPTH, MAX_REPAIRED, repair_if_needed
-from tertulia.mcp.client.long_message import SHORT, Envelope, MessageProblem, read_long, why_not
+from tertulia.mcp.client.jsonrpc_lines import SHORT, Envelope, MessageProblem, read_long, why_not
 from tertulia.mcp.client.response_id import UNREADABLE, UNREADABLE_PREFIX, looks_like_request
 from tertulia.protocol.json_scan import MAX_PARTS, find_excess_in_steps
 
@@ -266,3 +266,48 @@ def _parted(event: Event) -> tuple[bytes, bytes]:
     data = b"\n".join(memoryview(line)[len(_DATA) :] for line in lines if line.startswith(_DATA))
     names = b"".join(b"%b\n" % line for line in lines if line and not line.startswith(_DATA))
     return names if len(names) <= _MOST_NAMES else b"", data
+
+
+KEPT_S = 30.0
+"""How long something is kept for a message that the SDK may have let go of."""
+_TICKET = "tertulia/ticket"
+_MOST_WORDS = 10_000
+
+
+class Tickets:
+    """What is kept for the messages of one connection. No server knows a ticket: they never leave this process."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[str, Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def written(self, message: Envelope) -> bytes:
+        """The message with a ticket in it."""
+        fields: dict[str, Any] = {"jsonrpc": "2.0"}
+        if message.id is not msgspec.UNSET:
+            fields["id"] = message.id
+        if isinstance(message.method, str):
+            fields |= {"method": message.method, "params": self._ticket(message.params or {})}
+        elif isinstance(message.result, dict):
+            fields["result"] = self._ticket(message.result)
+        elif isinstance(message.error, MessageProblem):
+            # Nobody wants a long one.
+            fields["error"] = {"code": message.error.code, "message": message.error.message[:_MOST_WORDS]}
+        return msgspec.json.encode(fields)
+
+    def content(self, given: dict[str, Any]) -> dict[str, Any]:
+        """What belongs to the ticket in this, once; else the same."""
+        ticket = given.get(_TICKET)
+        return self._kept.pop(ticket, given) if isinstance(ticket, str) else given
+
+    def clear(self) -> None:
+        """Nobody will ask any more."""
+        self._kept.clear()
+
+    def _ticket(self, content: dict[str, Any]) -> dict[str, Any]:
+        ticket = secrets.token_hex(16)
+        self._kept[ticket] = content
+        asyncio.get_running_loop().call_later(KEPT_S, self._kept.pop, ticket, None)
+        return {_TICKET: ticket}

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any, cast
 
-from tertulia.mcp.client.invalid_tools import mark_invalid_tools
+from tertulia.mcp.client.tool_listing import mark_invalid_tools
 from tertulia.mcp.server_connection import MODERN
 from tertulia.protocol.json_steps import StepwiseWork, read, run_to_end
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from tertulia.mcp.client.error_text import quote_server_text, server_error
-from tertulia.mcp.client.invalid_tools import MAX_LISTED, invalid_tool_reason
-from tertulia.mcp.server_connection import RemoteTool, ToolHints, ToolListing
+from tertulia.mcp.server_connection import MODERN, RemoteTool, ToolHints, ToolListing
+from tertulia.mcp.toolset import MAX_SCHEMA_DEPTH, is_deeper
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client
 
-MAX_TOOLS = MAX_LISTED
+MAX_TOOLS = 10_000
+"""A longer list is refused, and the rest of it is not looked at."""
 MAX_PAGES = 1_000
 MAX_CURSOR = 16 << 10
 MAX_BYTES = 16 << 20
@@ -105,3 +106,72 @@ def _remote(tool: types.Tool) -> RemoteTool:
         )
     title = tool.title or (said.title if said is not None else None)
     return RemoteTool(tool.name, tool.description or "", tool.input_schema, title=title, hints=hints)
+
+
+INVALID_MARK = "tertulia/unfit"
+_MOST_REASON = 200
+_DEEPEST = MAX_SCHEMA_DEPTH + 1
+"""A schema is one level below its tool."""
+
+
+def mark_invalid_tools(result: dict[str, Any], version: str) -> None:
+    """Replace, in an answer that lists tools, each that cannot be one. The SDK must be loaded by now."""
+    listed = result["tools"]
+    if not isinstance(listed, list):
+        return
+    # One more than is allowed is enough to be refused. First what the rules themselves would stumble over.
+    tools = cast("list[Any]", listed)[: MAX_TOOLS + 1]
+    tools = [tool if (why := _unreadable(tool)) is None else _stand_in(tool, why) for tool in tools]
+    reasons = _sdk_errors_by_index(tools, version)
+    result["tools"] = [_stand_in(tool, reasons[at]) if at in reasons else tool for at, tool in enumerate(tools)]
+
+
+def invalid_tool_reason(meta: dict[str, Any] | None) -> str | None:
+    """What a marked tool says of itself; None for one that is a tool."""
+    return (
+        None if meta is None or INVALID_MARK not in meta else quote_server_text(str(meta[INVALID_MARK]), _MOST_REASON)
+    )
+
+
+def _unreadable(tool: Any) -> str | None:
+    if not isinstance(tool, dict):
+        return "it is not an object"
+    return f"it is nested deeper than {_DEEPEST}" if is_deeper(tool, _DEEPEST) else None
+
+
+def _sdk_errors_by_index(tools: list[dict[str, Any]], version: str) -> dict[int, str]:
+    """Why these are no tools, by number: in that version of the protocol, and for the SDK."""
+    from mcp.shared.inbound import find_invalid_x_mcp_header
+    from mcp_types import ListToolsResult
+    from mcp_types.methods import validate_server_result
+    from pydantic import ValidationError
+
+    reasons: dict[int, str] = {}
+    for check in (
+        lambda: validate_server_result("tools/list", version, {"tools": tools}),
+        lambda: ListToolsResult.model_validate({"tools": tools}, by_name=False),
+    ):
+        try:
+            check()
+        except ValidationError as error:
+            for problem in error.errors(include_url=False, include_context=False, include_input=False):
+                # Anything else is about the answer around them, of which we know nothing here.
+                if problem["loc"][0] == "tools":
+                    _, at, *inside = problem["loc"]
+                    where = quote_server_text(".".join(map(str, inside)), _MOST_REASON)
+                    reasons.setdefault(int(at), f"`{where}`: {quote_server_text(problem['msg'], _MOST_REASON)}")
+    if version >= MODERN:
+        for at, tool in enumerate(tools):
+            # These the SDK drops without a word.
+            if at not in reasons and (why := find_invalid_x_mcp_header(tool["inputSchema"])) is not None:
+                reasons[at] = quote_server_text(why, _MOST_REASON)
+    return reasons
+
+
+def _stand_in(tool: Any, why: str) -> dict[str, Any]:
+    name = cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else None
+    return {
+        "name": name if isinstance(name, str) else "",
+        "inputSchema": {"type": "object"},
+        "_meta": {INVALID_MARK: why},
+    }

@@ -14,9 +14,8 @@ from functools import partial
 from tertulia.errors import McpError
 from tertulia.events.clock import Clock
 from tertulia.mcp.client.error_text import server_error
-from tertulia.mcp.pool.relist_schedule import RelistSchedule
 from tertulia.mcp.pool.status import StatusMonitor
-from tertulia.mcp.pool.tool_cache import ToolCache
+from tertulia.mcp.pool.tool_cache import RelistSchedule, ToolCache
 from tertulia.mcp.server_connection import ServerConnection, Spawn
 
 CLOSE_TRIES_S = (6.0, 1.5)

@@ -24,7 +24,7 @@ from tertulia.mcp.serve.list_changed import MAX_LISTENERS, ListChangedSubscriber
 from tertulia.mcp.serve.sdk_server import make_sdk_server, on_client_initialized, resource_handlers
 from tertulia.mcp.serve.sources import ResourceSource, ServedCall, ServedTool, ToolSource
 from tertulia.mcp.serve.suspended_calls import PendingQuestion, RunningCall, SuspendedCalls
-from tertulia.mcp.server_connection import CallResult, Elicitation, ElicitationResult, Spawn
+from tertulia.mcp.server_connection import MODERN, CallResult, Elicitation, ElicitationResult, Spawn
 from tertulia.package_loading import PackageError, load_package
 from tertulia.protocol.items import ImagePart
 from tertulia.version import __version__
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 _log = logging.getLogger(__name__)
-_MODERN = "2026-07-28"
 _QUESTION = "question"
 _INVALID_PARAMS = -32602
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)\Z", re.DOTALL)
@@ -164,7 +163,7 @@ class McpEndpoint:
         try:
             running = self._running(ctx, params)
             while (question := await running.next()) is not None:
-                if ctx.protocol_version >= _MODERN:
+                if ctx.protocol_version >= MODERN:
                     ticket = self._waiting.enter(running, question)
                     # It waits there now, for whoever comes back.
                     running = None

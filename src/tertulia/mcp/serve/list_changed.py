@@ -11,27 +11,57 @@ from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tertulia.mcp.serve.latest_only import LatestOnlySender
-from tertulia.mcp.server_connection import Spawn
+from tertulia.mcp.server_connection import MODERN, Spawn
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp.server.session import ServerSession
     from mcp.server.subscriptions import ServerEvent, SubscriptionBus
 
+Send = Callable[[], Awaitable[object]]
+
+
+class LatestOnlySender:
+    """Holds one task at most and one piece of news at most, however much there is to tell."""
+
+    __slots__ = ("_name", "_next", "_spawn", "_task")
+
+    def __init__(self, spawn: Spawn, name: str) -> None:
+        self._spawn = spawn
+        self._name = name
+        self._next: Send | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def tell(self, send: Send) -> None:
+        """Send this, now or as soon as what is under way has arrived."""
+        self._next = send
+        if self._task is None or self._task.done():
+            self._task = self._spawn(self._run(), self._name)
+
+    def close(self) -> None:
+        """Nobody has to be told any more."""
+        self._next = None
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while (send := self._next) is not None:
+            self._next = None
+            await send()
+
+
 MAX_LISTENERS = 256
 """Clients of one broker and one list that are told. Whoever was there last is."""
 NOTICE_INTERVAL_S = 0.1
 """Between two pieces of news for one client: a hundred changes at once are one."""
-_MODERN = "2026-07-28"
 
-Send = Callable[["ServerSession"], Awaitable[None]]
+NotifyClient = Callable[["ServerSession"], Awaitable[None]]
 
 
 class ListChangedSubscribers:
     """Of one list."""
 
-    def __init__(self, spawn: Spawn, bus: SubscriptionBus, event: ServerEvent, send: Send) -> None:
+    def __init__(self, spawn: Spawn, bus: SubscriptionBus, event: ServerEvent, send: NotifyClient) -> None:
         """`event`: what listeners of the new era hear on `bus`. `send`: how a client of the old one is told."""
         self._spawn = spawn
         self._bus = bus
@@ -46,7 +76,7 @@ class ListChangedSubscribers:
 
         Over a stream the lifespan is the connection's own; over HTTP all have the same, and a session id.
         """
-        if ctx.protocol_version >= _MODERN:
+        if ctx.protocol_version >= MODERN:
             return
         http = ctx.request
         connection: Hashable = ctx.lifespan_context if http is None else http.headers.get("mcp-session-id", "")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tertulia.errors import TertuliaError
 from tertulia.mcp.serve.sources import ResourceSource
+from tertulia.mcp.server_connection import MODERN
 
 if TYPE_CHECKING:
     import mcp_types as t
@@ -63,7 +64,6 @@ def on_client_initialized(server: Server[Any], remember: Callable[[ServerRequest
 _INVALID_PARAMS = -32602
 _NOT_FOUND = -32002
 """Of the old era; the new one has no number of its own for it."""
-_MODERN = "2026-07-28"
 
 
 def resource_handlers(library: ResourceSource) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def resource_handlers(library: ResourceSource) -> dict[str, Any]:
         try:
             text = await library.read(uri)
         except TertuliaError as error:
-            number = _INVALID_PARAMS if ctx.protocol_version >= _MODERN else _NOT_FOUND
+            number = _INVALID_PARAMS if ctx.protocol_version >= MODERN else _NOT_FOUND
             raise MCPError(number, error.message, {"uri": uri}) from None
         return t.ReadResourceResult(
             contents=[t.TextResourceContents(uri=params.uri, mime_type="application/json", text=text)]
