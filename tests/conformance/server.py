@@ -19,10 +19,9 @@ from tertulia.mcp.serve.sources import ServedCall, ServedResource, ServedTool
 from tertulia.mcp.server_connection import CallResult, Elicitation
 from tertulia.protocol.items import ImagePart
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.http.guard import RequestGuard
-from tertulia.server.http.request_body import MAX_BODY_BYTES
+from tertulia.server.http.guard import MAX_BODY_BYTES, RequestGuard
 from tertulia.server.http.server import HttpServer, listen, url_of
-from tertulia.server.jsonrpc.pipes import read_chunks
+from tertulia.server.jsonrpc.standard_streams import read_chunks
 from tertulia.server.mcp.message_check import refuse_non_messages
 
 TOKEN = "0123456789abcdef0123456789abcdef"

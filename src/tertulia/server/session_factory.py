@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os.path
-from collections.abc import AsyncGenerator, Callable, Sequence
+import re
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import SystemClock
+from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.server_table import server_from_wire
 from tertulia.models.catalog import PRICES, PROVIDERS
 from tertulia.models.local.weights import WEIGHTS, can_run
 from tertulia.session.host import Host
@@ -23,9 +26,9 @@ from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from tertulia.server.client_servers import ClientMcpServer
     from tertulia.tools.editor import Buffers
 
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _MODEL_PREFIXES = {"openai": "gpt-", "anthropic": "claude-"}
 
 
@@ -40,12 +43,20 @@ DirectorySettingsLoader = Callable[[Path], DirectorySettings]
 """The user's settings as they hold in a directory, with what the project there takes away. May read files."""
 
 
+class ClientServer(msgspec.Struct, frozen=True):
+    """An MCP server that a client brings along."""
+
+    name: str
+    table: dict[str, Any] | str
+    """Its fields as `[mcp_servers.NAME]` has them; or why it cannot be used, as a sentence."""
+
+
 class SessionRequest(msgspec.Struct, frozen=True):
     """What a client says of a session that it opens."""
 
     cwd: str
     directories: Sequence[str] = ()
-    servers: Sequence[ClientMcpServer] = ()
+    servers: Sequence[ClientServer] = ()
     buffers: Buffers | None = None
     """What it has of files, where it is an editor and says so."""
 
@@ -115,16 +126,36 @@ class SessionFactory:
         settings, remarks = settled.settings, list(settled.remarks)
         roots, refused = _roots(settings, cwd, extra)
         remarks += [f"{path} may be read and not written: your settings say writable_roots" for path in refused]
-        servers = settings.mcp_servers
-        if wish.servers:
-            # Only ACP's clients bring servers along, and only they need its package.
-            from tertulia.server.client_servers import read_client_servers
-
-            own = read_client_servers(wish.servers, servers)
-            servers = {**own.servers, **servers}
-            remarks += own.refused
+        own, left_out = read_client_servers(wish.servers, settings.mcp_servers)
+        remarks += left_out
+        servers = {**own, **settings.mcp_servers}
         changed = replace(settings, cwd=cwd, writable_roots=roots, mcp_servers=servers, buffers=wish.buffers)
         return DirectorySettings(changed, remarks)
+
+
+def read_client_servers(
+    servers: Sequence[ClientServer], configured: Collection[str]
+) -> tuple[dict[str, ServerDefinition], list[str]]:
+    """Definitions by name, and a sentence for each server that is left out.
+
+    `configured`: the names of servers in the user's own settings, which win.
+    """
+    definitions: dict[str, ServerDefinition] = {}
+    left_out: list[str] = []
+    for server in servers:
+        name = _NOT_IN_NAMES.sub("_", server.name).strip("_") or "server"
+        reason = server.table if isinstance(server.table, str) else None
+        if name in configured or name in definitions:
+            reason = "there is one of that name already"
+        elif isinstance(server.table, dict):
+            try:
+                # The host's: sessions of one project share it, as they would share the editor's own.
+                definitions[name] = server_from_wire(name, {**server.table, "share": "host"}, origin="user")
+            except InvalidParamsError as error:
+                reason = error.message
+        if reason is not None:
+            left_out.append(f"MCP server {server.name!r:.80} is left out: {reason}")
+    return definitions, left_out
 
 
 def _directory(path: str, field: str) -> str:

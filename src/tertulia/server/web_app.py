@@ -16,13 +16,12 @@ from starlette.routing import Route, WebSocketRoute
 
 from tertulia.events.clock import SystemClock
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.http.guard import AllowedHosts, RequestGuard
+from tertulia.server.http.guard import AllowedHosts, App, RequestGuard
 from tertulia.server.http.openapi import openapi_document
-from tertulia.server.http.refusal import App
 from tertulia.server.http.server import HttpServer
 from tertulia.server.http.websocket import WebSocketClients
 from tertulia.server.idle_sessions import IdleSessionCloser
-from tertulia.server.mcp.http_route import McpRoute
+from tertulia.server.mcp.conversation_server import McpRoute
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 from tertulia.version import __version__

@@ -25,8 +25,8 @@ from tertulia.testing import ScriptedModel, call, say
 from tests.mcp.fakes.number import lives
 from tests.server.acp.test_agent import refused
 from tests.server.acp.test_approval_requests import MARK, asking
+from tests.server.acp.test_client_servers import FAKE, pids
 from tests.server.acp_editor import DEADLINE_S, Silence, _streams, desk, scripted
-from tests.server.test_client_servers import FAKE, pids
 
 Message = dict[str, Any]
 

@@ -22,8 +22,8 @@ from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel, call, say
 from tests.mcp.fakes.number import lives
+from tests.server.acp.test_client_servers import FAKE, pids
 from tests.server.acp_editor import DEADLINE_S, Desk, Silence, desk, scripted
-from tests.server.test_client_servers import FAKE, pids
 
 FOREVER = {"command": ["sh", "-c", "echo $$; exec sleep 3600"]}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.server.acp import stored_sessions
-from tertulia.server.acp.stored_sessions import delete_session, list_page
+from tertulia.server.acp import agent
+from tertulia.server.acp.agent import delete_session, list_page
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel
@@ -25,7 +25,7 @@ async def test_pages_follow_one_another_without_a_gap_or_a_repetition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 10 (4): session/list with a cursor; what is used meanwhile moves to the front and hurts nothing."""
-    monkeypatch.setattr(stored_sessions, "PAGE", 2)
+    monkeypatch.setattr(agent, "PAGE", 2)
     home = current_environment().home
     made = [await stored(tmp_path, f"question {n}") for n in range(5)]
     seen: list[str] = []

@@ -9,10 +9,9 @@ from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.usage import NO_USAGE, Usage
-from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification
+from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, CodexToolCalls
 from tertulia.server.codex.items import user_message
 from tertulia.server.codex.notifications import ThreadNotifications
-from tertulia.server.codex.tool_calls import CodexToolCalls
 
 ROOT, CHILD = ConversationId("root"), ConversationId("child")
 T1, T2 = TaskId("t1"), TaskId("t2")

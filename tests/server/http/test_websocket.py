@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from tertulia.models.scripted.script import say
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.server.http import websocket
-from tertulia.server.http.refusal import HttpRefusal
+from tertulia.server.http.guard import HttpRefusal
 from tertulia.session.settings.settings import Settings
 from tests.server.client import model
 from tests.server.served import DEADLINE_S, Place, served

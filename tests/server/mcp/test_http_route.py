@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tertulia.errors import McpError
-from tertulia.server.mcp import http_route
+from tertulia.server.mcp import conversation_server
 from tests.server.brokering import News
 from tests.server.mcp_stage import ERAS
 from tests.server.served import DEADLINE_S, TOKEN, Place, served, status
@@ -206,7 +206,7 @@ async def test_without_the_sdk_it_says_what_is_missing(monkeypatch: pytest.Monke
     def missing() -> None:
         raise McpError("pip install 'tertulia[mcp]'")
 
-    monkeypatch.setattr(http_route, "load_sdk", missing)
+    monkeypatch.setattr(conversation_server, "load_sdk", missing)
     async with served() as place:
         answer = await place.raw(place.post(PING))
         assert status(answer) == 501

@@ -26,6 +26,8 @@ from tertulia.sandbox.limits.open_files import restore_child_limit
 from tertulia.server.mcp.broker_address import (
     BrokerGreeting,
     BrokerWelcome,
+    broker_settings,
+    find_view,
     hold_lock,
     is_same_user,
     private_directory,
@@ -33,7 +35,6 @@ from tertulia.server.mcp.broker_address import (
     short_path,
     socket_path,
 )
-from tertulia.server.mcp.broker_settings import broker_settings, find_view
 
 START_S = 30.0
 _STEP_S = 0.05

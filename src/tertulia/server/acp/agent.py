@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -23,28 +25,42 @@ from tertulia.errors import (
     NotFoundError,
     NotInitializedError,
 )
+from tertulia.events.clock import SystemClock, Timestamps
+from tertulia.rollout.sqlite.session_files import is_session_id
+from tertulia.rollout.sqlite.session_index import list_sessions, remove_session
+from tertulia.rollout.sqlite.summaries import SessionSummary
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.acp.editor import (
     STEERING_METHOD,
     EditorBuffers,
     EditorCapabilities,
+    client_server,
     initialize_result,
     read_editor_capabilities,
 )
 from tertulia.server.acp.session import AcpSession
 from tertulia.server.acp.session_options import choose_mode, choose_model
-from tertulia.server.acp.stored_sessions import delete_session, list_page
+from tertulia.server.acp.tool_call_view import one_line
 from tertulia.server.jsonrpc.event_sender import Sink
 from tertulia.server.jsonrpc.peer import MethodResult, Peer
-from tertulia.server.jsonrpc.pipes import PATIENCE_S, open_sink, wait_until_abandoned, wait_until_stuck
-from tertulia.server.jsonrpc.standard_streams import receive_lines, run_on_standard_streams
+from tertulia.server.jsonrpc.standard_streams import (
+    PATIENCE_S,
+    open_sink,
+    receive_lines,
+    run_on_standard_streams,
+    wait_until_abandoned,
+    wait_until_stuck,
+)
 from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest
+from tertulia.server.stored_sessions import is_in_folders, session_page
 
 M = TypeVar("M", bound=BaseModel)
 OpenSessionRequest = s.NewSessionRequest | s.LoadSessionRequest | s.ResumeSessionRequest | s.ForkSessionRequest
 CANCEL_REQUEST = "$/cancel_request"
 CANCEL_METHODS = (AGENT_METHODS["session_cancel"], CANCEL_REQUEST)
 _LENIENT_LISTS = {"mcp_servers": "mcpServers", "additional_directories": "additionalDirectories"}
+PAGE = 50
+"""Of stored sessions."""
 _GRACE_S = 1.0
 
 
@@ -180,9 +196,8 @@ class AcpAgent:
     ) -> AcpSession:
         editor = self._editor or EditorCapabilities()
         buffers = EditorBuffers(self.peer, can_write=editor.writes) if editor.reads else None
-        opened = await opening(
-            SessionRequest(asked.cwd, asked.additional_directories or (), asked.mcp_servers or (), buffers)
-        )
+        servers = [client_server(server) for server in asked.mcp_servers or ()]
+        opened = await opening(SessionRequest(asked.cwd, asked.additional_directories or (), servers, buffers))
         if buffers is not None:
             buffers.session_id = opened.session.id
         if (tab := self._tabs.get(opened.session.id)) is not None:
@@ -271,6 +286,34 @@ def _find_skipped_lists(asked: BaseModel, params: dict[str, Any]) -> list[str]:
         for field, value in given.items()
         if isinstance(value, list) and len(cast("list[Any]", value)) > len(getattr(asked, field) or ())
     ]
+
+
+def list_page(home: Path, cwd: str | None, cursor: str | None) -> dict[str, Any]:
+    """Stored sessions in which something was said, in one directory or in all. Reads files: call it in a thread."""
+    if cwd is not None and "\0" in cwd:
+        raise InvalidParamsError(f"cwd must be a path, not {cwd[:200]!r}")
+
+    def accept(stored: SessionSummary) -> bool:
+        return stored.cwd is not None and stored.preview is not None and is_in_folders(stored.cwd, cwd)
+
+    page = session_page(home, list_sessions(home), cursor, PAGE, accept)
+    sessions = [
+        {
+            "sessionId": stored.entry.id,
+            "cwd": stored.cwd,
+            "title": one_line(stored.title or stored.preview or ""),
+            "updatedAt": Timestamps(SystemClock()).at(stored.entry.updated),
+        }
+        for stored in page.sessions
+    ]
+    return {"sessions": sessions, **({"nextCursor": page.next_cursor} if page.next_cursor is not None else {})}
+
+
+def delete_session(home: Path, session_id: str) -> None:
+    """Delete a stored session. One that is not there is no mistake; Busy where another process has it open."""
+    if is_session_id(session_id):
+        with suppress(NotFoundError):
+            remove_session(home, session_id)
 
 
 async def serve_acp(house: Callable[[], SessionFactory]) -> int:

@@ -1,4 +1,4 @@
-"""What each side can do: the editor as it said so, and we as it is."""
+"""The editor at the other end of ACP: what it can do, which MCP servers it brings, and its unsaved buffers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from acp import schema as s
 
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.server.jsonrpc.peer import Peer
+from tertulia.server.session_factory import ClientServer
 from tertulia.tools.editor import MAX_TEXT_BYTES
 from tertulia.version import __version__
 
@@ -20,6 +21,9 @@ STEERING_METHOD = "_session/steering"
 
 
 _UNNAMED = "ACP editor"
+
+
+McpServer = s.HttpMcpServer | s.SseMcpServer | s.AcpMcpServer | s.McpServerStdio
 
 
 class EditorCapabilities(msgspec.Struct, frozen=True):
@@ -78,6 +82,21 @@ def initialize_result() -> dict[str, Any]:
         # How clients find the extension.
         "_meta": {"steering": {"supported": True}},
     }
+
+
+def client_server(server: McpServer) -> ClientServer:
+    """An MCP server of the editor's, in the fields of our own configuration."""
+    match server:
+        case s.McpServerStdio():
+            env = {variable.name: variable.value for variable in server.env}
+            return ClientServer(server.name, {"command": server.command, "args": list(server.args), "env": env})
+        case s.HttpMcpServer():
+            headers = {header.name: header.value for header in server.headers}
+            return ClientServer(server.name, {"url": server.url, "http_headers": headers})
+        case _:
+            return ClientServer(
+                server.name, f"the transport {server.type!r} is not spoken here; mcpCapabilities says so"
+            )
 
 
 BUFFER_TIMEOUT_S = 2.0

@@ -16,8 +16,14 @@ from tertulia.scheduler.reply import Failure
 from tertulia.server.acp.approval_requests import AcpApprovalRequests
 from tertulia.server.acp.editor import EditorCapabilities
 from tertulia.server.acp.prompt import PromptBlock, first_text, message_items, prompt_text
-from tertulia.server.acp.session_options import config_options, current_mode, mode_state
-from tertulia.server.acp.slash_commands import SlashCommand, available_commands, find_slash_command
+from tertulia.server.acp.session_options import (
+    SlashCommand,
+    available_commands,
+    config_options,
+    current_mode,
+    find_slash_command,
+    mode_state,
+)
 from tertulia.server.acp.text_stream import Update, chunk_update, remark_update, text_block
 from tertulia.server.acp.tool_call_view import one_line
 from tertulia.server.acp.tool_calls import AcpToolCalls

@@ -21,8 +21,7 @@ from tertulia.protocol.tool_events import (
     ElicitationResolved,
 )
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.codex.active_turn import ActiveTurn, event_time_ms
-from tertulia.server.codex.tool_calls import CodexToolCalls
+from tertulia.server.codex.active_turn import ActiveTurn, CodexToolCalls, event_time_ms
 from tertulia.server.jsonrpc.peer import Peer
 from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.session import Session

@@ -14,9 +14,15 @@ from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import ConversationId, ItemId, TaskId
 from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.server.codex import items as i
-from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, event_time_ms, turn_error, turn_object
+from tertulia.server.codex.active_turn import (
+    ActiveTurn,
+    CodexNotification,
+    CodexToolCalls,
+    event_time_ms,
+    turn_error,
+    turn_object,
+)
 from tertulia.server.codex.items import CodexItem
-from tertulia.server.codex.tool_calls import CodexToolCalls
 
 CodexNotifications = Iterator[CodexNotification]
 NotificationHandler = Callable[["ThreadNotifications", e.Event, Any], CodexNotifications]

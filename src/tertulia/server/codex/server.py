@@ -29,7 +29,7 @@ from tertulia.server.codex import params as p
 from tertulia.server.codex.threads import CodexThreads
 from tertulia.server.jsonrpc.event_sender import Sink
 from tertulia.server.jsonrpc.peer import MethodResult, Peer
-from tertulia.server.jsonrpc.pipes import PATIENCE_S
+from tertulia.server.jsonrpc.standard_streams import PATIENCE_S
 from tertulia.server.session_factory import SessionFactory
 from tertulia.version import __version__
 

@@ -12,10 +12,10 @@ from typing import Any
 from tertulia.protocol.items import Item
 from tertulia.rollout.sqlite.session_files import create_private
 from tertulia.rollout.sqlite.session_index import find_session, list_sessions
-from tertulia.rollout.sqlite.summaries import SessionSummary, summary, summary_of
+from tertulia.rollout.sqlite.summaries import SessionSummary, summary
 from tertulia.server.codex.history import ThreadSummary, round_number, thread_object, turn_objects
 from tertulia.server.codex.params import ListThreads
-from tertulia.server.session_paging import cursor_at, entries_after
+from tertulia.server.stored_sessions import is_in_folders, session_page
 from tertulia.session.resume.fork import read_recorded_state
 from tertulia.session.resume.past_turns import PastTurns, read_past_turns
 
@@ -34,19 +34,15 @@ class StoredThreads:
     def listed(self, asked: ListThreads, states: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """One page, the newest first: threads in which something was said. `states`: of those that run."""
         size = min(max(asked.limit or PAGE, 1), MAX_PAGE)
-        away = self.archived()
-        page: list[dict[str, Any]] = []
-        place: str | None = None
-        for entry in entries_after(list_sessions(self._home), asked.cursor):
-            if len(page) == size:
-                return {"data": page, "nextCursor": place}
-            place = cursor_at(entry)
-            if (entry.id in away) is not bool(asked.archived):
-                continue
-            about = summary_of(self._home, entry)
-            if about.preview is not None and _is_in(about.cwd, asked.cwd):
-                page.append(thread_object(_about(about, states.get(entry.id, NOT_LOADED))))
-        return {"data": page, "nextCursor": None}
+        archived = self.archived()
+        entries = [entry for entry in list_sessions(self._home) if (entry.id in archived) is bool(asked.archived)]
+
+        def accept(stored: SessionSummary) -> bool:
+            return stored.preview is not None and is_in_folders(stored.cwd, asked.cwd)
+
+        page = session_page(self._home, entries, asked.cursor, size, accept)
+        threads = [thread_object(_about(one, states.get(one.entry.id, NOT_LOADED))) for one in page.sessions]
+        return {"data": threads, "nextCursor": page.next_cursor}
 
     def read(self, id: str, *, turns: bool) -> dict[str, Any]:
         """One that does not run. NotFound, or StorageError."""
@@ -119,10 +115,3 @@ def _about(known: SessionSummary, status: dict[str, Any]) -> ThreadSummary:
         name=known.title,
         status=status,
     )
-
-
-def _is_in(cwd: str | None, wanted: str | list[str] | None) -> bool:
-    if wanted is None:
-        return True
-    folders = [wanted] if isinstance(wanted, str) else wanted
-    return cwd is not None and os.path.realpath(cwd) in map(os.path.realpath, folders)

@@ -13,7 +13,7 @@ from tertulia.protocol.inputs import Message
 from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.storage import NoStorage
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, turn_object
+from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, CodexToolCalls, turn_object
 from tertulia.server.codex.approval_requests import CodexApprovalRequests
 from tertulia.server.codex.history import (
     ThreadSummary,
@@ -27,7 +27,6 @@ from tertulia.server.codex.history import (
 from tertulia.server.codex.items import CodexItem, user_message
 from tertulia.server.codex.notifications import ThreadNotifications
 from tertulia.server.codex.params import StartTurn, SteerTurn, input_items, input_text
-from tertulia.server.codex.tool_calls import CodexToolCalls
 from tertulia.server.jsonrpc.event_sender import EventSender, Sink
 from tertulia.server.jsonrpc.peer import Peer, encode_notification, strip_jsonrpc_member
 from tertulia.session import submission

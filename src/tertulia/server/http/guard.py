@@ -1,19 +1,134 @@
-"""Who may talk to a server of ours over HTTP: the right host, no foreign page, the token. Then a body that is bounded.
+"""Checks every HTTP request before the application sees it: host, origin, token, and a bounded JSON body.
 
-An ASGI application around another one. Nothing behind it sees a request that it refused.
+An ASGI application around another one. A refused request is answered here with `HttpRefusal`, and goes no further.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
 
 import msgspec
 
+from tertulia.errors import ParseError
 from tertulia.server.http.bearer_token import matches_token
-from tertulia.server.http.refusal import SECURITY_HEADERS, App, HttpRefusal, Message, Receive, Scope, Send
-from tertulia.server.http.request_body import read_bounded_body, replay_body
+from tertulia.server.jsonrpc.messages import encode_error
+from tertulia.server.jsonrpc.strict_json import decode_json
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SECURITY_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+"""Of every answer: browsers keep nothing, guess nothing, load nothing and frame nothing."""
+
+
+class HttpRefusal(Exception):
+    """Raised where something is wrong with a request, answered where it came in."""
+
+    def __init__(self, status: int, code: str, message: str, body: bytes | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body or msgspec.json.encode({"error": {"code": code, "message": message}})
+
+    async def answer(self, scope: Scope, send: Send) -> None:
+        """A request, or an attempt to open a WebSocket."""
+        headers = [
+            *SECURITY_HEADERS,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(self.body)),
+        ]
+        headers.append((b"connection", b"close"))
+        if self.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        prefix = "http" if scope["type"] == "http" else "websocket.http"
+        if prefix == "http" or "websocket.http.response" in scope.get("extensions", {}):
+            await send({"type": f"{prefix}.response.start", "status": self.status, "headers": headers})
+            await send({"type": f"{prefix}.response.body", "body": self.body})
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Room for the longest text that is accepted, however it is escaped, up to a point."""
+BODY_S = 30.0
+"""For all of it."""
+
+
+class RequestBody(msgspec.Struct, frozen=True):
+    """As it came, and what it says."""
+
+    text: bytes
+    value: Any
+
+
+async def read_bounded_body(method: str, header: Callable[[bytes], bytes], receive: Receive) -> RequestBody | None:
+    """The body; None for a request that has none. Raises HttpRefusal."""
+    if method not in ("POST", "PUT", "PATCH"):
+        return None
+    # A page can send plain text and forms anywhere without being asked; JSON it cannot.
+    if header(b"content-type").partition(b";")[0].strip().lower() != b"application/json":
+        raise HttpRefusal(415, "unsupported_media_type", "send application/json")
+    if header(b"content-encoding").lower() not in (b"", b"identity"):
+        raise HttpRefusal(415, "unsupported_media_type", "send the body as it is, not compressed")
+    length = header(b"content-length")
+    if length and (not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY_BYTES):
+        raise _too_large()
+    try:
+        async with asyncio.timeout(BODY_S):
+            body = await _read(receive)
+    except TimeoutError:
+        raise HttpRefusal(408, "timeout", f"the body did not come within {BODY_S:g} s") from None
+    try:
+        return RequestBody(body, await decode_json(body))
+    except ParseError as error:
+        # As JSON-RPC says it: all our bodies are that.
+        raise HttpRefusal(400, error.code, error.message, encode_error(None, error)) from None
+
+
+def replay_body(body: bytes, receive: Receive) -> Receive:
+    """For whoever comes next: the body as if nobody had read it, then what comes after it."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+async def _read(receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise HttpRefusal(400, "invalid_request", "the body is cut off")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
+        parts.append(part)
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _too_large() -> HttpRefusal:
+    return HttpRefusal(413, "too_large", f"a body has at most {MAX_BODY_BYTES:,} bytes")
+
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 TOKEN_SUBPROTOCOL = "bearer."

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from tertulia.errors import InvalidParamsError
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.http.refusal import App
-from tertulia.server.http.request_body import MAX_BODY_BYTES
+from tertulia.server.http.guard import MAX_BODY_BYTES, App
 
 if TYPE_CHECKING:
     import uvicorn

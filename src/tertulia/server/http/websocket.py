@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.http.guard import TOKEN_SUBPROTOCOL
-from tertulia.server.http.refusal import HttpRefusal
+from tertulia.server.http.guard import TOKEN_SUBPROTOCOL, HttpRefusal
 from tertulia.server.http.uvicorn_protocols import SINK_EXTENSION
 from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.session.host import Host

@@ -30,9 +30,7 @@ from tertulia.protocol.storage import Full, StoragePolicy, strictest
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.client_sessions import ClientSessions
 from tertulia.server.jsonrpc.counted_log import CountedLog
-from tertulia.server.jsonrpc.event_batcher import EventBatcher
-from tertulia.server.jsonrpc.event_sender import Sink
-from tertulia.server.jsonrpc.incremental_json import decode_json
+from tertulia.server.jsonrpc.event_sender import EventBatcher, Sink
 from tertulia.server.jsonrpc.messages import (
     RequestRefusal,
     RpcRequest,
@@ -41,6 +39,7 @@ from tertulia.server.jsonrpc.messages import (
     encode_result,
     read_request,
 )
+from tertulia.server.jsonrpc.strict_json import decode_json
 from tertulia.session.answers import InitializeAnswer, ObserveAnswer, ServerInfo
 from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.describe import PROTOCOL_VERSION, capabilities

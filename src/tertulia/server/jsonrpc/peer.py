@@ -30,7 +30,6 @@ from tertulia.errors import (
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.counted_log import CountedLog
 from tertulia.server.jsonrpc.event_sender import Sink
-from tertulia.server.jsonrpc.incremental_json import decode_json
 from tertulia.server.jsonrpc.messages import (
     RequestId,
     RequestRefusal,
@@ -39,7 +38,7 @@ from tertulia.server.jsonrpc.messages import (
     encode_result,
     read_request,
 )
-from tertulia.server.jsonrpc.strict_json import find_unencodable
+from tertulia.server.jsonrpc.strict_json import decode_json, find_unencodable
 
 MAX_REQUESTS = 1_000
 """Of the client, in flight."""

@@ -1,19 +1,184 @@
-"""Standard input and output for one client, a message a line; what every protocol that is spoken there begins with."""
+"""Standard input and output of this process for one client: lines in, messages out, one JSON text a line.
+
+Pipes, sockets and terminals are read and written as they become ready. Files and devices are never "ready": they are
+read in a thread, and written at once. What the lines say is not looked at here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import select
 import signal
+import stat
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, redirect_stdout
-from typing import Protocol
+from io import FileIO
+from typing import Protocol, cast
 
 from tertulia.errors import InvalidRequestError, TertuliaError
 from tertulia.server.jsonrpc.line_framing import MAX_LINE_BYTES, Line, LineSplitter, OversizedLine
-from tertulia.server.jsonrpc.pipes import read_chunks
+
+CHUNK_BYTES = 64 * 1024
+PATIENCE_S = 2.0
+"""How long a client that reads nothing is waited for in the end."""
+_LOOK_EVERY_S = 0.05
+
+
+async def read_chunks(source: int) -> AsyncGenerator[bytes, None]:
+    """What can be read from the descriptor, until its end or until it breaks. The descriptor stays open."""
+    try:
+        if _is_polled(source):
+            reader = asyncio.StreamReader(limit=CHUNK_BYTES)
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), FileIO(os.dup(source), "r")
+            )
+            try:
+                while chunk := await reader.read(CHUNK_BYTES):
+                    yield chunk
+            finally:
+                transport.close()
+        else:
+            while chunk := await asyncio.to_thread(os.read, source, CHUNK_BYTES):
+                yield chunk
+    except OSError:
+        # A terminal that was hung up, a connection that was reset: nothing more will come.
+        return
+
+
+async def wait_until_hung_up(source: int) -> None:
+    """Return when no process can write to the descriptor any more, whatever in it is still unread."""
+    if not _is_polled(source):
+        # A file has no writer that could be waited for.
+        return
+    gone = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # Of its own: the loop's own would tell only of what can be read, and what is not read hides the end behind it.
+    with select.epoll() as poll:
+        poll.register(source, select.EPOLLRDHUP)
+        loop.add_reader(poll.fileno(), gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(poll.fileno())
+
+
+async def wait_until_abandoned(source: int, sink: PipeSink | FileSink, patience_s: float = PATIENCE_S) -> None:
+    """Return when the client has closed its end of the input, and since then taken nothing of the output for so long.
+
+    Such a client sends no more, and nothing reaches it: to wait for it would be to wait for ever.
+    """
+    await wait_until_hung_up(source)
+    await wait_until_stuck(sink, patience_s)
+
+
+async def wait_until_stuck(sink: PipeSink | FileSink, patience_s: float = PATIENCE_S) -> None:
+    """Return when the client has taken nothing for so long that nothing more will reach it."""
+    while True:
+        try:
+            async with asyncio.timeout(patience_s):
+                await sink.drain()
+        except TimeoutError:
+            return
+        await asyncio.sleep(_LOOK_EVERY_S)
+
+
+class PipeSink(asyncio.BaseProtocol):
+    """Messages to a pipe, a socket or a terminal, one a line."""
+
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        """`on_lost` is called once, when the reader is gone or the sink was closed."""
+        self._on_lost = on_lost
+        self._transport: asyncio.WriteTransport | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self._lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """By asyncio."""
+        self._transport = cast(asyncio.WriteTransport, transport)
+
+    def pause_writing(self) -> None:
+        """By asyncio: the reader is slow."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """By asyncio: it has read."""
+        self._room.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """By asyncio."""
+        self._transport = None
+        self._room.set()
+        self._lost.set()
+        self._on_lost()
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        """See `Sink`."""
+        if messages and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"\n".join((*messages, b"")))
+
+    async def drain(self) -> None:
+        """See `Sink`."""
+        await self._room.wait()
+
+    async def close(self, timeout_s: float) -> None:
+        """Give the reader so long to take what was sent, then let go."""
+        if self._transport is None:
+            return
+        self._transport.close()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._lost.wait()
+        except TimeoutError:
+            # In the same step the reader may have taken the last of it.
+            if not self._lost.is_set():
+                self._transport.abort()
+            await self._lost.wait()
+
+
+class FileSink:
+    """Messages to a file or a device, one a line."""
+
+    def __init__(self, target: int, on_lost: Callable[[], None]) -> None:
+        """`on_lost` is called when the file cannot be written any more."""
+        self._target = target
+        self._on_lost = on_lost
+        self._lost = False
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        """See `Sink`."""
+        rest = memoryview(b"\n".join((*messages, b"")) if messages else b"")
+        try:
+            while rest and not self._lost:
+                rest = rest[os.write(self._target, rest) :]
+        except OSError:
+            self._lost = True
+            self._on_lost()
+
+    async def drain(self) -> None:
+        """See `Sink`."""
+
+    async def close(self, timeout_s: float) -> None:
+        """There is nothing left to write."""
+
+
+async def open_sink(target: int, on_lost: Callable[[], None]) -> PipeSink | FileSink:
+    """The sink for a descriptor, which stays open itself."""
+    if not _is_polled(target):
+        return FileSink(target, on_lost)
+    _, sink = await asyncio.get_running_loop().connect_write_pipe(
+        lambda: PipeSink(on_lost), FileIO(os.dup(target), "w")
+    )
+    return sink
+
+
+def _is_polled(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+
 
 IN_A_ROW = 64
 """So many lines are taken before others have their turn."""

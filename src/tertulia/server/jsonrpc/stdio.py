@@ -9,8 +9,13 @@ from typing import Protocol
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.server.jsonrpc.event_sender import Sink
-from tertulia.server.jsonrpc.pipes import open_sink, wait_until_abandoned
-from tertulia.server.jsonrpc.standard_streams import LineReceiver, receive_lines, run_on_standard_streams
+from tertulia.server.jsonrpc.standard_streams import (
+    LineReceiver,
+    open_sink,
+    receive_lines,
+    run_on_standard_streams,
+    wait_until_abandoned,
+)
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings

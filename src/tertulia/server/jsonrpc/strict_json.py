@@ -1,7 +1,8 @@
-"""JSON from strangers: everything that could be read in two ways, or costs too much to read, is refused.
+"""Decodes JSON of clients strictly: what could be read in two ways, or costs too much to read, is refused.
 
-Not msgspec: it keeps the last of duplicate keys in silence, and refuses a whole text for a lone surrogate, so that the
-refusal could not be given under the request's id.
+A long text is decoded in short steps, so that the event loop is never held. Not msgspec: it keeps the last of duplicate
+keys in silence, and refuses a whole text for a lone surrogate, so that the refusal could not be given under the
+request's id.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, cast
 
 from tertulia.errors import ParseError
 from tertulia.protocol.json_scan import find_excess
+from tertulia.protocol.json_steps import StepwiseWork, read, run_to_end
 
 MAX_DIGITS = 1_000
 """Of an integer. Reading digits costs their square."""
@@ -86,3 +88,22 @@ def _constant(name: str) -> Any:
 
 
 decoder = JSONDecoder(object_pairs_hook=build_object, parse_int=_integer, parse_float=_real, parse_constant=_constant)
+
+
+AT_ONCE_BYTES = 128 * 1024
+"""A longer text is read in steps."""
+
+
+async def decode_json(data: bytes | bytearray) -> Any:
+    """The one value in these bytes, whatever their length. ParseError: see `strict_json.decode`.
+
+    The loop is never held for long, and a cancellation ends it.
+    """
+    return decode(data) if len(data) <= AT_ONCE_BYTES else await run_to_end(IncrementalDecoder(data))
+
+
+class IncrementalDecoder(StepwiseWork[Any]):
+    """The reading of one text. `step` until it is done; then there is the `value`."""
+
+    def __init__(self, data: bytes | bytearray) -> None:
+        super().__init__(read(data, decoder))

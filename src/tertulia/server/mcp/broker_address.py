@@ -1,6 +1,6 @@
-"""Where the shared broker of a user listens, and the first words between it and its clients.
+"""Where the shared MCP broker of a user listens, which settings it runs with, and the first lines on its socket.
 
-Imports as little as it can: every program that uses the broker comes through here.
+Imports as little as it can: every program that uses the broker starts a relay, and that imports this.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from tertulia.errors import BusyError, StorageError
+from tertulia.errors import BusyError, InvalidParamsError, StorageError
 from tertulia.mcp.config.definition import Http, ServerDefinition
+from tertulia.mcp.config.named_view import NamedView, view_from_wire
+from tertulia.policy.limits import Limits
+from tertulia.protocol.storage import HeadersOnly, strictest
 from tertulia.session.agents.private_socket import is_same_user as is_same_user
 from tertulia.session.agents.private_socket import private_directory as private_directory
 from tertulia.session.agents.private_socket import short_path as short_path
@@ -108,3 +112,36 @@ def _try_lock(lock: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def broker_settings(settings: Settings, user_home: Path) -> Settings:
+    """The user's own servers, shared by whoever comes: not a project's, and in nobody's project directory.
+
+    What is called is written down, what is said is not: it belongs to other programs. How much of an answer a model
+    reads is theirs to say too, unless the user has said it: what we leave out by ourselves is only what is huge.
+    """
+    limits = settings.rights().limits
+    if limits.max_output_bytes == Limits().max_output_bytes:
+        limits = replace(limits, max_output_bytes=None)
+    return replace(
+        settings,
+        cwd=str(user_home),
+        # No model works for a broker, and no command of one runs here.
+        allow_home_workspace=True,
+        is_broker=True,
+        model="scripted/tour",
+        project_servers=(),
+        limits=limits,
+        storage_policy=strictest(settings.rights().storage_policy, HeadersOnly()),
+    )
+
+
+def find_view(settings: Settings, name: str | None) -> NamedView:
+    """The view of that name, or the one with everything; InvalidParams says which there are."""
+    if name is None:
+        return NamedView(name="all")
+    view = settings.mcp_views.get(name)
+    if view is None:
+        known = ", ".join(sorted(settings.mcp_views)) or "none"
+        raise InvalidParamsError(f"there is no view {name[:64]!r}, [mcp_views] of the configuration has {known}")
+    return view if isinstance(view, NamedView) else view_from_wire(name, view)

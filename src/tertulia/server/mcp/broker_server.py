@@ -20,8 +20,7 @@ from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
 from tertulia.policy.limits import NO_LIMITS
 from tertulia.server.http.guard import RequestGuard
 from tertulia.server.http.server import HttpServer
-from tertulia.server.mcp.broker_address import BrokerGreeting, BrokerWelcome, is_same_user, short_path
-from tertulia.server.mcp.broker_settings import find_view
+from tertulia.server.mcp.broker_address import BrokerGreeting, BrokerWelcome, find_view, is_same_user, short_path
 from tertulia.server.mcp.line_transport import serve_lines
 from tertulia.server.mcp.message_check import refuse_non_messages
 from tertulia.session.mcp.served_tools import ServedConversation

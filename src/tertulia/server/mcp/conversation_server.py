@@ -1,6 +1,7 @@
-"""A session as an MCP server: conversations are its tools and its resources, in both eras.
+"""Serves the conversations of a session as an MCP server: tools, resources, and the route `/mcp` of `tertulia serve`.
 
-A conversation is named in a call's arguments, never by the connection: that may be another one each time.
+Both eras of the protocol. A conversation is named in a call's arguments, never by the connection: that may be another
+one each time. Operations are carried out by `session/operations.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import InvalidParamsError, MethodNotFoundError, NotFoundError
-from tertulia.mcp.serve.endpoint import McpEndpoint
+from tertulia.errors import InvalidParamsError, McpError, MethodNotFoundError, NotFoundError
+from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
 from tertulia.mcp.serve.sources import ServedCall, ServedResource, ServedTool
 from tertulia.mcp.server_connection import CallResult, Spawn, ToolHints
 from tertulia.protocol.inputs import Message
+from tertulia.scheduler.nursery import Nursery
+from tertulia.server.http.guard import MAX_BODY_BYTES, App, HttpRefusal, Receive, Scope, Send
 from tertulia.server.mcp.codex_tools import CODEX_TOOLS, CodexTools
 from tertulia.server.mcp.message_call import run_message_call
+from tertulia.server.mcp.message_check import refuse_non_messages
 from tertulia.session.answers import message_answer
 from tertulia.session.api_schema import params_schema, result_schema
 from tertulia.session.host import Host
@@ -201,3 +205,61 @@ def _answer(answer: Any) -> CallResult:
     structured = msgspec.to_builtins(answer)
     text = msgspec.json.encode(structured).decode()
     return CallResult(text, structured=structured, total_bytes=len(text))
+
+
+MAX_CLIENTS = 1_000
+"""Of the old era, which has sessions of its own."""
+
+_CLOSE_S = 2.0
+
+
+class McpRoute:
+    """An ASGI application for one path."""
+
+    def __init__(self, host: Host, nursery: Nursery) -> None:
+        self._host = host
+        self._nursery = nursery
+        self._stop = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._app: asyncio.Future[App] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it."""
+        if self._stop.is_set():
+            await HttpRefusal(503, "closed", "the server is ending").answer(scope, send)
+            return
+        if self._app is None:
+            self._app = asyncio.get_running_loop().create_future()
+            self._running = self._nursery.start(self._run(self._app), "mcp over http")
+        try:
+            app = await asyncio.shield(self._app)
+        except McpError as error:
+            await HttpRefusal(501, error.code, error.message).answer(scope, send)
+            return
+        await app(scope, receive, send)
+
+    async def close(self) -> None:
+        """End every MCP session."""
+        self._stop.set()
+        if self._running is not None:
+            await asyncio.wait((self._running,), timeout=_CLOSE_S)
+
+    async def _run(self, ready: asyncio.Future[App]) -> None:
+        """The SDK's manager, entered and left in one task, as it wants it."""
+        try:
+            await asyncio.to_thread(load_sdk)
+        except McpError as error:
+            ready.set_exception(error)
+            return
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        broker = build_conversation_server(self._host, self._nursery.start)
+        manager: Any = StreamableHTTPSessionManager(
+            app=broker.server, max_request_body_size=MAX_BODY_BYTES, max_sessions=MAX_CLIENTS
+        )
+        try:
+            async with manager.run():
+                ready.set_result(refuse_non_messages(manager.handle_request))
+                await self._stop.wait()
+        finally:
+            broker.close()

@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from tertulia.errors import InvalidRequestError, ParseError
 from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
 from tertulia.mcp.serve.endpoint import MAX_CALLS, McpEndpoint
-from tertulia.server.jsonrpc.incremental_json import decode_json
 from tertulia.server.jsonrpc.line_framing import Line, OversizedLine
 from tertulia.server.jsonrpc.line_framing import LineSplitter as Framing
 from tertulia.server.jsonrpc.messages import RequestRefusal, encode_error
-from tertulia.server.jsonrpc.pipes import FileSink, PipeSink, open_sink, read_chunks, wait_until_abandoned
-from tertulia.server.jsonrpc.standard_streams import IN_A_ROW, claim_standard_streams
+from tertulia.server.jsonrpc.standard_streams import (
+    IN_A_ROW,
+    FileSink,
+    PipeSink,
+    claim_standard_streams,
+    open_sink,
+    read_chunks,
+    wait_until_abandoned,
+)
+from tertulia.server.jsonrpc.strict_json import decode_json
 from tertulia.server.mcp.message_check import check_message
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tertulia.errors import InvalidRequestError
-from tertulia.server.http.guard import DECODED_BODY
-from tertulia.server.http.refusal import App, HttpRefusal, Receive, Scope, Send
+from tertulia.server.http.guard import DECODED_BODY, App, HttpRefusal, Receive, Scope, Send
 from tertulia.server.jsonrpc.messages import RequestRefusal, encode_error, read_request
 
 

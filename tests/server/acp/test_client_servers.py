@@ -8,12 +8,13 @@ from pathlib import Path
 
 from acp import schema as s
 
-from tertulia.server.client_servers import read_client_servers
+from tertulia.server.acp.editor import client_server
+from tertulia.server.session_factory import read_client_servers
 from tertulia.testing import call, say
 from tests.mcp.fakes.number import lives
 from tests.server.acp_editor import desk, scripted
 
-FAKE = str(Path(__file__).parent.parent / "mcp" / "fakes" / "plain.py")
+FAKE = str(Path(__file__).parents[2] / "mcp" / "fakes" / "plain.py")
 
 
 def stdio(name: str, *args: str, **env: str) -> s.McpServerStdio:
@@ -79,8 +80,8 @@ def test_names_and_addresses_are_read_into_definitions() -> None:
         s.McpServerStdio(name="docs", command="x", args=[], env=[]),
         s.McpServerStdio(name="…", command="x", args=["a"], env=[s.EnvVariable(name="A", value="b")]),
     ]
-    found = read_client_servers(given, ())
-    assert sorted(found.servers) == ["docs", "server"]
-    assert {each.origin for each in found.servers.values()} == {"user"}
-    assert {each.approval for each in found.servers.values()} == {"auto"}
-    assert len(found.refused) == 2
+    definitions, left_out = read_client_servers([client_server(server) for server in given], ())
+    assert sorted(definitions) == ["docs", "server"]
+    assert {definition.origin for definition in definitions.values()} == {"user"}
+    assert {definition.approval for definition in definitions.values()} == {"auto"}
+    assert len(left_out) == 2

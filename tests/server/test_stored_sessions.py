@@ -1,4 +1,4 @@
-"""Pages of stored sessions; see `test_as_acp_shelf` for whole ones."""
+"""Cursors of a list of stored sessions. Whole pages: `acp/test_stored_sessions`, `codex/test_stored_threads`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.rollout.sqlite.session_index import SessionEntry
-from tertulia.server.session_paging import cursor_at, entries_after
+from tertulia.server.stored_sessions import cursor_at, entries_after
 
 
 def entry(id: str, updated: float) -> SessionEntry:
