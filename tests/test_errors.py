@@ -16,6 +16,7 @@ from tertulia.errors import (
     SandboxUnavailableError,
     TertuliaError,
 )
+from tests.tables import each_row
 
 # What clients compare with, from the design. A name may be added here, and none may be changed.
 CODES = {
@@ -51,7 +52,7 @@ def classes() -> list[type[TertuliaError]]:
     return [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, TertuliaError)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         *(

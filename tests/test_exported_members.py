@@ -10,6 +10,7 @@ import pytest
 
 import tertulia
 import tertulia.testing
+from tests.tables import each_row
 
 PUBLIC = [
     "AgentInstanceMeta",
@@ -132,14 +133,14 @@ def test_the_list_is_sorted_and_exactly_what_was_promised() -> None:
     assert tertulia.testing.__all__ == sorted(tertulia.testing.__all__) == FOR_TESTS
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@each_row("name", PUBLIC)
 def test_every_name_resolves_and_says_what_it_is(name: str) -> None:
     value = getattr(tertulia, name)
     assert value is getattr(tertulia, name)
     assert isinstance(value, str) or value.__doc__ or get_origin(value) is Literal
 
 
-@pytest.mark.parametrize("name", FOR_TESTS)
+@each_row("name", FOR_TESTS)
 def test_every_name_for_tests_resolves(name: str) -> None:
     assert getattr(tertulia.testing, name).__doc__
 

@@ -21,6 +21,7 @@ from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, Tas
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.usage import NO_USAGE
 from tertulia.testing import FakeClock, RecordedEvents, ScriptedModel, assert_order, check_invariants, say
+from tests.tables import each_row
 
 DONE = TaskComplete("completed", None, NO_USAGE)
 
@@ -137,7 +138,7 @@ def test_types_must_occur_in_the_order_given_whatever_stands_between() -> None:
 # ---- promises
 
 
-@pytest.mark.parametrize(
+@each_row(
     "events",
     [
         [],
@@ -162,7 +163,7 @@ def test_events_that_keep_the_promises_pass(events: list[Event]) -> None:
     check_invariants(events)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("events", "says"),
     [
         (told(TaskStarted("user"))[:1] + told(DONE, first=3), "follows"),

@@ -11,9 +11,10 @@ import pytest
 
 from tertulia.cli.bench import BenchmarkRow, find_benchmarks
 from tests.cli.running import Shell
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "target", "met"),
     [
         (1.2, "<= 1.2", True),

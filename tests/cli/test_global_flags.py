@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import pytest
 from click.testing import CliRunner
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tests.cli.running import Shell
+from tests.tables import each_row
 
 
 @click.group()
@@ -36,7 +36,7 @@ def given(*arguments: str) -> GlobalFlags:
     return seen[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flag", "setting"),
     [
         (["-m", "a/b"], {"model": "a/b"}),

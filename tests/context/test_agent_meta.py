@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.context.agent_meta import AgentInstanceMeta, check_agent_name
 from tertulia.errors import InvalidParamsError
+from tests.tables import each_row
 
 
 def test_an_agent_has_the_fields_of_the_design() -> None:
@@ -67,7 +68,7 @@ BAD_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name)[:20])
+@each_row("name", BAD_NAMES, ids=lambda name: repr(name)[:20])
 def test_a_name_that_could_leave_its_place_is_refused(name: Any) -> None:
     """S001-51."""
     with pytest.raises(InvalidParamsError, match="agent name"):
@@ -76,13 +77,13 @@ def test_a_name_that_could_leave_its_place_is_refused(name: Any) -> None:
         AgentInstanceMeta(name=name)
 
 
-@pytest.mark.parametrize("name", ["a", "my-agent", "A.b_c-9", "x" * 64])
+@each_row("name", ["a", "my-agent", "A.b_c-9", "x" * 64])
 def test_ordinary_names_are_taken(name: str) -> None:
     """S001-51."""
     assert check_agent_name(name) == name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "said"),
     [
         ({"archetype": ""}, "archetype"),
@@ -104,7 +105,7 @@ def test_a_wrong_field_is_refused_by_its_name(changes: dict[str, Any], said: str
         AgentInstanceMeta.of({"name": "ada", **changes})
 
 
-@pytest.mark.parametrize("given", [None, 5, "ada", ["ada"], {}])
+@each_row("given", [None, 5, "ada", ["ada"], {}])
 def test_what_is_no_description_is_refused(given: Any) -> None:
     with pytest.raises(InvalidParamsError):
         AgentInstanceMeta.of(given)

@@ -21,6 +21,7 @@ from tertulia.context.definitions import (
 )
 from tertulia.errors import InvalidParamsError
 from tertulia.schema.schema import Schema
+from tests.tables import each_row
 
 TOOL = {"name": "ring", "description": "Rings.", "parameters": None, "rpc_method": "bell.ring", "scope": "all"}
 
@@ -61,7 +62,7 @@ def test_a_tool_may_come_as_a_mapping_in_either_spelling() -> None:
     assert to_tool_definition(to_tool_definition(TOOL)) is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "said"),
     [
         ({"scope": "root"}, "scope 'root'"),
@@ -111,7 +112,7 @@ def test_a_server_may_be_an_address() -> None:
     assert to_mcp_server(McpServerStdio("fs", "run")) == McpServerStdio("fs", "run")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         None,
@@ -151,7 +152,7 @@ def test_printing_a_server_shows_no_value_of_a_variable() -> None:
 EMPTY = {"type": "object", "properties": {}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "expected"),
     [
         (None, EMPTY),
@@ -185,7 +186,7 @@ def test_a_schema_and_a_map_of_parameters_are_both_taken(given: Any, expected: d
     assert full_schema(expected) == expected
 
 
-@pytest.mark.parametrize("given", [5, "string", ["a"], True])
+@each_row("given", [5, "string", ["a"], True])
 def test_anything_else_is_refused(given: Any) -> None:
     with pytest.raises(InvalidParamsError, match="parameters must be"):
         full_schema(given)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tertulia.context.templates import load_template, render_template
 from tertulia.errors import InvalidParamsError, NotFoundError
+from tests.tables import each_row
 from tests.wheel import ROOT, unpacked
 
 VARIABLES = {
@@ -24,7 +25,7 @@ VARIABLES = {
 }
 
 
-@pytest.mark.parametrize("name", VARIABLES)
+@each_row("name", VARIABLES)
 def test_a_template_has_exactly_the_gaps_of_the_design(name: str) -> None:
     """S001-28, S001-30."""
     template = load_template(name)
@@ -42,7 +43,7 @@ def test_a_template_that_is_not_there_is_an_error() -> None:
         load_template("nonsense")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["", ".", "..", "../prompt/prompt", "/etc/passwd", "a/b", "a\\b", "core-identity\0", "\0", "core-identity.md.md",
      "core-identity\n", ".md", "x" * 300, "..%2fprompt"],
@@ -54,7 +55,7 @@ def test_a_name_cannot_leave_the_folder(name: Any) -> None:
         load_template(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("template", "variables", "expected"),
     [
         ("", {}, ""),
@@ -94,7 +95,7 @@ def test_a_variable_that_is_no_text_is_refused() -> None:
         render_template("{{x}}", {"x": 5})  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize("unit", ["{", "{{", "{{x", "{{x}}", "}}", "{{ " + "y" * 1000, "{ {"])
+@each_row("unit", ["{", "{{", "{{x", "{{x}}", "}}", "{{ " + "y" * 1000, "{ {"])
 def test_ten_megabytes_take_linear_time(unit: str) -> None:
     """HARDENING C19."""
     template = unit * (10_000_000 // len(unit))

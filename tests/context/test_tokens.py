@@ -18,6 +18,7 @@ from tertulia.context.tokens import TTL_S, SessionTokenStore
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.redaction import RedactingFilter, Redactor
 from tertulia.testing import FakeClock
+from tests.tables import each_row
 
 
 def test_a_token_is_32_random_bytes_in_hexadecimal() -> None:
@@ -48,7 +49,7 @@ def test_a_second_token_of_a_session_revokes_the_first() -> None:
     assert store.revoke_by_agent("ada") == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spoil",
     [
         lambda token: "",
@@ -134,9 +135,7 @@ def test_a_time_to_live_that_is_none_is_refused(ttl_s: float) -> None:
         SessionTokenStore(ttl_s=ttl_s)
 
 
-@pytest.mark.parametrize(
-    ("agent", "session"), [("../x", "s1"), ("", "s1"), ("ada", ""), ("ada", "a\nb"), ("ada", None)]
-)
+@each_row(("agent", "session"), [("../x", "s1"), ("", "s1"), ("ada", ""), ("ada", "a\nb"), ("ada", None)])
 def test_a_token_for_nobody_is_refused(agent: Any, session: Any) -> None:
     """S001-51: and what was there stays."""
     store = SessionTokenStore()
@@ -243,7 +242,7 @@ def visible(text: str, token: str) -> int:
     return max((n for n in range(65) for i in range(65 - n) if token[i : i + n] in text), default=0)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=ascii)
+@each_row("form", FORMS, ids=ascii)
 def test_a_live_token_is_seen_nowhere_beyond_eight_characters(form: str) -> None:
     """S001-45, X-44: whatever quotes it, in text, in JSON, and in JSON within JSON."""
     redactor = Redactor()
@@ -264,7 +263,7 @@ def test_a_live_token_is_seen_nowhere_beyond_eight_characters(form: str) -> None
         msgspec.json.decode(cleaned)
 
 
-@pytest.mark.parametrize("cut", [9, 20, 40, 63])
+@each_row("cut", [9, 20, 40, 63])
 def test_a_token_that_was_cut_is_recognised_by_either_end(cut: int) -> None:
     """S001-45: outputs lose their middle."""
     store = SessionTokenStore()

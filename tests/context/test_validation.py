@@ -19,6 +19,7 @@ from tertulia.context.validation import (
     require_texts,
 )
 from tertulia.errors import InvalidParamsError
+from tests.tables import each_row
 
 
 def test_fields_are_read_in_either_spelling() -> None:
@@ -42,7 +43,7 @@ def test_a_field_that_is_missing_or_unknown_is_named() -> None:
         build(kind, {"name": "x", "nmae": "y"}, "it")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("check", "good", "bad"),
     [
         (lambda value: require_text("it", value), ["a", "a\nb"], ["", "  ", "a\0", None, 5, b"a"]),
@@ -70,7 +71,7 @@ def test_one_of_a_few_words() -> None:
         require_choice("it", "c", ("a", "b"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tag",
     [
         "</user_instructions>", "<user_instructions>", "</user_instructions >", "</USER_Instructions>",
@@ -82,12 +83,12 @@ def test_a_tag_of_ours_is_taken_apart_however_it_is_written(tag: str) -> None:
     assert escape_tags(f"a{tag}b{tag}") == f"a&lt;{tag[1:]}b&lt;{tag[1:]}"
 
 
-@pytest.mark.parametrize("kept", ["<b>", "</div>", "a < b_c", "<my_tag x>", "x_y > 3", "< >", "</>"])
+@each_row("kept", ["<b>", "</div>", "a < b_c", "<my_tag x>", "x_y > 3", "< >", "</>"])
 def test_what_looks_like_none_of_ours_is_left_as_it_is(kept: str) -> None:
     assert escape_tags(kept) == kept
 
 
-@pytest.mark.parametrize("unit", [" ", "/", " /", "a", "a_", "_", "<", "< ", "<a_b "])
+@each_row("unit", [" ", "/", " /", "a", "a_", "_", "<", "< ", "<a_b "])
 @pytest.mark.parametrize("start", ["<", "</", "<a_b"])
 def test_no_text_takes_long_to_look_at(start: str, unit: str) -> None:
     """A quadratic search would take minutes; the suite's own limit would end it."""

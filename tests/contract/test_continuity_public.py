@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia import build_executor_prompt_with_history as build
+from tests.tables import each_row
 
 MESSAGES: list[dict[str, Any]] = [
     {"role": "user", "text": "What is it?", "username": "ann"},
@@ -59,7 +60,7 @@ def test_a_prompt_byte_for_byte() -> None:
     assert build(MESSAGES, "And when?", previous_result={"value": "At nine.", "token": "SECRET"}) == PROMPT
 
 
-@pytest.mark.parametrize("previous", [None, "", "  ", {}, [], {"token": "SECRET"}])
+@each_row("previous", [None, "", "  ", {}, [], {"token": "SECRET"}])
 def test_nothing_to_tell_is_the_bare_message(previous: Any) -> None:
     """S003-16, S003-17"""
     assert build([], " And when?\n", previous_result=previous) == " And when?\n"

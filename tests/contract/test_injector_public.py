@@ -11,6 +11,7 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.testing import FakeClock, ScriptedModel
+from tests.tables import each_row
 
 META = {
     "name": "ada", "archetype": "employee", "backendType": "pi", "workspacePolicy": "ephemeral", "launchMode": "direct",
@@ -109,9 +110,7 @@ def test_a_store_by_the_page() -> None:
     assert (store.validate(last), store.size) == (None, 0)
 
 
-@pytest.mark.parametrize(
-    "name", ["../core-identity", "/etc/passwd", "a/../core-identity", "core-identity\0", "", "x.py"]
-)
+@each_row("name", ["../core-identity", "/etc/passwd", "a/../core-identity", "core-identity\0", "", "x.py"])
 def test_a_template_is_of_this_house(name: str) -> None:
     """S001-28, X-52"""
     with pytest.raises(errors.TertuliaError):

@@ -35,6 +35,7 @@ from tests.contract.serving_tools import (
 )
 from tests.contract.talking import soon
 from tests.mcp.fakes import plain, web
+from tests.tables import each_row
 
 
 async def gone(*pids: int) -> None:
@@ -419,7 +420,7 @@ async def test_on_an_old_connection_that_is_shared_a_question_never_reaches_a_st
         await host.close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url", ["ftp://x/", "javascript:alert(1)", "-oProxyCommand=x", "http://", "http://a b/", "", "//x", "file:///etc"]
 )
 async def test_a_bad_address_is_refused_by_name(url: str) -> None:

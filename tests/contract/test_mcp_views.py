@@ -18,6 +18,7 @@ from tertulia import errors
 from tertulia.testing import call
 from tests.contract.serving_tools import Voice, define, ends, kinds, modern, offered, offering, spoilt, table, tool
 from tests.contract.talking import past, session, soon
+from tests.tables import each_row
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 
@@ -53,9 +54,7 @@ async def test_mcp_tools_come_last_and_by_name() -> None:
         assert [source for source, _ in listed[:-4]] == sorted(source for source, _ in listed[:-4])
 
 
-@pytest.mark.parametrize(
-    "entry", ["a__ecko", "a/ecko", "nobody__echo", "a__", "__echo", "a__b c", "", "a/b/c", "*", "a*"]
-)
+@each_row("entry", ["a__ecko", "a/ecko", "nobody__echo", "a__", "__echo", "a__b c", "", "a/b/c", "*", "a*"])
 async def test_an_unknown_or_illegal_entry_opens_nothing(entry: str) -> None:
     """S000-29, S000-42, X-24: nothing is created, and the nearest names are told."""
     async with session(mcp_servers={"a": offering("echo")}) as house:
@@ -71,7 +70,7 @@ async def test_an_unknown_or_illegal_entry_opens_nothing(entry: str) -> None:
         assert set(types) <= {"conversation_opened", "error"}
 
 
-@pytest.mark.parametrize("entries", ["a__echo", {"a__echo": 1}, [1], [None], [["a__echo"]]])
+@each_row("entries", ["a__echo", {"a__echo": 1}, [1], [None], [["a__echo"]]])
 async def test_an_allowlist_is_a_list_of_names(entries: Any) -> None:
     """S000-42."""
     async with session(mcp_servers={"a": offering("echo")}) as house:
@@ -148,7 +147,7 @@ async def test_a_child_never_sees_more_than_its_caller_and_may_see_less() -> Non
         assert "a__pid" not in offered(made), "null returns to the ceiling, not to everything"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("caller", "asked", "given"),
     [
         (["a__*"], ["a__echo"], ["a__echo"]),

@@ -12,6 +12,7 @@ import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, fail, say
 from tests.contract.talking import becomes, past, session, soon, told
+from tests.tables import each_row
 
 
 def house_of(model: ScriptedModel, **settings: Any) -> Any:
@@ -82,7 +83,7 @@ async def test_items_are_texts_and_pictures() -> None:
     assert entry.attachments == [{"type": "image", "image_url": picture}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "empty", ["", [], [{"type": "text"}], [{"type": "song", "text": "la"}], [{"type": "image", "image_url": "ftp://x"}]]
 )
 async def test_an_empty_or_unknown_input_is_refused_and_leaves_nothing_behind(empty: Any) -> None:
@@ -114,7 +115,7 @@ async def test_a_text_of_sixteen_megabytes_is_taken_and_a_longer_one_is_refused(
         assert (await other.message("Hello")).text == "Hello."
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [
         lambda house: house.root.message(None),
@@ -164,7 +165,7 @@ async def test_without_instructions_the_model_sees_the_environment_and_the_input
     assert seen[1] == "Hello"
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.5, "two", True])
+@each_row("limit", [0, -1, 1.5, "two", True])
 async def test_a_limit_of_history_is_a_positive_whole_number(limit: Any) -> None:
     """S004-10."""
     async with session("Hi.") as house:

@@ -17,6 +17,7 @@ from tertulia import errors
 from tertulia.models.scripted.script import ScriptedError
 from tertulia.testing import ScriptedModel, ScriptedReply, assert_order, call, check_invariants, say
 from tests.contract.talking import becomes, soon
+from tests.tables import each_row
 
 CONV_TOOLS = ["conv_create", "conv_send", "conv_list", "conv_history", "conv_destroy"]
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -481,7 +482,7 @@ async def refusal_of(on: House, reply: Any, to: tertulia.Conversation | None = N
 
 
 @pytest.mark.parametrize("tool", ["conv_send", "conv_history", "conv_destroy"])
-@pytest.mark.parametrize("target", ["x", "", NOBODY, "0", "../root", "ROOT", "róot\u202e", "a" * 5_000, "\x00"])
+@each_row("target", ["x", "", NOBODY, "0", "../root", "ROOT", "róot\u202e", "a" * 5_000, "\x00"])
 async def test_an_unknown_or_malformed_id_is_not_found(tool: str, target: str) -> None:
     """S004-12, S004-28, X-08, X-71."""
     async with house() as on:
@@ -508,7 +509,7 @@ async def test_root_self_closed_and_waiting_are_refused_each_with_its_code() -> 
         assert reply.text == "done"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "says"),
     [
         ({}, "user_instruction"),
@@ -546,7 +547,7 @@ async def test_a_conversation_that_cannot_be_opened_leaves_nothing_behind(argume
         assert says in reason
 
 
-@pytest.mark.parametrize("limit", [0, -1, "x", 1.5, None, True, [], 10**30])
+@each_row("limit", [0, -1, "x", 1.5, None, True, [], 10**30])
 async def test_a_limit_is_a_whole_number_from_one_on(limit: Any) -> None:
     """S004-10; a number larger than any history is all of it."""
     async with house() as on:
@@ -594,7 +595,7 @@ async def test_depth_eight_means_eight_children_and_the_ninth_is_refused() -> No
         assert {"conv_create", "conv_send"} <= set(offered(on.model.last_request)), "back at the top they are again"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "code", "per_answer"),
     [("max_chain_conversations", "limit", 1), ("max_task_interrupts", "limit", 1), ("max_conversations", "limit", 1),
      ("max_chain_conversations", "limit", 4), ("max_task_interrupts", "limit", 4), ("max_conversations", "limit", 4)],
@@ -688,7 +689,7 @@ SUBTREE = {
 }
 
 
-@pytest.mark.parametrize("tool", SUBTREE)
+@each_row("tool", SUBTREE)
 @pytest.mark.parametrize("inherited", [False, True])
 async def test_a_subtree_sees_only_its_own(tool: str, inherited: bool) -> None:
     """All four tools, and children inherit it; what is out of sight is as what never was."""
@@ -727,7 +728,7 @@ async def test_while_a_chain_runs_the_strictest_of_it_holds() -> None:
 # ---- beyond the documents
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fork", "sees"),
     [(None, []), ("none", []), ("all", ["one", "uno", "two", "dos", "three"]), (2, ["two", "dos", "three"]),
      (1, ["three"]), (99, ["one", "uno", "two", "dos", "three"])],

@@ -12,6 +12,7 @@ import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, say
 from tests.contract.talking import becomes, past, session, soon, told
+from tests.tables import each_row
 
 APPROVALS = ["untrusted", "on-request", "on-failure", "never"]
 SANDBOXES = ["read-only", "workspace-write", "danger-full-access"]
@@ -24,7 +25,7 @@ def house_of(model: ScriptedModel, **settings: Any) -> Any:
 # ---- spellings
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "wire"),
     [
         (tertulia.Full(), "full"),
@@ -49,7 +50,7 @@ async def test_every_spelling_of_a_storage_policy_is_taken_everywhere(given: Any
         assert changed.context.storage_policy == wire
 
 
-@pytest.mark.parametrize("bad", ["headers", "ttl", {"ttl": -1}, {"ttl": "long"}, {"ttl": 1, "x": 2}, {}, 3, "ttl:x"])
+@each_row("bad", ["headers", "ttl", {"ttl": -1}, {"ttl": "long"}, {"ttl": 1, "x": 2}, {}, 3, "ttl:x"])
 async def test_a_storage_policy_that_is_none_is_refused(bad: Any) -> None:
     async with session() as house:
         with pytest.raises(errors.InvalidParamsError):
@@ -69,7 +70,7 @@ def test_storage_policies_are_values() -> None:
             tertulia.Ttl(bad)
 
 
-@pytest.mark.parametrize("name", APPROVALS)
+@each_row("name", APPROVALS)
 @pytest.mark.parametrize("spell", [str, lambda name: name.replace("-", "_")])
 async def test_approval_policies_are_taken_with_hyphens_and_underscores_and_told_with_hyphens(
     name: str, spell: Any
@@ -100,7 +101,7 @@ def pairs(narrowed: list[Any]) -> list[tuple[Any, ...]]:
     return [(entry["field"], entry["asked"], entry["given"], entry["because"]) for entry in entries]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "asked", "given"),
     [
         ({}, {"sandbox": "danger-full-access"}, "workspace-write"),
@@ -203,7 +204,7 @@ async def test_limits_are_met_with_those_of_the_session() -> None:
         assert context.narrowed[0].because == "session"
 
 
-@pytest.mark.parametrize("bad", [{"max_sheep": 1}, {"max_output_bytes": -1}, {"max_output_bytes": "many"}, 3])
+@each_row("bad", [{"max_sheep": 1}, {"max_output_bytes": -1}, {"max_output_bytes": "many"}, 3])
 async def test_a_limit_that_is_none_is_refused(bad: Any) -> None:
     async with session() as house:
         with pytest.raises(errors.InvalidParamsError):
@@ -317,7 +318,7 @@ async def test_the_environment_that_the_model_is_told_follows_its_rights() -> No
     assert "never" in told(model)[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "value"),
     [
         ("model", "nobody/nothing"),

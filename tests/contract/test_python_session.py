@@ -14,6 +14,7 @@ import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, call, say
 from tests.contract.talking import becomes, past, session, soon
+from tests.tables import each_row
 
 
 async def test_the_example_of_the_public_page_runs() -> None:
@@ -99,7 +100,7 @@ async def test_a_conversation_is_found_by_its_id_and_the_root_by_its_name() -> N
         assert house.conversation("root").id == house.root.id
 
 
-@pytest.mark.parametrize("id", ["nobody", "", "../x", "\0", "x" * 4096, "00000000-0000-0000-0000-000000000000"])
+@each_row("id", ["nobody", "", "../x", "\0", "x" * 4096, "00000000-0000-0000-0000-000000000000"])
 async def test_an_id_that_never_existed_is_not_found(id: str) -> None:
     """E9: whatever it looks like."""
     async with session() as house:

@@ -12,6 +12,7 @@ from tertulia import errors
 from tertulia.testing import ScriptedModel, say
 from tests.contract.speaking import NEVER_MS
 from tests.contract.talking import becomes, past, session, soon
+from tests.tables import each_row
 
 
 def held(text: str) -> Any:
@@ -130,7 +131,7 @@ async def test_a_fork_at_a_round_ends_with_that_round() -> None:
         assert [entry.text for entry in await fork.history()] == ["one", "1", "two", "2"]
 
 
-@pytest.mark.parametrize("at", [0, -1, 4, 99, "nothing", 1.5])
+@each_row("at", [0, -1, 4, 99, "nothing", 1.5])
 async def test_a_fork_where_nothing_is_is_refused_and_makes_nothing(at: Any) -> None:
     async with session("1", "2", "3") as house:
         await three_rounds(house.root)

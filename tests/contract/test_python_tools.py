@@ -12,6 +12,7 @@ import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, call, say
 from tests.contract.talking import past, soon
+from tests.tables import each_row
 
 
 @tertulia.tool
@@ -77,7 +78,7 @@ async def test_functions_run_plain_or_async_and_their_results_reach_the_model() 
     assert model.requests[1].last_input == "42"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "arguments", "code"),
     [
         ("nothing", {}, None),

@@ -13,6 +13,7 @@ from tertulia import errors
 from tertulia.testing import FakeClock, ScriptedModel, call
 from tests.contract.talking import past, session, soon
 from tests.sandbox.confined import need
+from tests.tables import each_row
 
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 POLICIES: list[Any] = ["full", "headers_only", "none", {"ttl": 1000}]
@@ -40,7 +41,7 @@ async def lived(*replies: Any, **settings: Any) -> str:
 # ---- which session
 
 
-@pytest.mark.parametrize("id", ["nope", "../x", "a\0b", "", "x" * 4096, None, 3])
+@each_row("id", ["nope", "../x", "a\0b", "", "x" * 4096, None, 3])
 async def test_what_is_no_id_is_not_found(id: Any) -> None:
     """E9: no path is made of it, and nothing else."""
     with pytest.raises(errors.NotFoundError, match="a session id"):
@@ -111,8 +112,8 @@ async def test_a_session_whose_model_was_an_object_comes_back_to_be_read() -> No
     assert "name another model" in reply.error.message
 
 
-@pytest.mark.parametrize("child", POLICIES, ids=str)
-@pytest.mark.parametrize("root", POLICIES, ids=str)
+@each_row("child", POLICIES, ids=str)
+@each_row("root", POLICIES, ids=str)
 async def test_a_chain_that_was_whole_is_not_told_to_be_broken(root: Any, child: Any) -> None:
     """F10, S004-18: its call had its one end, whatever the policies keep of it."""
     ids: list[str] = []
@@ -234,7 +235,7 @@ async def test_a_stricter_policy_erases_what_was_stored_before_it_answers() -> N
 # ---- how policies are spelled
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spelling", "wire"),
     [
         (tertulia.Full(), "full"), ("full", "full"), ("Full", "full"),
@@ -251,9 +252,7 @@ async def test_a_policy_is_understood_in_every_spelling(spelling: Any, wire: Any
         assert (await (await house.open(storage_policy=spelling)).context()).storage_policy == wire
 
 
-@pytest.mark.parametrize(
-    "spelling", ["some", "ttl", "ttl:x", {"ttl": 0}, {"ttl": -1}, {"ttl": "5"}, {"ttl": True}, {}, 3]
-)
+@each_row("spelling", ["some", "ttl", "ttl:x", {"ttl": 0}, {"ttl": -1}, {"ttl": "5"}, {"ttl": True}, {}, 3])
 async def test_a_policy_that_is_none_is_refused_and_nothing_is_opened(spelling: Any) -> None:
     with pytest.raises(errors.InvalidParamsError, match="storage_policy"):
         tertulia.Settings(storage_policy=spelling)

@@ -12,6 +12,7 @@ from tertulia.prompt.instructions import builtin_text
 from tertulia.protocol.items import Summary, ToolCall, ToolOutput
 from tertulia.testing import ScriptedModel, ScriptedReply, assert_order, call, fail, say
 from tests.session.staging import Ask, Stage, stage, ticks
+from tests.tables import each_row
 
 LONG = "a long answer about many things " * 40
 
@@ -70,7 +71,7 @@ async def test_the_compact_text_is_for_that_one_request_and_without_tools() -> N
 
 
 @pytest.mark.parametrize("base", [None, "Be kind."])
-@pytest.mark.parametrize("ending", ["raises", "says nothing", "is stopped", "is given up"])
+@each_row("ending", ["raises", "says nothing", "is stopped", "is given up"])
 async def test_whatever_becomes_of_it_the_conversation_is_as_before(base: str | None, ending: str) -> None:
     """S000-10: byte-identical before and after, including when the compact turn fails or is cancelled."""
     notes: dict[str, Any] = {

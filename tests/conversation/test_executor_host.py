@@ -14,13 +14,14 @@ from tertulia.executors.host import PermissionQuestion
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.sandbox.runner import Confinement
 from tests.session.staging import stage
+from tests.tables import each_row
 
 
 def question(doing: Any, *paths: str) -> PermissionQuestion:
     return PermissionQuestion(doing=doing, title="t", detail="d", words=("w",), paths=paths)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mode", "doing", "paths", "kind"),
     [
         ("workspace_write", "execute", (), "escalation"),
@@ -95,7 +96,7 @@ def _scope(acting: Any) -> Any:
     return Floor()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("doing", "path", "kind"),
     [
         ("edit", "/home/ana/.bashrc", "escalation"),

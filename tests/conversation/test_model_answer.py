@@ -25,6 +25,7 @@ from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import AssistantMessage, ImagePart, Reasoning, TextPart, ToolCall
 from tertulia.protocol.usage import Usage
 from tests.conversation.floors import Pieces, Standing
+from tests.tables import each_row
 
 REQUEST = ModelRequest(ConversationId("c"), "m", "", (), (), (), b"[]", "key", store=True)
 ONE, TWO = ItemId("one"), ItemId("two")
@@ -228,7 +229,7 @@ async def test_text_that_cannot_be_encoded_is_mended() -> None:
     assert all(event.json() for event in on.told())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "given"),
     [("", "unnamed"), ("a b\x00c", "a_b_c"), ("x" * 100, "x" * 64), ("conv.create", "conv_create"), ("a.b", "a.b")],
 )

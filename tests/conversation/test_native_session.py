@@ -9,12 +9,13 @@ import pytest
 from tertulia.conversation.native_session import STALE, NativeSession, identity_digest, native_session_from
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.usage import Usage
+from tests.tables import each_row
 
 CODEX = identity_digest(("codex", "/home/a/.codex"))
 MADE = NativeSession("t-1", CODEX, "/work", 3, Usage(1, 2, 3, 4, 5), ItemId("i"), "told")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "cwd", "revision", "why"),
     [
         (("codex", "/home/a/.codex"), "/work", 3, None),
@@ -44,7 +45,7 @@ def test_it_is_read_back_for_the_history_that_there_is_now(revision: int) -> Non
     assert found.noted() == noted
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         None,

@@ -21,6 +21,7 @@ from tertulia.protocol.inputs import MAX_TEXT_BYTES, ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tests.conversation.making import OTHER_WIRE, WIRE, find_wire, ground, terms
 from tests.policy.strategies import rights
+from tests.tables import each_row
 from tests.thorough import examples
 
 STRICT = replace(
@@ -84,7 +85,7 @@ def test_asking_for_nothing_changes_nothing() -> None:
     assert (settled.narrowed, settled.warnings) == ((), ())
 
 
-@pytest.mark.parametrize("field", CHANGED)
+@each_row("field", CHANGED)
 def test_a_field_that_is_given_changes_itself_and_nothing_else(field) -> None:
     """S000-34, S000-36, X-67"""
     current = terms(base="base", user="user")
@@ -95,7 +96,7 @@ def test_a_field_that_is_given_changes_itself_and_nothing_else(field) -> None:
     assert settled.narrowed == ()
 
 
-@pytest.mark.parametrize("field", CHANGED)
+@each_row("field", CHANGED)
 def test_a_field_that_is_null_goes_back_to_the_default(field) -> None:
     """X-67: null resets."""
     default = terms()
@@ -160,7 +161,7 @@ def test_a_shell_that_was_given_up_can_be_had_again() -> None:
 # ---- narrowing
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "wanted", "given"),
     [
         ("approval_policy", "on-failure", "untrusted"),
@@ -285,7 +286,7 @@ class WatchedGround:
         return OTHER_WIRE
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "wrong", "said"),
     [
         ("mcp_tool_allowlist", ["fs__raed"], "did you mean fs__read"),
@@ -352,7 +353,7 @@ def test_a_text_over_16_megabytes_is_refused(field) -> None:
         resolve_terms(asked(**{field: "/" + "x" * MAX_TEXT_BYTES}), terms(), ground())
 
 
-@pytest.mark.parametrize("field", ["shell_mode", "backend", "cwd", "visibility"])
+@each_row("field", ["shell_mode", "backend", "cwd", "visibility"])
 def test_a_refusal_does_not_repeat_a_megabyte(field) -> None:
     with pytest.raises(TertuliaError) as refused:
         resolve_terms(asked(**{field: "x" * 1_000_000}), terms(), ground())

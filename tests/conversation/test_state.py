@@ -24,6 +24,7 @@ from tertulia.protocol.storage import HeadersOnly
 from tests.conversation.making import OTHER_WIRE, KeepingJournal, ground, make_conversation, terms
 from tests.events.scripted import StillClock
 from tests.history.saying import call, model, output, user
+from tests.tables import each_row
 
 
 def heads(items: list[Item]) -> list[str]:
@@ -206,7 +207,7 @@ def test_new_instructions_are_appended_as_a_new_message_and_nothing_is_rewritten
     assert journal.items[-1] is added
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         {},
@@ -224,7 +225,7 @@ def test_what_brings_no_new_instructions_adds_no_message(fields) -> None:
     assert said(conversation) == before
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "told"),
     [
         ({"user_instructions": None}, "no longer hold"),

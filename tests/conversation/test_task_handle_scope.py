@@ -18,6 +18,7 @@ from tertulia.protocol.usage import Usage
 from tertulia.tools.tool import Result
 from tests.conversation.floors import SCOPE, Standing
 from tests.events.scripted import ScriptedJournal
+from tests.tables import each_row
 
 
 def asked(call_id: str, name: str = "note") -> ToolCall:
@@ -221,7 +222,7 @@ USES: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("use", USES)
+@each_row("use", USES)
 async def test_nothing_of_a_task_comes_after_its_end(use: Callable[[Any], Any]) -> None:
     """H3: what was abandoned may go on, but not speak."""
     on = Standing()

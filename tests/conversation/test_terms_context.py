@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
 
 from tertulia.conversation.terms import ConversationContext, Terms, ToolsPrefs, TurnContext, tool_preferences
 from tertulia.mcp.view import McpView
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.narrowing import TOP
+from tests.tables import each_row
 
 NAMELESS = ApprovalPolicy("trusted", may_ask=False, retry_outside_on_failure=False)
 
@@ -41,7 +41,7 @@ def test_a_turn_knows_six_things_and_neither_instructions_nor_tools() -> None:
     assert not {"base_instructions", "user_instructions", "tools_config"} & set(TurnContext.__struct_fields__)
 
 
-@pytest.mark.parametrize("kind", [ConversationContext, TurnContext, ToolsPrefs, Terms, McpView])
+@each_row("kind", [ConversationContext, TurnContext, ToolsPrefs, Terms, McpView])
 def test_what_a_conversation_is_made_of_never_changes(kind) -> None:
     """It is replaced whole: whoever read it before still has what was true then."""
     assert kind.__struct_config__.frozen
@@ -50,7 +50,7 @@ def test_what_a_conversation_is_made_of_never_changes(kind) -> None:
 # ---- preferences
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("right", "switch"),
     [
         ("include_plan_tool", "include_plan_tool"),
@@ -70,7 +70,7 @@ def test_equal_preferences_are_one_object() -> None:
     assert tool_preferences(TOP, "local", "acme") is tool_preferences(replace(TOP, network=False), "local", "other")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("approval", "asked", "family", "shell_mode"),
     [
         (ON_REQUEST, None, "acme", "with_request"),
@@ -93,7 +93,7 @@ def test_the_form_of_the_shell_is_asked_for_or_derived(approval, asked, family, 
     assert tool_preferences(replace(TOP, approval_policy=approval), asked, family).shell_mode == shell_mode
 
 
-@pytest.mark.parametrize("asked", [None, "default", "with_request", "local", "streamable", "none"])
+@each_row("asked", [None, "default", "with_request", "local", "streamable", "none"])
 def test_without_the_right_there_is_no_shell_in_any_form(asked) -> None:
     """X-19: the form is a preference, the shell a right."""
     assert tool_preferences(replace(TOP, shell=False), asked, "codex-mini").shell_mode == "none"

@@ -22,6 +22,7 @@ from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Result
 from tests.conversation.making import terms
 from tests.prompt.specs import BUILTINS, mcp, spec
+from tests.tables import each_row
 
 SHELLS = {"shell", "local_shell", "exec_command", "write_stdin"}
 OWN = [
@@ -67,7 +68,7 @@ def test_a_conversation_that_asks_for_nothing_is_offered_everything_in_order() -
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("right", "gone"),
     [
         ("include_plan_tool", {"update_plan"}),
@@ -82,7 +83,7 @@ def test_each_switch_takes_its_tools_away_and_no_other(right, gone) -> None:
     assert set(offered(terms())) - set(offered(terms(replace(TOP, **{right: False})))) == gone
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("shell_mode", "shells"),
     [
         ("default", {"shell"}),

@@ -13,6 +13,7 @@ from tertulia.protocol.items import AssistantMessage, ToolCall, ToolOutput, User
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import Match, ScriptedModel, ScriptedReply, assert_order, call, fail, say
 from tests.session.staging import BUILT_IN, heard, stage, ticks
+from tests.tables import each_row
 
 
 @tertulia.tool
@@ -162,7 +163,7 @@ async def test_a_call_id_may_be_used_again_in_a_later_answer() -> None:
         assert [output.text for output in on.outputs(on.root)] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "arguments", "code"),
     [
         ("nobody", "{}", "not_found"),

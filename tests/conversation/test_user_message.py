@@ -13,6 +13,7 @@ from tertulia.conversation.user_message import MAX_IMAGE_BYTES, MAX_MESSAGE_CHAR
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, ImageInput, InputItem, LocalImageInput, TextInput
 from tertulia.protocol.items import ImagePart, TextPart
+from tests.tables import each_row
 
 PICTURES = {
     "a.png": (b"\x89PNG\r\n\x1a\nrest", "image/png"),
@@ -72,7 +73,7 @@ def test_each_message_is_a_new_item() -> None:
     assert to_user_message("a", None, cwd="/").id != to_user_message("a", None, cwd="/").id
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["hi", " ", "\0", "a\0b", "\u2028\x85", "ñ😀", "\ufeff", "x" * 10_000_000, LONGEST],
     ids=["plain", "space", "nul", "nul-inside", "line-ends", "wide", "bom", "10-MB", "16-MB"],
@@ -119,7 +120,7 @@ def test_a_picture_of_exactly_the_limit_is_taken(here) -> None:
 
 
 @pytest.mark.parametrize("text", [None, ""])
-@pytest.mark.parametrize("items", [None, [], [TextInput("")], [TextInput(""), TextInput("")]])
+@each_row("items", [None, [], [TextInput("")], [TextInput(""), TextInput("")]])
 def test_a_message_with_nothing_in_it_is_refused(text, items) -> None:
     assert refused(text, items) == "a message needs text or items, and both were empty"
 
@@ -155,7 +156,7 @@ def test_a_short_request_cannot_name_pictures_without_end(here) -> None:
     assert said.startswith("items[2] is one too many")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "",

@@ -13,6 +13,7 @@ from tertulia.scheduler import task_runner
 from tertulia.testing import call, say
 from tests.delegation.plotting import Play, create, destroy, play, send
 from tests.session.staging import Ask
+from tests.tables import each_row
 
 UNKNOWN = "7d0d1d4b-0000-4000-8000-000000000000"
 
@@ -43,7 +44,7 @@ async def refused(on: Play, name: str, arguments: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("tool", ["conv_send", "conv_history", "conv_destroy"])
-@pytest.mark.parametrize("target", [UNKNOWN, "no-uuid", "", "0", "ROOT", "../root", "x" * 10_000, "\u0000"])
+@each_row("target", [UNKNOWN, "no-uuid", "", "0", "ROOT", "../root", "x" * 10_000, "\u0000"])
 async def test_an_id_that_is_unknown_or_malformed_is_not_found(tool: str, target: str) -> None:
     """S004-12, S004-28, X-08: exactly this reason, and both flags say no."""
     async with play() as on:
@@ -96,7 +97,7 @@ async def test_an_ancestor_that_waits_is_neither_sent_to_nor_destroyed(doing: st
         assert len(on.ids()) == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         {},
@@ -119,14 +120,14 @@ async def test_a_message_that_says_nothing_or_nonsense_is_not_sent(arguments: di
         assert (await refused(on, "conv_send", {"conversation_id": b.id, **arguments}))["code"] == "invalid_params"
 
 
-@pytest.mark.parametrize("arguments", ["{not json", "[]", '{"conversation_id": 5}', '{"conversation_id": "\\ud800"}'])
+@each_row("arguments", ["{not json", "[]", '{"conversation_id": 5}', '{"conversation_id": "\\ud800"}'])
 @pytest.mark.parametrize("tool", ["conv_send", "conv_history", "conv_destroy"])
 async def test_arguments_that_are_not_what_the_schema_says_are_refused(tool: str, arguments: str) -> None:
     async with play() as on:
         assert (await refused(on, tool, arguments))["code"] == "invalid_params"
 
 
-@pytest.mark.parametrize("limit", [0, -1, "x", 1.5, True])
+@each_row("limit", [0, -1, "x", 1.5, True])
 async def test_a_limit_is_a_whole_number_from_one_on(limit: Any) -> None:
     """S004-10"""
     async with play() as on:
@@ -135,7 +136,7 @@ async def test_a_limit_is_a_whole_number_from_one_on(limit: Any) -> None:
         assert "limit" in told["reason"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "says"),
     [
         ({}, "user_instruction or items"),

@@ -13,6 +13,7 @@ from tertulia.errors import ClosedError, NotRunningError
 from tertulia.testing import call, say
 from tests.delegation.plotting import Play, create, play
 from tests.session.staging import ticks
+from tests.tables import each_row
 
 Act = Callable[[Play], Awaitable[object]]
 
@@ -82,7 +83,7 @@ ACTS: dict[str, Act] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ACTS)
+@each_row("name", ACTS)
 async def test_anything_may_happen_at_any_step_of_a_chain(name: str) -> None:
     """S004-18, X-14, X-15, H5, G6: `play` checks numbers, order and ends of all events as well."""
     step, over = 0, False

@@ -9,6 +9,7 @@ import pytest
 import tertulia
 from tertulia.testing import fail, say
 from tests.delegation.plotting import Play, create, destroy, play, send
+from tests.tables import each_row
 
 
 @tertulia.tool
@@ -339,7 +340,7 @@ async def test_a_target_that_is_destroyed_while_it_is_queued() -> None:
         on.check_idle()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "tail"),
     [
         (1, ["A task_started user", "A turn_aborted interrupted"]),

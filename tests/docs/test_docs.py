@@ -41,6 +41,7 @@ from tertulia.session.settings.values import PYTHON_ONLY
 from tertulia.testing import RecordedEvents, ScriptedModel, say
 from tests.docs import pages
 from tests.docs.pages import PAGES, README, ROOT, names, table
+from tests.tables import each_row
 
 TIMEOUT_S = 45
 OPEN_FIELDS = "session.md#what-a-conversation-can-be-given"
@@ -160,9 +161,7 @@ ENDINGS: dict[str, tuple[Any, Callable[[tertulia.Session], Awaitable[Any]]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "row", table("session.md", "what happened", "`status`", "`error.code`", "last event"), ids=lambda row: row[0]
-)
+@each_row("row", table("session.md", "what happened", "`status`", "`error.code`", "last event"), ids=lambda row: row[0])
 async def test_a_task_ends_as_the_table_says(row: tuple[str, ...]) -> None:
     reply, act = ENDINGS[row[0]]
     never = say("Never.", gate=asyncio.Event())

@@ -17,6 +17,7 @@ from tertulia.events.journal import NoJournal
 from tertulia.protocol.events import SubscriberLagged, WarningEvent
 from tertulia.protocol.ids import ConversationId, TaskId
 from tests.events.scripted import SESSION, A, B, StillClock, delta, drain, ending, listeners, message, numbers, ticks
+from tests.tables import each_row
 from tests.thorough import times
 
 IN_A, IN_B = EventScope("1", A), EventScope("2", B)
@@ -149,7 +150,7 @@ def test_a_cursor_replays_what_follows_it_and_then_goes_on_live() -> None:
     assert heard[3].data == delta("live")
 
 
-@pytest.mark.parametrize("after", range(6))
+@each_row("after", range(6))
 def test_a_client_that_reconnects_misses_nothing_and_gets_nothing_twice(after: int) -> None:
     bus = a_bus()
     first = bus.subscribe()

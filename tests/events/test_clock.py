@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
 from tertulia.events.clock import SystemClock, Timestamps
 from tests.events.scripted import StillClock
+from tests.tables import each_row
 
 
 def test_the_system_clock_tells_wall_time_and_a_time_that_never_goes_back() -> None:
@@ -17,7 +16,7 @@ def test_the_system_clock_tells_wall_time_and_a_time_that_never_goes_back() -> N
     assert clock.monotonic() >= before
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "text"),
     [
         (0.0, "1970-01-01T00:00:00.000Z"),

@@ -17,6 +17,7 @@ from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.protocol.usage import NO_USAGE, Usage
 from tests.events.scripted import SESSION, A, B, ScriptedJournal, StillClock, delta, message
+from tests.tables import each_row
 
 CALL = CallId("c1")
 SPENT = Usage(10, 4, 5, 2, 15)
@@ -53,7 +54,7 @@ def compacted(done: bool) -> e.HistoryCompacted:
     return e.HistoryCompacted(done, 100, 10, 5, "request")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("published", "counted"),
     [
         ([e.TaskStarted("user", "hello")] * 2, {"started": 2}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from tertulia.protocol.events import Event, EventData, ForeignEvent
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.tool_events import PatchApplyBegin, PlanStep, PlanUpdate
 from tests.events.scripted import SESSION, message, numbers
+from tests.tables import each_row
 
 ROOM = 1 << 40
 
@@ -97,7 +97,7 @@ def test_an_event_larger_than_the_ring_is_forgotten_at_once_and_its_readers_are_
 LONG = "x" * 100_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         message(LONG),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.executors.clipping import clip
+from tests.tables import each_row
 
 
 def test_what_fits_is_left_alone() -> None:
@@ -23,7 +23,7 @@ def test_what_is_too_long_keeps_its_head_and_its_tail_and_says_how_much_is_gone(
     assert f" [… {gone} characters cut …] " in shown
 
 
-@pytest.mark.parametrize(("room", "shown"), [(-1, ""), (0, ""), (1, "…"), (2, "a…"), (3, "a…z")])
+@each_row(("room", "shown"), [(-1, ""), (0, ""), (1, "…"), (2, "a…"), (3, "a…z")])
 def test_the_least_room_has_the_least_mark(room: int, shown: str) -> None:
     assert clip("abcxyz", room) == shown
 

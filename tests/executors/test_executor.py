@@ -11,19 +11,20 @@ from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
 from tertulia.executors.command.plain_text import PlainText
 from tertulia.executors.executor import Assignment, Parser, RunEnd, Step
+from tests.tables import each_row
 
 PARSERS: list[type[CodexJsonl] | type[ClaudeStream] | type[PlainText]] = [CodexJsonl, ClaudeStream, PlainText]
 JUNK = [b"", b"\n\n\n", b"\0" * 100, b"<!doctype html><p>502", b"{" * 10_000, b'{"type":' * 10_000, b"\xff\xfe\n" * 50]
 
 
-@pytest.mark.parametrize("step", get_args(Step))
+@each_row("step", get_args(Step))
 def test_steps_are_frozen(step: type[msgspec.Struct]) -> None:
     assert step.__struct_config__.frozen
     assert step.__doc__
 
 
 @pytest.mark.parametrize("make", PARSERS)
-@pytest.mark.parametrize("junk", JUNK)
+@each_row("junk", JUNK)
 def test_every_parser_takes_any_bytes_and_ends_exactly_once(make: type[CodexJsonl], junk: bytes) -> None:
     """Issue 11, bad input: HTML, floods, nothing at all."""
     parser: Parser = make()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.executors.json_fields import (
     content_text,
     joined_texts,
@@ -15,6 +13,7 @@ from tertulia.executors.json_fields import (
     read_tables,
     read_text,
 )
+from tests.tables import each_row
 
 
 def test_tables_and_texts() -> None:
@@ -29,31 +28,29 @@ def test_tables_and_texts() -> None:
     assert content_text([{"type": "text", "text": "a"}, {"type": "image", "data": "zzz"}]) == "a"
 
 
-@pytest.mark.parametrize("value", ["0199-abc", "<UUID>", "thread_1.x", "a" * 200])
+@each_row("value", ["0199-abc", "<UUID>", "thread_1.x", "a" * 200])
 def test_an_id_that_can_be_an_argument_is_one(value: str) -> None:
     """S003-32"""
     assert read_native_id(None, value) == value
 
 
-@pytest.mark.parametrize("value", ["", "-c", "--last", "a b", "a\n", "a\0", "é", "a" * 201, 7, None, "\u202ex"])
+@each_row("value", ["", "-c", "--last", "a b", "a\n", "a\0", "é", "a" * 201, 7, None, "\u202ex"])
 def test_an_id_that_would_be_an_option_or_worse_is_none(value: object) -> None:
     """S003-32: it is put on a command line later."""
     assert read_native_id(value) is None
 
 
-@pytest.mark.parametrize(("value", "found"), [("x", "x"), ("", None), (1, None), ("x" * 201, None)])
+@each_row(("value", "found"), [("x", "x"), ("", None), (1, None), ("x" * 201, None)])
 def test_ids_of_items_are_short(value: object, found: str | None) -> None:
     assert read_id(value) == found
 
 
-@pytest.mark.parametrize(
-    ("value", "code"), [(0, 0), (-9, -9), (True, None), ("1", None), (1 << 40, None), (None, None)]
-)
+@each_row(("value", "code"), [(0, 0), (-9, -9), (True, None), ("1", None), (1 << 40, None), (None, None)])
 def test_exit_codes(value: object, code: int | None) -> None:
     assert read_exit_code(value) == code
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "words"),
     [
         ("/bin/bash -c 'echo hi'", ("/bin/bash", "-c", "echo hi")),

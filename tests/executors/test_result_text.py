@@ -6,12 +6,12 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.executors.result_text import TEXT_FIELDS, is_plain_text, plain_text, result_text, value_text
 from tertulia.protocol.usage import Usage
+from tests.tables import each_row
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -27,7 +27,7 @@ def test_value_alone() -> None:
     assert value_text("plain") == "plain"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "told"),
     [(True, "true"), (7, "7"), (1.5, "1.5"), (10**30, str(10**30)), (1 << 9_000, "[a whole number of 9,001 bits]"),
      (math.inf, "inf"), (b"xy", "[2 bytes]"), (object(), "[object]"), ({"a", }, "a"),
@@ -39,7 +39,7 @@ def test_plain_values_are_told_as_json_has_them(value: object, told: str | None)
     assert text == told if told is not None else "output_" not in text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("result", "told"),
     [
         ({"files": ["a.py"], "passed": 0}, '{"files":["a.py"],"passed":0}'),

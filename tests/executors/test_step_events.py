@@ -41,6 +41,7 @@ from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.usage import Usage
 from tertulia.testing import FakeClock
 from tests.executors.recorded import mutated, names, recorded
+from tests.tables import each_row
 
 CALL = CallId("run:c")
 
@@ -65,7 +66,7 @@ def test_there_is_an_answer_to_every_kind_of_step() -> None:
     assert set(StepEvents._tellers) == set(get_args(Step))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("step", "events"),
     [
         (NativeSessionId("x"), []),
@@ -120,7 +121,7 @@ def test_deltas_of_a_message_without_end_are_told_as_far_as_a_message_can_be_lon
     assert len(room.tell(AgentDelta("2", "x"))) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("act", "begin", "end"),
     [
         (

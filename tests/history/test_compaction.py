@@ -15,6 +15,7 @@ from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Item, Summary, ToolCall, ToolOutput, UserMessage, text_parts
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tests.history.saying import CountingEncoder, call, model, output, rounds, seed, store_of, user
+from tests.tables import each_row
 
 
 class Saying:
@@ -64,7 +65,7 @@ def test_the_largest_cut_is_planned_when_none_reaches_the_target() -> None:
     assert plan_cut(store, HistoryLimits(max_tokens=0)) == Cut(5, spared=4)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "turns",
     [
         pytest.param([], id="nothing"),
@@ -407,7 +408,7 @@ def test_outputs_are_never_left_without_their_calls() -> None:
 # ---- rounds
 
 
-@pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 2), (3, 3), (4, 4), (9, 4)])
+@each_row(("count", "left"), [(1, 1), (2, 2), (3, 3), (4, 4), (9, 4)])
 def test_only_the_newest_rounds_are_kept_with_all_that_is_pinned(count: int, left: int) -> None:
     store = store_of(*rounds(4), seeds=[seed()])
     before = list(store.snapshot())

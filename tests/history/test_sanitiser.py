@@ -11,6 +11,7 @@ from tertulia.history.sanitiser import closing_outputs, complete_prefix, mend, p
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tests.history.saying import call, model, output, thought, user
+from tests.tables import each_row
 
 UNTRUSTED = st.lists(
     st.one_of(
@@ -143,7 +144,7 @@ def test_nothing_has_no_turns() -> None:
     assert list(turns([])) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("items", "end"),
     [
         ([], 0),

@@ -20,6 +20,7 @@ from tertulia.history.segment import (
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, UserMessage, text_parts
 from tests.history.saying import call, model, output, seed, thought, user
+from tests.tables import each_row
 
 
 def test_a_segment_holds_the_very_items_and_their_digest() -> None:
@@ -72,7 +73,7 @@ def test_the_pairing_proof_is_kept_with_the_segment() -> None:
         seal([call("b"), call("b")])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "items",
     [[user("\ud800")], [call("\udfff")], [call("a", arguments="\ud800")], [output("a", "\ud800")]],
 )
@@ -82,7 +83,7 @@ def test_a_lone_surrogate_is_refused_and_not_repeated_in_the_error(items: list[I
     assert "\ud800" not in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["\x00", "a\u2028b\u0085c\nd", "\U0001f600", ""])
+@each_row("text", ["\x00", "a\u2028b\u0085c\nd", "\U0001f600", ""])
 def test_any_other_text_is_taken_as_it_is(text: str) -> None:
     """E11, NUL"""
     assert seal([user(text)]).byte_count == len(text.encode())

@@ -15,6 +15,7 @@ from tertulia.history.store import Cut, HistoryLimits, HistoryStore
 from tertulia.protocol.ids import CallId, ItemId, new_item_id
 from tertulia.protocol.items import Item, Reasoning, Summary, ToolCall, UserMessage, text_parts
 from tests.history.saying import UNLIMITED, CountingEncoder, call, model, output, rounds, seed, store_of, thought, user
+from tests.tables import each_row
 from tests.thorough import times
 
 
@@ -63,7 +64,7 @@ def test_counts_follow_every_append() -> None:
     assert store.approx_tokens == 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("broken", "call_id"),
     [
         pytest.param([output("z")], "z", id="output without call"),
@@ -153,7 +154,7 @@ def test_closing_answers_every_open_call_once_with_the_reason() -> None:
 # ---- limits and tokens
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limits", "over"),
     [
         (HistoryLimits(), False),
@@ -327,7 +328,7 @@ def test_views_outlive_a_rewrite() -> None:
     assert (list(view), view.digest, view.revision) == (seen, digest, 0)
 
 
-@pytest.mark.parametrize("plan", [Cut(1), Cut(4), Cut(3, spared=0), Cut(3, spared=1)])
+@each_row("plan", [Cut(1), Cut(4), Cut(3, spared=0), Cut(3, spared=1)])
 def test_a_plan_that_would_split_a_pair_or_drop_an_open_call_is_refused(plan: Cut) -> None:
     """S002-24, X-34"""
     store = store_of([user(), call("a")], [output("a"), model()], [user()], [call("open")], [user()])
@@ -363,7 +364,7 @@ def test_a_fork_ends_with_an_item_or_with_a_round() -> None:
     assert store.fork(2).digest == store.digest
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("items", "at", "left"),
     [
         pytest.param([user(), call("a"), call("b")], None, 1, id="open at the end"),

@@ -17,6 +17,7 @@ from tertulia.errors import LimitError
 from tertulia.mcp.limiter import FairLimiter, InFlight
 from tertulia.policy.limits import NO_LIMITS, Limits
 from tests.policy.virtual_time import LoopClock, run
+from tests.tables import each_row
 from tests.thorough import times
 
 
@@ -120,7 +121,7 @@ def test_without_limits_nobody_waits() -> None:
     run(scene())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gate", "said"),
     [
         (
@@ -159,7 +160,7 @@ def test_who_waits_is_told_why_once_and_goes_on_when_there_is_room(gate: Callabl
     run(scene())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("per_s", "at"),
     [
         (2, [0, 0, 1, 1, 2]),
@@ -553,7 +554,7 @@ async def _greedy(most: int, calls: int, *others: str) -> tuple[str, list[str]]:
     return order, house.reasons
 
 
-@pytest.mark.parametrize(("most", "order"), [(1, "a"), (2, "ab"), (8, "aaaabbc"), (9, "aaaaabbc")])
+@each_row(("most", "order"), [(1, "a"), (2, "ab"), (8, "aaaabbc"), (9, "aaaaabbc")])
 def test_a_conversation_leaves_room_at_a_server_for_those_who_come_later(most: int, order: str) -> None:
     """L3: calls that hang cannot be taken back, so a part of what is left always stays free."""
     assert run(_greedy(most, 20, "b", "b", "b", "c"))[0] == order

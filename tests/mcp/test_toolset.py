@@ -19,6 +19,7 @@ from tertulia.mcp.toolset import (
     MAX_WARNINGS,
     Toolset,
 )
+from tests.tables import each_row
 
 OBJECT = {"type": "object"}
 
@@ -54,7 +55,7 @@ def test_the_order_of_keys_in_a_schema_changes_nothing() -> None:
     assert Toolset.of([tool("a", schema=one)]).digest == Toolset.of([tool("a", schema=other)]).digest
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         tool("b", "does it"),
@@ -125,7 +126,7 @@ def test_the_depth_of_lists_counts_too() -> None:
     assert names(Toolset.of([tool("a", schema=schema)])) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema",
     [
         {"type": "strin"},
@@ -165,7 +166,7 @@ def test_a_name_that_is_none_leaves_its_tool_out(name: str) -> None:
     assert len(toolset.warnings[0]) < 200
 
 
-@pytest.mark.parametrize(
+@each_row(
     "broken", [tool("a\ud800"), tool("a", "\ud800"), tool("a", title="\ud800"), tool("a", schema={"x": "\ud800"})]
 )
 def test_what_cannot_be_written_as_json_is_left_out(broken: RemoteTool) -> None:

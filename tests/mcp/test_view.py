@@ -10,6 +10,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import MAX_PINS, NO_CHANGES, McpView, NoServers, ViewChanges, parse_allowlist
 from tertulia.protocol.tool_spec import ToolSpec
 from tests.prompt.specs import mcp
+from tests.tables import each_row
 
 FS_READ, FS_WRITE, WEB_GET = mcp("fs", "read"), mcp("fs", "write"), mcp("web", "get")
 KNOWN = (WEB_GET, FS_WRITE, FS_READ)
@@ -48,7 +49,7 @@ def test_a_session_without_servers_gives_an_empty_view() -> None:
     assert view.list_tools() == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("allowlist", "visible"),
     [
         (["fs__read"], ["fs__read"]),
@@ -110,7 +111,7 @@ def test_the_old_spelling_is_normalised_with_one_deprecation_for_all(entries) ->
     assert "deprecated" in warning
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entry", "said"),
     [
         ("fs__raed", "'fs__raed' is unknown; did you mean fs__read"),
@@ -263,7 +264,7 @@ def test_a_name_of_a_configured_server_that_is_not_up_is_kept_with_a_warning() -
     assert all("'slow' is not up" in warning for warning in warnings if "deprecated" not in warning)
 
 
-@pytest.mark.parametrize("entry", ["slo__x", "slowx", "slow__a b", "slow__\0", "other__*"])
+@each_row("entry", ["slo__x", "slowx", "slow__a b", "slow__\0", "other__*"])
 def test_a_server_that_is_not_up_excuses_no_other_name(entry) -> None:
     """S000-29, S000-42"""
     with pytest.raises(InvalidParamsError):

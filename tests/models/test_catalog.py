@@ -19,6 +19,7 @@ from tertulia.models.catalog import (
     provider_from_wire,
 )
 from tests.docs.pages import names, table, text
+from tests.tables import each_row
 
 PLAIN = {"base_url": "https://api.example.org/v1", "wire": "chat"}
 
@@ -35,7 +36,7 @@ def test_a_provider_object_is_taken_as_it_is() -> None:
     assert provider_from_wire("local", provider) is provider
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "said"),
     [
         ("https://x", "must be a table"),
@@ -57,7 +58,7 @@ def test_a_wrong_provider_is_refused_by_name_and_field(value, said) -> None:
         provider_from_wire("acme", value)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a\nb", "\udcff"])
+@each_row("name", ["", "a/b", "a\nb", "\udcff"])
 def test_a_provider_must_be_nameable(name) -> None:
     with pytest.raises(InvalidParamsError, match="cannot be the first half of provider/model"):
         provider_from_wire(name, PLAIN)
@@ -73,7 +74,7 @@ def test_a_refusal_does_not_repeat_the_address() -> None:
 # ---- what is known of a model
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "window"),
     [
         ("gpt-5.2", 400_000),
@@ -106,7 +107,7 @@ def test_only_the_embedded_model_is_offered_no_tools() -> None:
     assert model_facts("local/smollm2:tools").tools
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "expected"),
     [
         ("gpt-5.2", "gpt-5"),
@@ -162,7 +163,7 @@ def test_that_variable_does_not_move_a_provider_of_the_settings() -> None:
     assert locate_model("ollama/m", {}, {"": "https://gateway.example"}).provider is PROVIDERS["ollama"]
 
 
-@pytest.mark.parametrize("model", ["", "gpt-5.2", "openai/", "/gpt-5.2", "x" * 1000, "openai/\udcff", "openai/a\nb"])
+@each_row("model", ["", "gpt-5.2", "openai/", "/gpt-5.2", "x" * 1000, "openai/\udcff", "openai/a\nb"])
 def test_a_name_without_two_halves_is_refused(model) -> None:
     with pytest.raises(InvalidParamsError, match=r"must be written `provider/model`|unknown provider ''") as refusal:
         locate_model(model, {}, {})

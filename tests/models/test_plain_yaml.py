@@ -6,6 +6,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.models.plain_yaml import load_plain
+from tests.tables import each_row
 
 
 def test_plain_yaml_is_read() -> None:
@@ -37,7 +38,7 @@ def test_a_list_that_contains_itself_is_refused() -> None:
         load_plain("&a [*a]")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "- !!python/object/apply:os.system ['true']",
@@ -59,7 +60,7 @@ def test_a_key_written_twice_is_refused() -> None:
     assert load_plain("- text: one\n- text: two\n") == [{"text": "one"}, {"text": "two"}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "complaint"),
     [
         ("- a\n- [b", "^line 2: "),

@@ -12,6 +12,7 @@ import pytest
 from tertulia.models import server_discovery
 from tertulia.models.catalog import LOCAL_SERVERS, ModelProvider
 from tertulia.models.server_discovery import discover_local_models
+from tests.tables import each_row
 
 LIST = b'{"object":"list","data":[{"id":"llama3.2:1b","object":"model"},{"id":"qwen"}]}'
 
@@ -87,7 +88,7 @@ def test_it_sends_nothing_but_the_question() -> None:
         assert asked.endswith(b"\r\n\r\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         ok(b"<html>a web page</html>"),
@@ -132,6 +133,6 @@ def test_only_this_machine_is_asked(base_url: str, monkeypatch: pytest.MonkeyPat
     assert discover_local_models(configured) == {}
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1"])
+@each_row("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1"])
 def test_loopback_has_many_names(host: str) -> None:
     assert server_discovery._is_loopback(host)

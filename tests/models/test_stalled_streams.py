@@ -16,6 +16,7 @@ from tests.loop_steps import MOST_S, loop_steps
 from tests.models.apis import MESSAGES, RESPONSES, Api, every_api
 from tests.models.mock_provider import Endless, MockProvider, Reply, Told, event
 from tests.models.wire_contract import a_request, check_answer, read
+from tests.tables import each_row
 
 DEADLINE_S = 30
 PLAIN = Told(text="One two three.")
@@ -63,7 +64,7 @@ async def asked(api: Api, reply: Reply, **settings: Any) -> tuple[list[AnswerPie
         return pieces, mock
 
 
-@pytest.mark.parametrize("number", range(4), ids=["comments", "events", "empty texts", "empty arguments"])
+@each_row("number", range(4), ids=["comments", "events", "empty texts", "empty arguments"])
 @pytest.mark.parametrize("begun", [False, True], ids=["from the start", "in the middle"])
 @every_api
 async def test_signs_of_life_without_an_answer_count_as_cut(api: Api, number: int, begun: bool) -> None:

@@ -22,6 +22,7 @@ from tertulia.protocol.items import AssistantMessage, Item, ToolCall, UserMessag
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.usage import Usage
 from tests.models.wire_contract import check_answer, check_dialect, check_free_of_context, items
+from tests.tables import each_row
 
 ID, OTHER = ItemId("0" * 16), ItemId("1" * 16)
 
@@ -54,7 +55,7 @@ def test_tools_are_encoded_in_order_with_their_schemas_as_json() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pieces",
     [
         [TextDelta(ID, "a "), TextDelta(ID, "b"), said("a b"), AnswerEnd()],
@@ -68,7 +69,7 @@ def test_the_contract_accepts_good_answers(pieces: list[AnswerPiece]) -> None:
     check_answer(pieces)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pieces",
     [
         [],

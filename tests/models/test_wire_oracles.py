@@ -26,6 +26,7 @@ from tertulia.protocol.usage import Usage
 from tests.models.apis import APIS, KEY, RESPONSES, TOOLS, Api, body, every_api, one_of_everything, said
 from tests.models.mock_provider import MockProvider, Reply, Told
 from tests.models.wire_contract import a_request, check_answer, read
+from tests.tables import each_row
 
 STREAMS = Path(__file__).with_name("streams")
 EXAMPLES = [(api, path.read_bytes()) for api in APIS for path in sorted(STREAMS.glob(f"{api.name}_*.sse"))]
@@ -114,7 +115,7 @@ async def test_the_sdk_sends_the_same_request(api: Api) -> None:
 # ---- answers
 
 
-@pytest.mark.parametrize(("api", "stream"), [*EXAMPLES, *OWN], ids=lambda part: getattr(part, "name", ""))
+@each_row(("api", "stream"), [*EXAMPLES, *OWN], ids=lambda part: getattr(part, "name", ""))
 async def test_we_read_what_the_sdk_reads(api: Api, stream: bytes) -> None:
     async with MockProvider(Reply(tuple(part + b"\n\n" for part in stream.split(b"\n\n")[:-1]))) as mock:
         wire = api.wire(mock.url)

@@ -18,6 +18,7 @@ from tertulia.policy.approval_policy import (
     approval_from_wire,
     approval_to_wire,
 )
+from tests.tables import each_row
 
 ALL = [ApprovalPolicy(*fields) for fields in product(("trusted", "sandboxed"), (False, True), (False, True))]
 NOBODY_ASKED = ApprovalPolicy("trusted", may_ask=False, retry_outside_on_failure=False)
@@ -31,14 +32,14 @@ def test_the_presets_are_what_their_names_promise() -> None:
     assert ApprovalPolicy("sandboxed", False, False) == NEVER
 
 
-@pytest.mark.parametrize("policy", ALL)
+@each_row("policy", ALL)
 def test_whoever_can_ask_nobody_can_hold_to_two_of_the_names(policy) -> None:
     """DESIGN: an executor that cannot ask is refused under a policy that needs asking; on_request does not count."""
     assert policy.needs_asking == (policy.auto_run == "trusted" or policy.retry_outside_on_failure)
     assert [name for name, preset in PRESETS.items() if preset.needs_asking] == ["untrusted", "on-failure"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("a", "b", "met"),
     [
         (UNTRUSTED, ON_REQUEST, UNTRUSTED),
@@ -54,7 +55,7 @@ def test_presets_met_pairwise(a, b, met) -> None:
     assert APPROVAL_ORDER.meet(a, b) == met == APPROVAL_ORDER.meet(b, a)
 
 
-@pytest.mark.parametrize("policy", ALL)
+@each_row("policy", ALL)
 def test_every_policy_survives_the_wire(policy) -> None:
     assert approval_from_wire(approval_to_wire(policy)) == policy
     assert approval_from_wire(policy) is policy
@@ -79,7 +80,7 @@ def test_underscores_are_accepted() -> None:
     assert approval_from_wire("on-failure") is ON_FAILURE
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,14 +17,15 @@ from tertulia.policy.display_text import (
     value_text,
     visible,
 )
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize("text", ["", "ls -la", "größe", "日本語", "é", "e\u0301", "a\\b", "👍"])
+@each_row("text", ["", "ls -la", "größe", "日本語", "é", "e\u0301", "a\\b", "👍"])
 def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
     assert make_display_text(text) == DisplayText(text, True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("rm \u202exfc", "rm ⟨U+202E⟩xfc"),
@@ -63,13 +63,13 @@ WRITING = [
 """Families of emoji, flags, Persian, Hindi, Hebrew, Arabic."""
 
 
-@pytest.mark.parametrize("text", WRITING)
+@each_row("text", WRITING)
 def test_what_writing_needs_stays(text: str) -> None:
     """A6: joiners and variants within emoji and words are no tricks."""
     assert visible(text) == printable(text) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("a\u200db", "a⟨U+200D⟩b"),
@@ -98,7 +98,7 @@ def test_what_is_read_keeps_its_blanks_signs_and_lines() -> None:
     assert printable("a" + "\u0301" * 9) == "a" + "\u0301" * 8 + "⟨U+0301⟩"
 
 
-@pytest.mark.parametrize("text", [*WRITING[:3], *WRITING[4:], "plain", "a\r\nb", "x\u200by", "\x1b[2J"])
+@each_row("text", [*WRITING[:3], *WRITING[4:], "plain", "a\r\nb", "x\u200by", "\x1b[2J"])
 def test_a_text_that_comes_in_pieces_is_printed_as_if_it_came_whole(text: str) -> None:
     """A6: a model's answer comes in pieces that are cut anywhere."""
     stream = PrintableStream()
@@ -150,7 +150,7 @@ def test_no_text_can_do_anything_to_a_screen_and_no_two_look_alike(text: str) ->
     assert back == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "words"),
     [
         (None, "none"),

@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import LIMITS_ORDER, NO_LIMITS, Limits, limits_from_wire
+from tests.tables import each_row
 
 DEFAULTS = Limits()
 
@@ -51,8 +52,8 @@ def test_a_number_too_large_for_a_float_is_just_a_large_limit() -> None:
     assert limits_from_wire({"max_output_bytes": 10**400}, DEFAULTS).max_output_bytes == 10**400
 
 
-@pytest.mark.parametrize("name", Limits.__struct_fields__)
-@pytest.mark.parametrize("value", [0, -1, -0.5, 0.0, math.nan, math.inf, True, False, "5", [5], {}])
+@each_row("name", Limits.__struct_fields__)
+@each_row("value", [0, -1, -0.5, 0.0, math.nan, math.inf, True, False, "5", [5], {}])
 def test_what_is_not_a_positive_number_is_refused_by_name(name, value) -> None:
     with pytest.raises(InvalidParamsError, match=rf"limits\.{name} must be a positive (whole )?number or `none`"):
         limits_from_wire({name: value}, DEFAULTS)

@@ -14,6 +14,7 @@ from tertulia.policy.narrowing import RIGHTS_ORDER, TOP, Narrowing, Rights, leq,
 from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tests.policy.strategies import requests, rights, with_only
+from tests.tables import each_row
 from tests.thorough import examples
 
 proof = settings(max_examples=examples(300))
@@ -126,7 +127,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("field", "stricter", "looser"), PAIRS)
+@each_row(("field", "stricter", "looser"), PAIRS)
 def test_strictness_pairwise(field, stricter, looser) -> None:
     """S000-18"""
     low, high = with_only(TOP, field, stricter), with_only(TOP, field, looser)
@@ -140,7 +141,7 @@ def test_the_table_of_pairs_speaks_of_every_right() -> None:
     assert {field for field, _, _ in PAIRS} == set(Rights.__struct_fields__)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "a", "b", "met"),
     [
         (

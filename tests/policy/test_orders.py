@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tertulia.policy.orders import Conjunction, Covering, Minimum, Order, Product, TotalOrder
+from tests.tables import each_row
 
 
 def prefixes(word: str) -> Iterator[str]:
@@ -36,7 +37,7 @@ WORLDS: list[tuple[Order, list]] = [
 ]
 
 
-@pytest.mark.parametrize(("order", "world"), WORLDS, ids=lambda value: type(value).__name__)
+@each_row(("order", "world"), WORLDS, ids=lambda value: type(value).__name__)
 def test_every_order_is_a_semilattice_that_gives_one_of_its_arguments_back_where_it_can(order, world) -> None:
     for a, b, c in product(world, repeat=3):
         met = order.meet(a, b)

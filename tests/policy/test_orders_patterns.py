@@ -13,6 +13,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import ROOTS, TOOL_NAMES, normal_roots
 from tertulia.protocol.tool_names import fqn
 from tests.policy.strategies import LONG, SERVERS, TOOLS, paths, tool_patterns, unclean_paths
+from tests.tables import each_row
 
 allowlists = st.none() | st.frozensets(tool_patterns, max_size=5).map(TOOL_NAMES.normal)
 PLAIN = ["a", "b", "c"]
@@ -73,7 +74,7 @@ def test_roots_in_normal_form_are_clean_sorted_and_none_lies_in_another(entries)
     assert normal_roots(normal) == normal
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("a", "b", "met"),
     [
         (names("fs__*"), names("fs__read"), names("fs__read")),
@@ -93,7 +94,7 @@ def test_allowlists_met(a, b, met) -> None:
     assert TOOL_NAMES.meet(a, b) == met == TOOL_NAMES.meet(b, a)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("a", "b", "met"),
     [
         (("/a",), ("/a/b",), ("/a/b",)),
@@ -107,7 +108,7 @@ def test_roots_met(a, b, met) -> None:
     assert ROOTS.meet(a, b) == met == ROOTS.meet(b, a)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "clean"),
     [("/a/../etc", "/etc"), ("//a", "/a"), ("/a//b/.", "/a/b"), ("/", "/"), ("//", "/"), ("/../..", "/")],
 )
@@ -116,7 +117,7 @@ def test_a_root_cannot_hide_where_it_leads(path, clean) -> None:
     assert normal_roots([path]) == (clean,)
 
 
-@pytest.mark.parametrize("path", ["", "a/b", "~/x", "../a", "/a\0/b"])
+@each_row("path", ["", "a/b", "~/x", "../a", "/a\0/b"])
 def test_a_root_that_is_not_absolute_is_refused(path) -> None:
     with pytest.raises(InvalidParamsError, match="writable_roots must be absolute"):
         normal_roots(["/a", path])

@@ -18,6 +18,7 @@ from tertulia.protocol.events import AgentMessageDelta
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.storage import Full, HeadersOnly
 from tertulia.protocol.tool_events import ToolCallBegin
+from tests.tables import each_row
 
 A40 = "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gH3kM5oQ7s"
 HEX = "0123456789abcdef" * 4
@@ -70,8 +71,8 @@ def whole(secret: str) -> str:
     return secret[8:40] if "\n" not in secret else A40
 
 
-@pytest.mark.parametrize("secret", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("around", ["{}", "my key: {}", "line one\n{}\nline three", "\t{}", '"{}"', "x={};", "\x0b{}"])
+@each_row("secret", SHAPES.values(), ids=SHAPES)
+@each_row("around", ["{}", "my key: {}", "line one\n{}\nline three", "\t{}", '"{}"', "x={};", "\x0b{}"])
 def test_a_key_of_a_known_shape_is_taken_out(secret: str, around: str) -> None:
     """E6: more than 12 shapes, in text, in JSON and in JSON within JSON."""
     text = around.format(secret)
@@ -86,7 +87,7 @@ def test_a_key_of_a_known_shape_is_taken_out(secret: str, around: str) -> None:
         assert "[redacted:" in redacted
 
 
-@pytest.mark.parametrize(("around", "secret"), NAMED.values(), ids=NAMED)
+@each_row(("around", "secret"), NAMED.values(), ids=NAMED)
 def test_a_secret_that_is_known_by_its_name_is_taken_out(around: str, secret: str) -> None:
     """S001-45, E6: every quoting; at most eight characters of a token stay."""
     text = around.format(secret)
@@ -119,7 +120,7 @@ ORDINARY = [
 ]
 
 
-@pytest.mark.parametrize("text", ORDINARY)
+@each_row("text", ORDINARY)
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
     redactor = Redactor(["a registered secret"])
     body = msgspec.json.encode({"text": text})
@@ -211,7 +212,7 @@ def test_where_a_replacement_would_break_json_every_string_is_looked_at() -> Non
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "-----BEGIN PRIVATE KEY-----" + "-" * 100_000,

@@ -8,6 +8,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.sandbox_mode import SANDBOX_MODES, SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
+from tests.tables import each_row
 
 
 def test_read_only_is_stricter_than_workspace_write_and_that_than_full_access() -> None:
@@ -24,7 +25,7 @@ def test_a_mode_is_written_with_dashes_and_read_with_either(mode) -> None:
     assert sandbox_from_wire(mode) == mode
 
 
-@pytest.mark.parametrize("value", ["", "none", "full", "Read-Only", None, 3, ["read-only"]])
+@each_row("value", ["", "none", "full", "Read-Only", None, 3, ["read-only"]])
 def test_an_unknown_mode_is_refused_with_the_list_of_the_known(value) -> None:
     with pytest.raises(
         InvalidParamsError, match="sandbox must be one of read-only, workspace-write, danger-full-access"

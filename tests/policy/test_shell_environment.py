@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.shell_environment import ShellEnvironment, shell_environment_from_wire
+from tests.tables import each_row
 
 OURS = {
     "PATH": "/usr/bin",
@@ -66,7 +67,7 @@ def test_a15_no_secret_gets_through_by_any_way_of_inheriting(variables, inherit,
     assert result.items() <= variables.items()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "complaint"),
     [
         ({"inherits": "all"}, "has no 'inherits'; did you mean inherit"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.policy.token_redaction import VISIBLE_CHARACTERS, TokenRedactor
+from tests.tables import each_row
 
 
 def token(number: int) -> str:
@@ -23,7 +23,7 @@ def holding(*numbers: int) -> TokenRedactor:
     return tokens
 
 
-@pytest.mark.parametrize("count", [1, 8, 9, 500])
+@each_row("count", [1, 8, 9, 500])
 def test_every_token_is_taken_out_however_many_there_are(count: int) -> None:
     """S001-45, X-44."""
     tokens = holding(*range(count))
@@ -35,7 +35,7 @@ def test_every_token_is_taken_out_however_many_there_are(count: int) -> None:
         )
 
 
-@pytest.mark.parametrize("count", [0, 1, 8, 9])
+@each_row("count", [0, 1, 8, 9])
 def test_what_has_no_token_in_it_stays_the_same_object(count: int) -> None:
     tokens = holding(*range(count))
     for text in ("", "nothing here", token(999), token(999) * 3, "é" * 100):
@@ -64,7 +64,7 @@ def test_no_text_around_it_and_no_cut_hides_a_token(before: str, after: str, cut
         assert cleaned == before + piece + after
 
 
-@pytest.mark.parametrize("length", [12, 13, 20, 40])
+@each_row("length", [12, 13, 20, 40])
 def test_a_piece_of_its_middle_is_taken_out_too(length: int) -> None:
     """S001-45: a text may come in pieces."""
     secret, tokens = token(1), holding(1, 2)
@@ -90,9 +90,7 @@ def test_the_last_that_were_valid_are_remembered_and_older_ones_forgotten() -> N
     assert all(token(number) not in tokens.text(token(number)) for number in range(36, 100))
 
 
-@pytest.mark.parametrize(
-    "text", ["0123456789abcdef" * 20_000, token(1)[:9] * 20_000, token(1)[-9:] * 20_000, "a b " * 100_000]
-)
+@each_row("text", ["0123456789abcdef" * 20_000, token(1)[:9] * 20_000, token(1)[-9:] * 20_000, "a b " * 100_000])
 def test_a_long_text_takes_linear_time(text: str) -> None:
     """A dump in hexadecimal, and one that was made to be slow."""
     tokens = holding(*range(40))

@@ -13,6 +13,7 @@ from tertulia.policy.token_redaction import VISIBLE_CHARACTERS, TokenRedactor, T
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta, AgentReasoningDelta
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.tool_events import ExecCommandOutputDelta
+from tests.tables import each_row
 
 TOKEN, OTHER = (hashlib.sha256(name).hexdigest() for name in (b"one", b"other"))
 
@@ -42,8 +43,8 @@ def cut(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 10, 16, 31, 63, 64, 65, 500])
-@pytest.mark.parametrize("text", [f"a {TOKEN} b {OTHER}.", TOKEN + OTHER, f"ff{TOKEN}ff", f"{TOKEN[:30]} {TOKEN}"])
+@each_row("size", [1, 2, 3, 7, 8, 9, 10, 16, 31, 63, 64, 65, 500])
+@each_row("text", [f"a {TOKEN} b {OTHER}.", TOKEN + OTHER, f"ff{TOKEN}ff", f"{TOKEN[:30]} {TOKEN}"])
 def test_whatever_the_pieces_the_whole_is_what_it_would_be_at_once(size: int, text: str) -> None:
     """S001-45: and each piece stands where the one before ended."""
     tokens = TokenRedactor()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.prompt.fingerprint import fingerprint_request
 from tertulia.protocol.ids import ConversationId, ItemId, TaskId
 from tertulia.protocol.items import UserMessage, text_parts
+from tests.tables import each_row
 
 ASKER = (ConversationId("c"), TaskId("t"))
 
@@ -27,7 +26,7 @@ def test_equal_parts_have_equal_fingerprints() -> None:
     assert (first.items, first.tools_json, first.override) == (2, b"[]", None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("instructions", "tools", "texts", "schema"),
     [
         ("be long", b"[]", ("a",), None),

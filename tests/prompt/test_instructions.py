@@ -13,6 +13,7 @@ from tertulia.prompt import instructions
 from tertulia.prompt.instructions import builtin_text, cache_key, full_instructions
 from tertulia.prompt.tool_list import assemble_tools
 from tests.prompt.specs import mcp, spec
+from tests.tables import each_row
 
 NEEDS_PATCH_TEXT = "scripted"
 KNOWS_PATCHES = "gpt-5-codex"
@@ -35,7 +36,7 @@ def test_without_an_override_the_built_in_text_is_used() -> None:
     assert "Tertulia" in made
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("override", "has_apply_patch", "family", "appended"),
     [
         (None, False, NEEDS_PATCH_TEXT, True),
@@ -96,7 +97,7 @@ def test_the_cache_key_is_the_same_for_the_same_parts() -> None:
     assert len(cache_key("be brief", TOOLS.digest, "gpt")) == 32
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "tools", "family"),
     [
         ("be brief.", TOOLS, "gpt"),

@@ -15,6 +15,7 @@ from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tests.history.saying import rounds, store_of, user
 from tests.prompt.specs import mcp, spec
+from tests.tables import each_row
 
 WIRE = ScriptedModel(name="acme/one", family="acme")
 TOOLS = assemble_tools([spec("shell"), mcp("fs", "read", path="string")])
@@ -42,9 +43,7 @@ def test_a_request_has_all_that_a_wire_needs() -> None:
     assert request.output_schema == '{"type":"object"}'
 
 
-@pytest.mark.parametrize(
-    ("policy", "stored"), [(Full(), True), (Ttl(60), True), (HeadersOnly(), False), (NoStorage(), False)]
-)
+@each_row(("policy", "stored"), [(Full(), True), (Ttl(60), True), (HeadersOnly(), False), (NoStorage(), False)])
 def test_the_provider_may_keep_the_exchange_only_where_we_may(policy, stored) -> None:
     """X-33, S002-20: Full and Ttl may store, HeadersOnly and None never."""
     assert build_request(asking(storage=policy), store_of()).store is stored
@@ -61,7 +60,7 @@ def test_the_provider_keeps_nothing_that_came_under_a_stricter_policy(mark, stor
         assert build_request(asking(storage=Full()), history).store is stored
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("override", "tools", "expected"),
     [
         (None, NO_TOOLS, builtin_text("prompt") + builtin_text("apply_patch")),

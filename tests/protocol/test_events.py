@@ -19,6 +19,7 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.usage import NO_USAGE
+from tests.tables import each_row
 
 ENVELOPE = [
     "epoch",
@@ -127,7 +128,7 @@ def test_an_event_that_was_encoded_equals_one_that_was_not() -> None:
     assert one == other
 
 
-@pytest.mark.parametrize("kind", EVENT_TYPES.values(), ids=EVENT_TYPES)
+@each_row("kind", EVENT_TYPES.values(), ids=EVENT_TYPES)
 def test_every_type_is_plain_frozen_data_without_a_tag_of_its_own(kind: type[EventData]) -> None:
     config = kind.__struct_config__
     assert config.frozen

@@ -22,6 +22,7 @@ from tertulia.protocol.inputs import (
     TextInput,
     check_text,
 )
+from tests.tables import each_row
 
 STRUCTS = [
     value
@@ -30,7 +31,7 @@ STRUCTS = [
 ]
 
 
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+@each_row("struct", STRUCTS, ids=lambda struct: struct.__name__)
 def test_every_input_is_frozen_and_refuses_unknown_fields_by_name(struct) -> None:
     assert struct.__struct_config__.frozen
     optional = len(struct.__struct_defaults__)
@@ -53,7 +54,7 @@ def test_a_conversation_can_be_opened_with_the_fields_of_the_contract() -> None:
     }
 
 
-@pytest.mark.parametrize("field", ContextFields.__struct_fields__)
+@each_row("field", ContextFields.__struct_fields__)
 def test_absent_and_null_are_different_things(field) -> None:
     """X-67: absent keeps, null resets."""
     absent = msgspec.convert({"conversation_id": "c"}, SetContext)
@@ -88,7 +89,7 @@ def test_a_message_is_text_and_items_and_how_it_is_to_be_sent() -> None:
     assert (message.if_busy, message.detach, message.message_id) == (None, None, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [
         {"text": 5},
@@ -113,7 +114,7 @@ def test_an_agent_needs_no_more_than_a_name() -> None:
 # ---- texts
 
 
-@pytest.mark.parametrize("text", ["", "hello", "ñ😀", "\0", "\u2028", "x" * MAX_TEXT_BYTES])
+@each_row("text", ["", "hello", "ñ😀", "\0", "\u2028", "x" * MAX_TEXT_BYTES])
 def test_a_text_that_can_be_kept_is_given_back(text) -> None:
     assert check_text(text, "text") is text
 

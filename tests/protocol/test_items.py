@@ -23,6 +23,7 @@ from tertulia.protocol.items import (
     text_parts,
 )
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
+from tests.tables import each_row
 
 ids = st.text(min_size=1, max_size=8).map(ItemId)
 texts = st.text(max_size=20) | st.sampled_from(["\u2028\u2029\x85", "\n", "\0", "😀"])
@@ -89,7 +90,7 @@ def test_a_text_is_one_part_or_none(text) -> None:
     assert len(text_parts(text)) == (1 if text else 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "kind", "readable"),
     [
         ('{"a":[1,2.5,true]}', "function", {"a": [1, 2.5, True]}),

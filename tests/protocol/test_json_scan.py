@@ -6,11 +6,11 @@ import json
 import tracemalloc
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.protocol.json_scan import MAX_DEPTH, MAX_PARTS, SCANNED_FROM_BYTES, JsonScan, find_excess
+from tests.tables import each_row
 
 
 def parts_of(value: Any) -> int:
@@ -61,7 +61,7 @@ def test_one_level_too_many_is_told_and_one_less_is_not() -> None:
     assert find_excess("[]" * (MAX_DEPTH + 1)) is None, "side by side is not deep"
 
 
-@pytest.mark.parametrize("inside", ["{}[],:" * 100_000, '\\"{},' * 100_000, "\\\\" * 300_000, "\\u0022,[" * 50_000])
+@each_row("inside", ["{}[],:" * 100_000, '\\"{},' * 100_000, "\\\\" * 300_000, "\\u0022,[" * 50_000])
 def test_what_stands_in_a_string_counts_for_nothing(inside: str) -> None:
     """L1: a text may well be a program."""
     text = f'{{"a":"{inside}"}}'

@@ -11,6 +11,7 @@ from tertulia.errors import ParseError
 from tertulia.protocol import json_steps
 from tertulia.protocol.json_steps import StepwiseWork, read, run_to_end
 from tests.loop_steps import MOST_S, loop_steps
+from tests.tables import each_row
 
 PLAIN = json.JSONDecoder()
 
@@ -30,9 +31,7 @@ async def test_how_deep_a_text_may_be_is_for_the_caller_to_say_and_not_for_pytho
         await built(deep)
 
 
-@pytest.mark.parametrize(
-    "text", [b"[", b"[1", b"[1,", b'{"a"', b'{"a":', b'{"a":1', b'{"a":1,', b"{", b"[]]", b"[,]", b"{,}"]
-)
+@each_row("text", [b"[", b"[1", b"[1,", b'{"a"', b'{"a":', b'{"a":1', b'{"a":1,', b"{", b"[]]", b"[,]", b"{,}"])
 async def test_what_has_no_end_or_two_is_refused(text: bytes) -> None:
     with pytest.raises(ParseError, match="not JSON"):
         await built(text)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import get_args
 
 import msgspec
-import pytest
 
 from tertulia.protocol.records import Record, message_key
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize("kind", get_args(Record))
+@each_row("kind", get_args(Record))
 def test_records_are_frozen_and_name_their_conversation_first(kind: type[msgspec.Struct]) -> None:
     assert kind.__struct_config__.frozen
     assert kind.__struct_fields__[0] == "conversation_id"

@@ -21,6 +21,7 @@ from tertulia.protocol.storage import (
     strictest,
     strictness,
 )
+from tests.tables import each_row
 
 STRICTEST_FIRST = [NoStorage(), HeadersOnly(), Ttl(0.5), Ttl(60), Ttl(1e9), Full()]
 policies = st.sampled_from([Full(), HeadersOnly(), NoStorage()]) | st.builds(
@@ -53,7 +54,7 @@ def test_every_policy_survives_the_wire(policy) -> None:
     assert storage_from_wire(policy) is policy
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spelled", "policy"),
     [
         ("full", Full()),
@@ -72,7 +73,7 @@ def test_people_and_command_lines_may_spell_them_so(spelled, policy) -> None:
     assert storage_from_wire(spelled) == policy
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         *(None, True, 5, [], {}, "", "all", "ttl", "ttl:", "ttl:x", "ttl:1:2", "full:1", ":"),
@@ -86,7 +87,7 @@ def test_anything_else_is_refused_by_name(value) -> None:
         storage_from_wire(value)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, -math.inf])
+@each_row("seconds", [0, -1, math.nan, math.inf, -math.inf])
 def test_a_life_is_a_positive_number_of_seconds(seconds) -> None:
     with pytest.raises(InvalidParamsError, match="positive number of seconds"):
         Ttl(seconds)

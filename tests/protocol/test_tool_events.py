@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import get_args
 
-import pytest
-
 import tertulia
 from tertulia.protocol import events, tool_events
 from tertulia.protocol.event_data import BaseEventData
 from tertulia.protocol.events import EVENT_TYPES, EventData
+from tests.tables import each_row
 
 DESIGN = [
     "session_configured",
@@ -96,13 +95,13 @@ def test_every_type_that_is_written_down_is_registered_under_its_own_name() -> N
     assert len(written) == len(EVENT_TYPES)
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@each_row("name", FIELDS)
 def test_the_payloads_of_the_design_have_its_keys_in_order(name: str) -> None:
     """What came later stands behind them."""
     assert list(EVENT_TYPES[name].__struct_fields__)[: len(FIELDS[name])] == FIELDS[name]
 
 
-@pytest.mark.parametrize("name", ["tool_call", "exec_command", "patch_apply", "mcp_tool_call", "web_search"])
+@each_row("name", ["tool_call", "exec_command", "patch_apply", "mcp_tool_call", "web_search"])
 def test_a_beginning_and_its_end_are_joined_by_the_call_id(name: str) -> None:
     for part in ("begin", "end"):
         assert EVENT_TYPES[f"{name}_{part}"].__struct_fields__[0] == "call_id"

@@ -17,6 +17,7 @@ from tertulia.protocol.tool_names import (
     is_legal_server,
     normalise_allowlist_entry,
 )
+from tests.tables import each_row
 
 LEGAL = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 words = st.text(max_size=80) | st.text("ab_-/. é", max_size=80) | st.text("ab_", min_size=60, max_size=80)
@@ -38,9 +39,7 @@ def test_different_tools_keep_different_names(server, tool, other_server, other_
     assert fqn(server, tool) != fqn(other_server, other_tool)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("a b", "a_b"), ("é", "è"), ("x" * 70, "x" * 71), ("A", "a"), ("a.b", "a/b")]
-)
+@each_row(("one", "other"), [("a b", "a_b"), ("é", "è"), ("x" * 70, "x" * 71), ("A", "a"), ("a.b", "a/b")])
 def test_tools_that_differ_in_one_character_only_keep_different_names(one, other) -> None:
     """C4"""
     assert fqn("server", one) != fqn("server", other)
@@ -52,7 +51,7 @@ def test_a_plain_name_is_left_as_it_is() -> None:
     assert fqn("s" * 31, "t" * 31) == "s" * 31 + "__" + "t" * 31
 
 
-@pytest.mark.parametrize("length", [63, 64, 100, 10_000])
+@each_row("length", [63, 64, 100, 10_000])
 def test_a_longer_name_is_cut_to_exactly_64_characters(length) -> None:
     """S000-30"""
     name = fqn("server", "t" * length)
@@ -77,7 +76,7 @@ def test_a_name_that_two_servers_could_claim_is_the_same_for_both() -> None:
     assert fqn("a__b", "c") == fqn("a", "b__c") == "a__b__c"
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a.b", "a/b", "é", "a\n", "x" * 65])
+@each_row("name", ["", "a b", "a.b", "a/b", "é", "a\n", "x" * 65])
 def test_an_illegal_name_is_told(name) -> None:
     """S000-25"""
     assert not is_legal(name)
@@ -104,7 +103,7 @@ def test_the_conv_tools_are_five_in_fixed_order_and_have_dotted_aliases() -> Non
     assert all(map(is_legal, CONV_TOOLS))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entry", "normalised"),
     [
         ("fs/read", ("fs__read", True)),

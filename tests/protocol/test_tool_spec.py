@@ -11,6 +11,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
+from tests.tables import each_row
 
 SCHEMA = {"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "integer"}}, "required": ["b"]}
 DEFINITION = {"name": "read", "description": "Reads.", "parameters": SCHEMA}
@@ -40,7 +41,7 @@ def test_a_digest_is_the_same_on_every_machine() -> None:
     assert ToolSpec.define(**DEFINITION).digest == hashlib.sha256(sealed).hexdigest()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"name": "write"},
@@ -80,7 +81,7 @@ def test_any_mapping_will_do() -> None:
     assert ToolSpec.define(**DEFINITION | {"parameters": MappingProxyType(SCHEMA)}) == ToolSpec.define(**DEFINITION)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "conv.create", "x" * 65, "é"])
+@each_row("name", ["", "a b", "conv.create", "x" * 65, "é"])
 def test_a_name_that_no_model_may_see_is_refused(name) -> None:
     """S000-25"""
     with pytest.raises(InvalidParamsError, match="must match"):
@@ -94,7 +95,7 @@ def deep(levels: int) -> dict[str, object]:
     return schema
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("description", "parameters"),
     [
         ("\ud800", None),

@@ -33,6 +33,7 @@ from tests.rollout.recording import (
     unredacted,
     user,
 )
+from tests.tables import each_row
 
 
 def recorder(store: ListStore, **options: Any) -> Recorder:
@@ -180,7 +181,7 @@ async def test_a_write_that_was_given_up_does_no_harm() -> None:
 # ── policies ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("own", "given", "stored"),
     [
         (Full(), None, ["text"]),

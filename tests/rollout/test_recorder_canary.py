@@ -53,6 +53,7 @@ from tertulia.rollout.recorder import Recorder
 from tests.events.scripted import StillClock
 from tests.rollout.canary import CANARY, hidden, sightings
 from tests.rollout.recording import TASK, TRACE, A, ListStore, agreed, asked, assistant, call, event, output, user
+from tests.tables import each_row
 
 C = CANARY
 
@@ -164,6 +165,6 @@ async def test_after_a_change_to_a_stricter_policy_a_secret_is_nowhere(policy: S
     assert sightings(store.bytes) == []
 
 
-@pytest.mark.parametrize("data", hidden(), ids=lambda data: repr(data[:12]))
+@each_row("data", hidden(), ids=lambda data: repr(data[:12]))
 def test_the_search_finds_every_spelling(data: bytes) -> None:
     assert sightings(data)

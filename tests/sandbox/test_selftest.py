@@ -21,6 +21,7 @@ from tertulia.sandbox.runner import Command, CommandResult, Output
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.selftest import ATTEMPTS, try_to_escape
 from tests.sandbox.confined import need
+from tests.tables import each_row
 
 HELD = b'{"succeeded": [false, false, false, false, false, false]}'
 
@@ -42,7 +43,7 @@ async def test_what_held_is_listed() -> None:
     assert await judge(HELD) == ATTEMPTS
 
 
-@pytest.mark.parametrize("number", range(len(ATTEMPTS)))
+@each_row("number", range(len(ATTEMPTS)))
 async def test_each_attempt_that_succeeds_makes_the_sandbox_unavailable(number: int) -> None:
     """A20: never unsandboxed because of one leak that seems small."""
     text = b'{"succeeded": [%s]}' % b", ".join([b"true" if at == number else b"false" for at in range(len(ATTEMPTS))])

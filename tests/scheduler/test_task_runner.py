@@ -28,6 +28,7 @@ from tertulia.protocol.ids import ItemId
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
 from tests.session.staging import Ask, Disk, Stage, heard, stage, ticks
+from tests.tables import each_row
 
 TERMINAL = ("task_complete", "turn_aborted")
 
@@ -164,7 +165,7 @@ async def test_a_task_that_is_done_says_what_it_said_last_and_what_it_cost() -> 
         assert len(reply.trace_id) == 32
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "code", "text"),
     [
         (lambda: fail("no luck", code="rate_limited"), "rate_limited", None),
@@ -202,7 +203,7 @@ async def test_a_model_that_fails_ends_its_own_task_and_nothing_else(
         assert said == ["hi", *([text] if text else []), "again"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error",
     [
         ToolConflictError,
@@ -373,7 +374,7 @@ async def stopped_after(step: int, stop: Stop, disk: Disk | None = None) -> bool
     return not over
 
 
-@pytest.mark.parametrize("stop", STOPS)
+@each_row("stop", STOPS)
 async def test_a_turn_can_be_stopped_at_every_step(stop: Stop) -> None:
     """H1, S002-35, S004-18: one terminal event a task, every call answered once, the next message works."""
     for step in count(1):

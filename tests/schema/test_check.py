@@ -20,6 +20,7 @@ from tertulia.schema.check import (
     list_values,
     shorten_value,
 )
+from tests.tables import each_row
 
 SCALARS = [None, False, True, -1, 0, 1, 0.0, -0.0, 1.0, 1.5, 1e300, "", "1", "a'", '"']
 VALUES = st.recursive(
@@ -73,7 +74,7 @@ def test_a_problem_tells_its_way_from_the_top() -> None:
     assert str(problem) == f'$."{"x" * 64}…."two words"[3].name: expected string, got null'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "name"),
     [({}, "object"), ([], "array"), ("", "string"), (1, "integer"), (1.0, "number"), (True, "boolean"), (None, "null")],
 )

@@ -9,11 +9,12 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.schema.schema import Schema
+from tests.tables import each_row
 
 TEXT = {"type": "string"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "passes", "fails"),
     [
         ({"required": ["a"]}, [{"a": None}, [], 1], {"$": {}}),

@@ -10,11 +10,12 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.schema.keywords import BUILDERS
 from tertulia.schema.schema import Schema
+from tests.tables import each_row
 
 BIG = 10**300
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("keyword", "limit", "passes", "fails"),
     [
         ("type", "integer", [1, 1.0, BIG], [True, 1.5, "1", None]),

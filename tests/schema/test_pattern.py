@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tertulia.errors import InvalidParamsError
 from tertulia.schema.check import MAX_STEPS
 from tertulia.schema.pattern import MAX_NESTING, MAX_SOURCE, Pattern
+from tests.tables import each_row
 from tests.thorough import examples
 from tests.tools.calling import at_most_100_ms
 
@@ -48,7 +49,7 @@ def test_a_pattern_means_what_it_means_to_pythons_engine(source: str, text: str)
     assert occurs(source, text) == bool(re.search(source, text, re.ASCII))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "inside", "outside"),
     [
         (r"^[a-z]+$", "abc", "abc\n"),  # `$` is the end, not the place before a last line end
@@ -89,7 +90,7 @@ MAIL = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "is_address"),
     [("jo.e+x@mail.example.org", True), ("jo..e@example.org", False), (".jo@example.org", False), ("jo@org", False)],
 )
@@ -100,7 +101,7 @@ def test_the_mail_pattern_of_a_schema_library_works(text: str, is_address: bool)
 # ---- refusals
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "(", ")", "a)", "(a", "[a", "[", "\\", "*", "a**", "a++", "(?", "(?i)a", "(?>a)", "(?#x)", "(?P<n>a)(?P=n)",
@@ -157,7 +158,7 @@ class Purse:
             raise Empty
 
 
-@pytest.mark.parametrize(("source", "text"), BOMBS)
+@each_row(("source", "text"), BOMBS)
 def test_a_pattern_that_explodes_elsewhere_is_answered_at_once(source: str, text: str) -> None:
     """C14: regex bomb."""
     pattern = Pattern(source)
@@ -165,7 +166,7 @@ def test_a_pattern_that_explodes_elsewhere_is_answered_at_once(source: str, text
         assert not pattern.occurs_in(text, Purse())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "text"),
     [
         ("^.*$", "x" * 50_000_000),

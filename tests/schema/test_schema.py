@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tertulia.errors import InvalidParamsError
 from tertulia.schema.keywords import BUILDERS
 from tertulia.schema.schema import MAX_BYTES, MAX_NODES, Schema
+from tests.tables import each_row
 from tests.thorough import examples
 from tests.tools.calling import at_most_100_ms
 
@@ -139,7 +140,7 @@ def test_older_spellings_of_generators_are_understood() -> None:
     assert not fits({"definitions": {"n": {"type": "null"}}, "$ref": "#/definitions/n"}, 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "value", "message"),
     [
         (TREE, {"value": "x"}, "$.value: expected integer, got string"),
@@ -182,7 +183,7 @@ def test_a_refusal_is_short_however_long_the_schema_and_the_value() -> None:
 LOOP = {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "why"),
     [
         ("", "not JSON"),
@@ -284,7 +285,7 @@ HOSTILE: dict[str, Callable[[], tuple[Any, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE)
+@each_row("case", HOSTILE)
 def test_no_pair_of_schema_and_value_holds_the_process(case: str) -> None:
     """C14: extra, huge, deep, `$ref` loop, regex bomb: refused within 100 ms."""
     document, value = HOSTILE[case]()

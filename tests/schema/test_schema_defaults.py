@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.schema.schema import Schema, has_defaults
+from tests.tables import each_row
 
 LIMIT = {"type": "object", "properties": {"n": {"type": "integer", "default": 5}}, "required": ["n"]}
 
@@ -17,7 +18,7 @@ def compiled(document: Any) -> Schema:
     return Schema.compile(msgspec.json.encode(document).decode())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "given", "whole"),
     [
         (LIMIT, {}, {"n": 5}),

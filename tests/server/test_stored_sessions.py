@@ -7,6 +7,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.rollout.sqlite.session_index import SessionEntry
 from tertulia.server.stored_sessions import cursor_at, entries_after
+from tests.tables import each_row
 
 
 def entry(id: str, updated: float) -> SessionEntry:
@@ -21,7 +22,7 @@ def test_a_cursor_leads_on_from_where_it_was_taken_whatever_came_since() -> None
     assert list(entries_after([new, twin], cursor_at(old))) == []
 
 
-@pytest.mark.parametrize("cursor", ["", "nonsense", "/", "1.5.5/a"])
+@each_row("cursor", ["", "nonsense", "/", "1.5.5/a"])
 def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
     """Issue 10 (4)."""
     with pytest.raises(InvalidParamsError, match="cursor"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 
-import pytest
 from websockets.asyncio.client import connect
 
 from tertulia.models.scripted.script import say
@@ -14,6 +13,7 @@ from tertulia.server.web_app import serve_web_app
 from tertulia.session.settings.settings import Settings
 from tests.server.client import model
 from tests.server.served import TOKEN, Talker, served, status
+from tests.tables import each_row
 
 PATHS = [
     *(
@@ -36,7 +36,7 @@ async def test_health_says_what_runs() -> None:
         assert told == {"status": "ok", "version": told["version"], "sessions": 1, "clients": 1}
 
 
-@pytest.mark.parametrize("path", PATHS)
+@each_row("path", PATHS)
 async def test_there_is_nothing_else(path: str) -> None:
     """D15: no path leads to a file."""
     async with served() as place:
@@ -46,9 +46,7 @@ async def test_there_is_nothing_else(path: str) -> None:
         assert status(await place.raw(place.head("GET", path, Authorization=None))) in (400, 401)
 
 
-@pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/health"), ("PUT", "/mcp"), ("DELETE", "/health"), ("OPTIONS", "/mcp")]
-)
+@each_row(("method", "path"), [("POST", "/health"), ("PUT", "/mcp"), ("DELETE", "/health"), ("OPTIONS", "/mcp")])
 async def test_a_method_that_a_route_does_not_have_is_refused(method: str, path: str) -> None:
     """D4: no preflight is answered with anything that would let a page in."""
     async with served() as place:

@@ -14,6 +14,7 @@ from tertulia.testing import FakeClock, ScriptedReply, call
 from tests.mcp.fakes import bare
 from tests.session.agents_stage import EMPLOYEE, Porter, bell, names, told
 from tests.session.staging import Stage, stage
+from tests.tables import each_row
 
 
 def updates(acting: Stage, agent: Any) -> list[str]:
@@ -172,7 +173,7 @@ async def test_what_was_cut_is_said_over_the_wire_too() -> None:
         assert [text for text in answer.warnings if "'talker' was cut" in text]
 
 
-@pytest.mark.parametrize("how", ["raises", "scope", "wrong", "cancels"])
+@each_row("how", ["raises", "scope", "wrong", "cancels"])
 async def test_a_provider_that_fails_is_left_out_and_named(how: str) -> None:
     """S001-27, X-45: the agent starts, and whoever opened it is told."""
 

@@ -16,6 +16,7 @@ from tests.mcp.fakes import hostile
 from tests.session.agents_stage import EMPLOYEE, Porter
 from tests.session.lives import Lives, until
 from tests.session.staging import Disk, Stage, stage
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -228,7 +229,7 @@ async def test_too_many_conversations_leave_no_token(made: list[str]) -> None:
 # ── what is no token ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("spoilt", ["short", "long", "upper", "empty", "another", "none", "newline"])
+@each_row("spoilt", ["short", "long", "upper", "empty", "another", "none", "newline"])
 async def test_what_is_not_the_token_is_refused_and_changes_nothing(spoilt: str) -> None:
     """HARDENING D6, S001-42, S001-47; issue 9, bad input; with an audit record each."""
     async with stage() as acting, stage() as another:

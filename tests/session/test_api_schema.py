@@ -14,6 +14,7 @@ from tertulia.session.host import Host
 from tertulia.session.operations import OPERATIONS, call
 from tertulia.session.settings.settings import Settings
 from tests.server.client import model
+from tests.tables import each_row
 
 DOCUMENT = schema_document()
 
@@ -39,7 +40,7 @@ def test_no_two_types_share_a_name() -> None:
     assert not [name for name in DOCUMENT["$defs"] if not name.isidentifier()]
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@each_row("name", OPERATIONS)
 def test_parameters_and_results_stand_on_their_own_feet(name: str) -> None:
     """For surfaces that have a schema for each tool."""
     for schema in (params_schema(name), result_schema(name)):

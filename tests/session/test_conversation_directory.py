@@ -12,6 +12,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.testing import fail, say
 from tests.session.staging import Stage, stage
+from tests.tables import each_row
 
 
 async def called(on: Stage, name: str, **arguments: Any) -> tuple[dict[str, Any], bool]:
@@ -56,7 +57,7 @@ async def test_all_five_in_a_row() -> None:
         assert ids(on) == [on.root.id]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "arguments", "code"),
     [
         ("conv_send", {"conversation_id": "nobody", "text": "hi"}, "not_found"),

@@ -17,6 +17,7 @@ from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import ScriptedModel, say
 from tests.prompt.specs import mcp
 from tests.session.staging import BUILT_IN, Disk, Stage, stage
+from tests.tables import each_row
 
 
 async def test_an_opened_conversation_has_all_that_is_its_own() -> None:
@@ -88,7 +89,7 @@ async def test_a_child_by_parent_id_is_below_its_parent() -> None:
         assert (await child.message("hi")).text == "ok"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "error"),
     [
         ({"nonsense": 1}, InvalidParamsError),

@@ -14,6 +14,7 @@ from tertulia.protocol.inputs import ImageInput, TextInput
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.session.staging import BUILT_IN, Ask, stage, ticks
+from tests.tables import each_row
 
 PICTURE = "data:image/png;base64,AA=="
 
@@ -53,7 +54,7 @@ async def test_a_message_can_have_several_parts(content: Any) -> None:
         assert (entry.text, entry.attachments) == ("look", [{"type": "image", "image_url": PICTURE}])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "fields"),
     [
         ("", {}),
@@ -238,7 +239,7 @@ async def test_history_is_what_people_and_the_model_said() -> None:
         assert conversation.info.message_count == 5
 
 
-@pytest.mark.parametrize("limit", [0, -1, True, False])
+@each_row("limit", [0, -1, True, False])
 async def test_a_limit_that_is_none_is_refused(limit: Any) -> None:
     async with stage() as on:
         with pytest.raises(InvalidParamsError):
@@ -301,7 +302,7 @@ async def test_a_change_is_told_with_the_names_of_what_changed() -> None:
         assert event.conversation_id == on.root.id
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"nonsense": 1},
@@ -374,7 +375,7 @@ async def test_a_fork_can_begin_at_a_round_or_at_an_item() -> None:
         assert [e.text for e in await by_item.history()] == ["one", "ok", "two"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("at", "error"), [(0, InvalidParamsError), (-1, InvalidParamsError), (9, NotFoundError), ("no item", NotFoundError)]
 )
 async def test_a_fork_at_a_point_that_is_not_there_is_refused(at: Any, error: type[Exception]) -> None:

@@ -10,9 +10,10 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import ForkConversation, Message, NewConversation, TextInput
 from tertulia.session.inputs import parse, to_snake_case
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "becomes"),
     [
         ({"conversationId": "c"}, {"conversation_id": "c"}),
@@ -46,7 +47,7 @@ def test_an_input_is_what_it_says() -> None:
         message.text = "changed"  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "values", "named"),
     [
         (Message, {}, "conversation_id"),

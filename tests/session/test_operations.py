@@ -27,6 +27,7 @@ from tertulia.testing import ScriptedModel, check_invariants, fail, say
 from tertulia.testing import call as tool_call
 from tests.sandbox.confined import need
 from tests.session.staging import BUILT_IN, Ask, ticks
+from tests.tables import each_row
 
 
 class Desk:
@@ -100,9 +101,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
 # ---- parameters
 
 
-@pytest.mark.parametrize(
-    "name", ["", "nonsense", "conversation", "Conversation/open", "conversation/open ", "x" * 10_000]
-)
+@each_row("name", ["", "nonsense", "conversation", "Conversation/open", "conversation/open ", "x" * 10_000])
 async def test_an_unknown_operation_is_named(name: str) -> None:
     async with desk() as on:
         with pytest.raises(MethodNotFoundError) as refusal:
@@ -110,7 +109,7 @@ async def test_an_unknown_operation_is_named(name: str) -> None:
         assert len(refusal.value.message) < 200
 
 
-@pytest.mark.parametrize("name", sorted(OPERATIONS))
+@each_row("name", sorted(OPERATIONS))
 async def test_every_operation_refuses_a_field_that_it_does_not_know_by_name(name: str) -> None:
     """Bad input: unknown fields are refused by name, and nothing happens."""
     async with desk() as on:
@@ -123,7 +122,7 @@ async def test_every_operation_refuses_a_field_that_it_does_not_know_by_name(nam
         assert len(on.host) == 1
 
 
-@pytest.mark.parametrize("name", sorted(n for n in OPERATIONS if n.startswith(("conversation/", "task/"))))
+@each_row("name", sorted(n for n in OPERATIONS if n.startswith(("conversation/", "task/"))))
 async def test_what_is_addressed_must_be_there(name: str) -> None:
     fields = OPERATIONS[name].kind.__struct_fields__
     async with desk() as on:
@@ -203,7 +202,7 @@ async def test_writable_roots_do_not_grow_above_the_workspace() -> None:
         assert all(root.startswith("/tmp") for root in rights.writable_roots or ())
 
 
-@pytest.mark.parametrize("bad", [{"model": 5}, {"sandbox": "open"}, {"limits": {"x": 1}}, {"model": "nobody/knows"}])
+@each_row("bad", [{"model": 5}, {"sandbox": "open"}, {"limits": {"x": 1}}, {"model": "nobody/knows"}])
 async def test_a_session_that_cannot_be_started_is_not(bad: dict[str, Any]) -> None:
     async with desk() as on:
         with pytest.raises(InvalidParamsError):

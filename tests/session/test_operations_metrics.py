@@ -14,6 +14,7 @@ from tertulia.errors import ClosedError, InvalidParamsError, ModelError, NotFoun
 from tertulia.protocol.usage import Usage
 from tertulia.testing import RecordedEvents, ScriptedModel, ScriptedReply, call, fail, say
 from tests.session.test_operations import desk
+from tests.tables import each_row
 
 SPENT = Usage(10, 4, 5, 2, 15)
 NOTHING = {
@@ -147,7 +148,7 @@ async def test_python_gets_what_the_operation_answers_and_still_after_the_close(
     assert session.metrics().session.tasks.completed == 1
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each_row("key", KEYS)
 async def test_nothing_that_anybody_wrote_is_in_the_numbers(key: str) -> None:
     """HARDENING E6: not in a label, whoever put it wherever there is room for text."""
     replies = [

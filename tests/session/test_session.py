@@ -23,6 +23,7 @@ from tertulia.session.parts import SessionParts
 from tertulia.session.session import Session
 from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.session.staging import Disk, stage, ticks
+from tests.tables import each_row
 from tests.thorough import times
 
 
@@ -124,7 +125,7 @@ async def test_conversations_are_found_by_id_and_the_root_by_its_name_too() -> N
         assert len({one, on.session.conversation(one.id), two}) == 2
 
 
-@pytest.mark.parametrize("bad", ["no-such-id", "", "Root", "\x00", "\ud800", "x" * 1_000_000, "../../etc"])
+@each_row("bad", ["no-such-id", "", "Root", "\x00", "\ud800", "x" * 1_000_000, "../../etc"])
 async def test_malformed_and_unknown_ids_are_not_found(bad: str) -> None:
     """X-38; bad input: a typed error with its code, and nothing is touched."""
     async with stage() as on:
@@ -331,7 +332,7 @@ async def test_a_caller_that_gives_up_starting_leaves_nothing() -> None:
     assert session.closed
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), 100_000])
+@each_row("timeout", [-1, float("nan"), float("inf"), 100_000])
 async def test_a_timeout_that_is_none_is_refused_and_closes_nothing(timeout: float) -> None:
     async with stage("still here") as on:
         conversation = await on.session.open()

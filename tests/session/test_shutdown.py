@@ -15,6 +15,7 @@ from tertulia.scheduler.plan import TaskPlan
 from tertulia.session.shutdown import close_seconds
 from tertulia.testing import ScriptedModel, assert_order, call, check_invariants, say
 from tests.session.staging import Ask, Disk, stage, ticks
+from tests.tables import each_row
 
 
 class Stubborn:
@@ -279,7 +280,7 @@ async def test_every_wire_is_closed_once_and_one_that_fails_or_hangs_stops_no_ot
         assert len(on.parts.nursery) == 0
 
 
-@pytest.mark.parametrize("given", [-0.001, float("nan"), float("inf"), 86_401])
+@each_row("given", [-0.001, float("nan"), float("inf"), 86_401])
 def test_a_time_that_is_none_is_refused(given: float) -> None:
     with pytest.raises(InvalidParamsError, match="timeout"):
         close_seconds(tertulia.Settings(), given)

@@ -8,6 +8,7 @@ import tertulia
 from tertulia.errors import InvalidParamsError, ToolConflictError
 from tertulia.testing import call, say
 from tests.session.mcp_stage import calls, names, outputs, served, server, so_far
+from tests.tables import each_row
 
 
 async def test_a_session_starts_all_servers_and_shows_their_tools_by_name() -> None:
@@ -38,7 +39,7 @@ async def test_what_is_listed_is_what_can_be_called() -> None:
         assert (await outputs(session, wide))[0][0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entries", "said"),
     [
         (["fs__ecko"], "did you mean fs__echo"),

@@ -11,6 +11,7 @@ from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.schema.schema import Schema
 from tertulia.tools.arguments import define_tool
 from tertulia.tools.registry import ToolRegistry
+from tests.tables import each_row
 from tests.tools.calling import StubTool
 
 SHOWN = {"path": {"type": "string"}, "mode": {"type": "string", "enum": ["a", "b"]}}
@@ -36,7 +37,7 @@ def test_what_is_not_required_may_be_null() -> None:
     taken(spec).validate({"path": "x", "mode": "b"})
 
 
-@pytest.mark.parametrize("wrong", [{"path": None}, {"path": "x", "mode": "c"}, {"path": "x", "detail": "d"}, {}])
+@each_row("wrong", [{"path": None}, {"path": "x", "mode": "c"}, {"path": "x", "detail": "d"}, {}])
 def test_everything_else_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidParamsError):
         taken(define_tool("look", "Looks.", SHOWN, ["path"])).validate(wrong)

@@ -16,6 +16,7 @@ from tertulia.testing import FakeClock, call, say
 from tertulia.tools.conv import ConvCreate, ConvDestroy, ConvHistory, ConvList, ConvSend, conv_tools
 from tests.delegation.plotting import Play, create, destroy, play, send
 from tests.session.staging import BUILT_IN
+from tests.tables import each_row
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
@@ -196,7 +197,7 @@ async def test_create_takes_instructions_a_title_and_a_model() -> None:
         assert on.heard()[0]["ok"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "expected"),
     [
         ({"include_plan_tool": False}, {"include_plan_tool": False}),
@@ -249,7 +250,7 @@ async def told_child(on: Play) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fork", "expected"),
     [
         ("none", []),

@@ -13,6 +13,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.storage import HeadersOnly
 from tertulia.tools.conv_results import listing_result, shorten_echo, success_result, target_result
 from tertulia.tools.tool import ConversationEntries, TargetResult
+from tests.tables import each_row
 
 ID = ConversationId("7d0d1d4b-0000-4000-8000-000000000000")
 
@@ -71,7 +72,7 @@ def test_a_long_answer_is_cut_inside_its_json(text: str, room: int, times: int) 
         assert payload["last_assistant_message"] == (long or None)
 
 
-@pytest.mark.parametrize("character", ["x", '"', "\x01", "語", "\n"])
+@each_row("character", ["x", '"', "\x01", "語", "\n"])
 def test_as_much_is_kept_as_fits(character: str) -> None:
     result = target_result(TargetResult(ID, "completed", character * 100_000, room=10_000), {})
     assert 8_000 <= len(result.text.encode()) <= 10_000

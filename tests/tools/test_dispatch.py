@@ -27,6 +27,7 @@ from tertulia.tools.dispatch import (
 from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Handoff, Result, TargetResult, Tool
+from tests.tables import each_row
 from tests.tools.calling import HandClock, StubTool, at_most_100_ms, call, context
 
 DEADLINE = 30.0
@@ -92,7 +93,7 @@ TEXT = {
 # ---- checking
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("refused", "expected"),
     [
         (call("nothing"), "not_found"),
@@ -328,7 +329,7 @@ class Cruel(BaseException):
     """Not an Exception, and none of those that Python knows."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "said"),
     [
         (ValueError("no such city"), "ValueError: no such city"),
@@ -405,14 +406,14 @@ async def test_without_a_timeout_a_call_may_take_its_time() -> None:
     assert ended.result.success
 
 
-@pytest.mark.parametrize("returned", [None, b"bytes", "text", 3, Result(b"bytes"), Result(None)])
+@each_row("returned", [None, b"bytes", "text", 3, Result(b"bytes"), Result(None)])
 async def test_a_tool_that_returns_something_else_gets_an_output(returned: Any) -> None:
     (ended,) = await Answer(StubTool("bad", lambda arguments, call: returned))(call("bad"))
     assert not ended.result.success
     assert ended.result.text == f"the tool returned {type(returned).__name__} instead of a result"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "returned",
     [
         Result("x", parts=(1,)),  # type: ignore[arg-type]
@@ -443,7 +444,7 @@ async def test_a_picture_that_cannot_be_encoded_is_mended() -> None:
 LINES = "".join(f"{n}\n" for n in range(1_000_000))
 
 
-@pytest.mark.parametrize("text", [LINES, "x" * 10_000_000, "\ud800" * 100_000, "\0" * 100_000, "é" * 5_000_000])
+@each_row("text", [LINES, "x" * 10_000_000, "\ud800" * 100_000, "\0" * 100_000, "é" * 5_000_000])
 @pytest.mark.parametrize("limit", [1_000, 65_536])
 async def test_an_output_is_bounded_and_says_its_true_size(text: str, limit: int) -> None:
     """G3."""
@@ -553,7 +554,7 @@ def test_the_answer_of_a_handoff_is_bounded_like_any_output() -> None:
     assert len(result.text) <= 1_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("render", "said"),
     [
         (lambda target: 1 // 0, "ZeroDivisionError: "),

@@ -11,6 +11,7 @@ import pytest
 from tertulia.errors import ApprovalDeniedError, InvalidParamsError, SandboxError, TertuliaError
 from tertulia.tools.editor import MAX_ASKED, MAX_TEXT_BYTES, EditorFile, EditorView
 from tertulia.tools.tool import CallContext
+from tests.tables import each_row
 from tests.tools.calling import call
 from tests.tools.workbench import Workbench, allow, deny, workbench
 
@@ -41,7 +42,7 @@ def at(bench: Workbench) -> CallContext:
     return bench.context(call("read_file", {}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("saved", "shown", "unsaved"),
     [
         (b"a\n", None, None),
@@ -66,7 +67,7 @@ def test_what_is_not_saved_is_what_differs_by_more_than_spelling(
     assert EditorFile(saved, shown).unsaved() == unsaved
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("saved", "shown", "given"),
     [
         (b"a\r\n", "a\nb", "a\nc"),

@@ -17,6 +17,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.schema.schema import Schema
 from tertulia.tools.function import FunctionTool, tool
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result
+from tests.tables import each_row
 from tests.tools.calling import context
 
 
@@ -155,7 +156,7 @@ async def test_arguments_are_converted_to_what_the_annotations_say() -> None:
     assert text == "Rom 3 fahrenheit ['a'] Latium"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "place"),
     [
         ({}, "city"),
@@ -229,7 +230,7 @@ class Opaque:
         return "opaque"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "text"),
     [
         ("as it is", "as it is"),
@@ -328,13 +329,13 @@ def generator() -> Iterator[int]:
     yield 1
 
 
-@pytest.mark.parametrize("function", [varargs, kwargs, positional, bare, opaque, number, structs, unknown, nonsense])
+@each_row("function", [varargs, kwargs, positional, bare, opaque, number, structs, unknown, nonsense])
 def test_a_parameter_that_a_model_cannot_give_is_refused_by_name(function: Callable[..., Any]) -> None:
     with pytest.raises(InvalidParamsError, match=rf"^{function.__name__}: parameter names?\b"):
         tool(function)
 
 
-@pytest.mark.parametrize("thing", [3, Opaque, functools.partial(weather), weather, print, generator, lambda: None])
+@each_row("thing", [3, Opaque, functools.partial(weather), weather, print, generator, lambda: None])
 def test_what_is_no_plain_function_is_refused(thing: Any) -> None:
     with pytest.raises(InvalidParamsError):
         tool(thing)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.tools.images import ImageInfo, read_image_info
+from tests.tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480)
 GIF = b"GIF89a" + struct.pack("<HH", 12, 34)
@@ -24,7 +24,7 @@ VP8L = _RIFF + b"VP8L" + b"\0" * 4 + b"\x2f" + struct.pack("<I", (70 - 1) | (80 
 VP8X = _RIFF + b"VP8X" + b"\0" * 8 + (4_999).to_bytes(3, "little") + (99).to_bytes(3, "little")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "picture"),
     [
         (PNG, ImageInfo("image/png", 640, 480)),
@@ -40,7 +40,7 @@ def test_kind_and_size_are_in_the_first_bytes(data: bytes, picture: ImageInfo) -
     assert read_image_info(data + b"whatever follows") == picture
 
 
-@pytest.mark.parametrize("data", [b"", b"text", b"RIFF0000WAVE", PNG[:20], JPEG[:12], GIF[:7], PNG[:16] + b"\0" * 8])
+@each_row("data", [b"", b"text", b"RIFF0000WAVE", PNG[:20], JPEG[:12], GIF[:7], PNG[:16] + b"\0" * 8])
 def test_what_is_none_or_cut_off_is_not_taken_for_one(data: bytes) -> None:
     assert read_image_info(data) is None
 

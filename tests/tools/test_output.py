@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tracemalloc
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from tertulia.protocol.items import ImagePart, TextPart
 from tertulia.protocol.storage import NoStorage
 from tertulia.tools.output import MAX_IMAGE_BYTES, MAX_PARTS, bound, bound_result
 from tertulia.tools.tool import Result
+from tests.tables import each_row
 
 TEXTS = st.text(st.characters() | st.sampled_from("a\n\0é€😀\ud800\udfff"), max_size=400)
 
@@ -54,7 +54,7 @@ def test_a_last_line_without_an_end_counts() -> None:
     assert "3 lines" in bound("a" * 100 + "\nb\nc", 101).text
 
 
-@pytest.mark.parametrize("max_bytes", [0, 1, 3, 60])
+@each_row("max_bytes", [0, 1, 3, 60])
 def test_without_room_for_the_marker_the_head_is_kept(max_bytes: int) -> None:
     assert bound("é" * 100, max_bytes).text == "é" * (max_bytes // 2)
 

@@ -16,6 +16,7 @@ from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.tools import threads
 from tertulia.tools.threads import MAX_THREADS, run_in_thread, thread_context
 from tertulia.tools.tool import CallContext
+from tests.tables import each_row
 from tests.tools.calling import context
 
 who = contextvars.ContextVar("who", default="nobody")
@@ -76,7 +77,7 @@ async def test_an_error_is_raised_where_it_is_awaited() -> None:
         await run_in_thread(lambda: 1 // 0)
 
 
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration])
+@each_row("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration])
 async def test_what_would_end_a_thread_or_confuse_the_loop_is_an_ordinary_error(kind: type[BaseException]) -> None:
     def leave() -> None:
         raise kind

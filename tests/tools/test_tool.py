@@ -19,6 +19,7 @@ from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import ChainView, Handoff, Result, TargetResult, Tool
 from tertulia.tools.update_plan import UpdatePlan
+from tests.tables import each_row
 from tests.tools.calling import call, context
 
 
@@ -72,7 +73,7 @@ def test_a_tool_takes_what_its_schema_takes_and_check_has_no_effect(member: Tool
 
 
 @members
-@pytest.mark.parametrize("arguments_text", ["", "{}", "[]", "null", '{"x": 1}', "[" * 100_000, "{", '"\ud800"'])
+@each_row("arguments_text", ["", "{}", "[]", "null", '{"x": 1}', "[" * 100_000, "{", '"\ud800"'])
 def test_a_tool_is_never_run_with_what_its_schema_refuses(member: Tool, arguments: Any, arguments_text: str) -> None:
     """C14."""
     assert checked_by(member, arguments_text).refusal is not None
@@ -117,7 +118,7 @@ def test_a_refusal_of_a_check_is_an_error_of_ours() -> None:
 # ---- where a call stands in its chain
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("chain", "opens", "error", "named"),
     [
         (ChainView(), True, None, ""),

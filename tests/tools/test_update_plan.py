@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from tertulia.protocol.events import EventData
 from tertulia.protocol.tool_events import PlanStep, PlanUpdate
@@ -11,6 +10,7 @@ from tertulia.tools.dispatch import Dispatch, check_calls
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import Result
 from tertulia.tools.update_plan import UpdatePlan
+from tests.tables import each_row
 from tests.tools.calling import call, context
 
 
@@ -42,7 +42,7 @@ async def test_the_explanation_may_be_left_out_and_the_plan_may_be_empty() -> No
     assert published == [PlanUpdate(plan=[], explanation=None)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "place"),
     [
         ({}, "$: "),

@@ -25,6 +25,7 @@ from tertulia.protocol.tool_events import (
 )
 from tertulia.protocol.tool_names import fqn
 from tests.cli.telling import Teller
+from tests.tables import each_row
 
 ID = CallId("c1")
 NO = '{"ok":false,"code":"no_approver","reason":"nobody is there"}'
@@ -57,7 +58,7 @@ def test_a_command_is_one_item_with_its_output_and_exit_code() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "command"),
     [
         ({"command": ["rm", "a b"]}, "rm 'a b'"),
@@ -76,7 +77,7 @@ def test_a_command_that_nobody_may_allow_was_declined(arguments: Any, command: s
     assert item["aggregated_output"] == NO
 
 
-@pytest.mark.parametrize("output", ["there is no such tool", "[]", '{"code":"sandbox_error"}', "[" * 100_000])
+@each_row("output", ["there is no such tool", "[]", '{"code":"sandbox_error"}', "[" * 100_000])
 def test_a_command_that_never_ran_for_another_reason_has_failed(output: str) -> None:
     assert items(begin("shell"), end("shell", False, output))[-1][1]["status"] == "failed"
 

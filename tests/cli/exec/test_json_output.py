@@ -15,6 +15,7 @@ from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.usage import Usage
 from tests.cli.telling import CHILD, CONFIGURED, ROOT, SESSION, Teller
+from tests.tables import each_row
 
 BEGIN = t.ToolCallBegin(CallId("c1"), "add", {"a": 1})
 END = t.ToolCallEnd(CallId("c1"), "add", True, "3", False, 5)
@@ -201,7 +202,7 @@ def test_an_error_of_the_session_belongs_to_no_task() -> None:
     assert failed["error"]["message"] != "the journal failed"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "code"),
     [
         ("interrupted", "interrupted"),

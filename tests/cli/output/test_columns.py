@@ -9,6 +9,7 @@ import pytest
 from tertulia.cli.output.columns import cell_width, cut_to_width, format_age, format_count, format_size, write_columns
 from tertulia.cli.output.terminal import TerminalOutput
 from tests.cli.output.test_terminal import Screen
+from tests.tables import each_row
 
 
 def written(stream: io.StringIO, rows: list[list[str]], **options: frozenset[str]) -> list[str]:
@@ -47,7 +48,7 @@ def test_what_steers_a_terminal_or_breaks_a_line_is_not_shown() -> None:
     assert cut_to_width("x" * 1000, 4) == "xxx…"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "said"),
     [(-5, "just now"), (0.4, "just now"), (1, "1 s ago"), (59.9, "59 s ago"), (60, "1 min ago"), (7_200, "2 h ago"),
      (90_000, "1 d ago"), (8_640_000, "100 d ago")],
@@ -56,7 +57,7 @@ def test_how_long_ago(seconds: float, said: str) -> None:
     assert format_age(seconds) == said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("count", "said"),
     [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (9_999, "10.0 kB"), (40_960, "40 kB"), (1_500_000, "1.5 MB"),
      (27 * 10**9, "27 GB")],

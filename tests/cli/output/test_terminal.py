@@ -8,6 +8,7 @@ import json
 import pytest
 
 from tertulia.cli.output.terminal import TerminalOutput, escape_invisible, json_line, shorten
+from tests.tables import each_row
 
 
 class Screen(io.StringIO):
@@ -68,7 +69,7 @@ def test_a_character_that_the_encoding_lacks_is_spelled_out() -> None:
     assert raw.getvalue() == b"caf\\xe9"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "line"),
     [
         ("short", "short"),

@@ -15,6 +15,7 @@ from tertulia.executors.executor import Step, ToolUseBegin, ToolUseEnd
 from tertulia.executors.host import PermissionAnswer
 from tests.executors.acp_hosts import House, acp_crew
 from tests.loop_steps import MOST_S, loop_steps
+from tests.tables import each_row
 
 YES, NO, ALWAYS = (
     {"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once", "allow_always")
@@ -26,7 +27,7 @@ def requests(house: House | None) -> tuple[ClientRequests, list[Step]]:
     return ClientRequests(house, told.append), told
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("consent", "options", "chosen"),
     [
         (PermissionAnswer(allowed=True), [ALWAYS, YES, NO], "allow_once"),
@@ -184,7 +185,7 @@ def test_no_character_is_cut_in_two() -> None:
     assert terminal.shown() == ("é", True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "entry",
     [
         {"name": "--split-string", "value": "touch /x"},

@@ -9,6 +9,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp.definition import AcpDefinition, AcpSandboxMode, acp_from_wire, fill_template, merge_tables
 from tertulia.executors.acp.presets import ACP_PRESETS
+from tests.tables import each_row
 
 
 def test_a_table_says_all_of_an_agent() -> None:
@@ -42,7 +43,7 @@ def test_a_table_changes_a_preset_and_adds_to_its_environment() -> None:
     assert made.sandbox == below.sandbox
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "words"),
     [
         ({}, "acp.x.command is missing"),

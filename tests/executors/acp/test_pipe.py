@@ -13,6 +13,7 @@ from tertulia.executors.acp import pipe as acp_pipe
 from tertulia.executors.acp.pipe import AcpPipe, is_message
 from tertulia.sandbox.runner import Command, Confinement
 from tests.executors.acp_hosts import AcpCrew, acp_crew
+from tests.tables import each_row
 
 
 async def started(crew: AcpCrew, code: str, **fields: Any) -> tuple[AcpPipe, asyncio.Task[None]]:
@@ -76,7 +77,7 @@ async def test_whoever_reads_slowly_holds_the_agent_back(tmp_path: Path, monkeyp
         await watch
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "counts"),
     [
         ({"id": 1, "method": "a"}, True),

@@ -7,6 +7,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp.presets import ACP_PRESETS, UNTESTED, acp_agents_from_wire
 from tests.agents.acp_installed import REAL_ACP
+from tests.tables import each_row
 
 
 def test_every_preset_has_a_program_and_a_way_to_get_it() -> None:
@@ -31,7 +32,7 @@ def test_the_users_own_come_after_them() -> None:
     assert names == [*(f"acp:{name}" for name in ACP_PRESETS), "acp:mine"]
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä"])
+@each_row("name", ["", "a b", "a/b", "ä"])
 def test_a_name_is_a_plain_word(name: str) -> None:
     """Bad input."""
     with pytest.raises(InvalidParamsError, match="letters, digits"):

@@ -14,6 +14,7 @@ from tertulia.executors.executor import AgentDelta, AgentText, RunFailed, RunFin
 from tertulia.executors.host import PermissionAnswer, PermissionQuestion
 from tertulia.protocol.usage import Usage
 from tests.executors.acp_hosts import House
+from tests.tables import each_row
 
 CHUNK = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}
 
@@ -28,7 +29,7 @@ async def test_its_last_message_is_the_answer() -> None:
     assert task.ending == RunFinished("hi")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "kind", "code"),
     [
         ("max_tokens", RunFailed, "limit"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +32,7 @@ from tertulia.executors.executor import (
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import Usage
 from tests.executors.recorded import in_pieces, lines_of, mutated, names, recorded, understood
+from tests.tables import each_row
 
 RUN = "00000000-0000-4000-8000-000000000001"
 
@@ -126,7 +126,7 @@ def test_a_refused_resume_fails_without_an_id() -> None:
     assert end.message.startswith("No conversation found")
 
 
-@pytest.mark.parametrize("name", names("claude"))
+@each_row("name", names("claude"))
 def test_a_recording_has_nothing_foreign_and_may_come_in_any_pieces(name: str) -> None:
     whole = [*(parser := ClaudeStream()).feed(recorded(name)), *parser.end()]
     assert not [step for step in whole if isinstance(step, ForeignOutput)]
@@ -151,7 +151,7 @@ def test_a_plan_of_another_form_is_a_tool_like_others() -> None:
     assert [type(step) for step in steps] == [ToolUseBegin, ToolUseEnd]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tool", "given", "act"),
     [
         ("WebSearch", {"query": "x"}, WebSearchAct("x")),
@@ -197,7 +197,7 @@ def test_one_strange_block_costs_no_other() -> None:
     assert steps[4:] == [ForeignOutput(results)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         {"type": "rate_limit_event"},
@@ -228,7 +228,7 @@ def test_it_remembers_no_more_than_it_should() -> None:
 # ---- the end
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "end"),
     [
         ({"subtype": "success", "result": "x"}, RunFinished("x")),

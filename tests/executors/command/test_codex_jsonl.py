@@ -31,6 +31,7 @@ from tertulia.executors.executor import (
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import Usage
 from tests.executors.recorded import in_pieces, lines_of, mutated, names, recorded, understood
+from tests.tables import each_row
 
 
 def item(event: str, kind: str, **fields: Any) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def test_a_failed_turn() -> None:
     assert "high demand" in end.message
 
 
-@pytest.mark.parametrize("name", names("codex"))
+@each_row("name", names("codex"))
 def test_a_recording_has_nothing_foreign_and_may_come_in_any_pieces(name: str) -> None:
     """S003-26, S003-27"""
     whole = [*(parser := CodexJsonl()).feed(recorded(name)), *parser.end()]
@@ -106,7 +107,7 @@ def test_a_recording_has_nothing_foreign_and_may_come_in_any_pieces(name: str) -
 # ---- every kind of line
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line", [{"thread_id": "t-1"}, {"threadId": "t-1"}, {"thread": {"id": "t-1"}}, {"thread_id": 7, "threadId": "t-1"}]
 )
 def test_the_id_of_the_thread_may_stand_in_three_places(line: dict[str, Any]) -> None:
@@ -172,7 +173,7 @@ def test_a_plan_is_told_when_it_changes() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         {"type": "thread.renamed"},

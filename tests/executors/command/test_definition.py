@@ -9,6 +9,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.command.definition import KEYS, ExecutorDefinition, executor_from_wire
 from tertulia.executors.executor import ResumeSettings
+from tests.tables import each_row
 
 FULL: dict[str, Any] = {
     "command": ["agent", "--print"],
@@ -85,7 +86,7 @@ def test_a_program_may_stand_alone_with_its_arguments_beside_it() -> None:
     assert (made.command, made.args) == (("agent",), ("--print",))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "sentence"),
     [
         ({}, "executors.mine.command is missing: the program and its first arguments, as a list"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.executors.command.failure_text import ErrorOutput, failure_sentence, not_started_reason
 from tertulia.sandbox.runner import CommandResult, Output
+from tests.tables import each_row
 
 AGENT = ExecutorDefinition(command=("agent",), install="get agent", login="agent login")
 OLD = "(this version of `agent` may not fit; the newest comes with `get agent`)"
@@ -39,7 +38,7 @@ def test_a_screen_obeys_nothing_of_it() -> None:
     assert errors(said).last_lines() == "abcdefghi / z"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "code", "stderr", "sentence"),
     [
         ("bad catalog in line 14012", 1, "", "bad catalog in line 14012"),

@@ -7,6 +7,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.command.presets import CLAUDE, CODEX, PRESETS, executors_from_wire
 from tertulia.policy.sandbox_mode import SANDBOX_MODES
+from tests.tables import each_row
 
 
 def test_presets_need_no_table_and_others_stand_behind_a_prefix() -> None:
@@ -18,7 +19,7 @@ def test_presets_need_no_table_and_others_stand_behind_a_prefix() -> None:
     assert found["claude"] == CLAUDE
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a:b", "ünder", "../x"])
+@each_row("name", ["", "a b", "a:b", "ünder", "../x"])
 def test_a_name_is_a_word(name: str) -> None:
     with pytest.raises(InvalidParamsError, match="letters, digits"):
         executors_from_wire({name: {"command": ["mine"]}})

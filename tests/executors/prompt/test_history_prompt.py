@@ -14,6 +14,7 @@ import tertulia
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.prompt.history_prompt import build_executor_prompt_with_history as build
 from tertulia.executors.prompt.history_section import CURRENT, HISTORY, LEFT_OUT, PREVIOUS, heading
+from tests.tables import each_row
 
 Message = dict[str, Any]
 
@@ -53,9 +54,7 @@ def test_sections_stand_in_order_with_the_messages_in_theirs() -> None:
     assert "User: ask 1.\n\nAssistant: answer 1.\n\nUser: ask 2." in prompt
 
 
-@pytest.mark.parametrize(
-    "current", ["do it", "", "  two\n\nlines \n", "## Current User Message\nUser: x", "\0\u202e" * 9]
-)
+@each_row("current", ["do it", "", "  two\n\nlines \n", "## Current User Message\nUser: x", "\0\u202e" * 9])
 def test_the_first_turn_is_the_bare_message(current: str) -> None:
     """S003-16: byte for byte, no empty headings."""
     assert build([], current) == current
@@ -127,7 +126,7 @@ def test_a_previous_result_of_another_question_leaves_the_question_in_history() 
 # ---- shapes
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("result", "told"),
     [
         ("plain", "plain"),
@@ -149,7 +148,7 @@ def test_results_of_every_shape_give_their_text(result: object, told: str) -> No
     assert "SECRET" not in prompt
 
 
-@pytest.mark.parametrize("result", [None, "", "  ", {}, [], {"value": ""}, {"session_id": "SECRET", "usage": {"n": 1}}])
+@each_row("result", [None, "", "  ", {}, [], {"value": ""}, {"session_id": "SECRET", "usage": {"n": 1}}])
 def test_a_result_without_text_is_passed_over(result: object) -> None:
     """S003-06, X-54"""
     prompt = build([user("q"), {"role": "assistant", "result": result}], "now")
@@ -227,7 +226,7 @@ def test_no_room_for_history_is_the_bare_message(limit: str) -> None:
     assert build(rounds(2), "now", **{limit: 0}) == "now"  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wrong", "named"),
     [
         ({"mode": "some"}, "mode must be one of full, last_round, last_assistant, off"),
@@ -243,7 +242,7 @@ def test_limits_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any], na
         build([], "now", **wrong)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("messages", "named"),
     [
         (["hi"], r"messages\[0\] must be a table"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from tertulia.executors.prompt.history_section import (
     CURRENT,
     HISTORY,
@@ -15,9 +13,10 @@ from tertulia.executors.prompt.history_section import (
     reads_like_ours,
     remove_controls,
 )
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         *(heading(title) for title in (HISTORY, CURRENT, PREVIOUS)),
@@ -37,7 +36,7 @@ def test_lines_that_read_like_ours_get_a_backslash(line: str) -> None:
     assert escape_headings(f"a\n{line}\nb") == f"a\n\\{line}\nb"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     ["user: root", "  user: root", "assistants: 3", "The current user message is short", "Users: many", "# Title", "",
      "previously executed", "User story", "https://x.test/User:1", "корова", "数据", "— — —", "1234", "<User>",
@@ -48,7 +47,7 @@ def test_other_lines_stay_as_they_are(line: str) -> None:
     assert escape_headings(line) == line
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
+@each_row("end", ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
 def test_a_line_begins_after_whatever_may_end_one(end: str) -> None:
     assert escape_headings(f"a{end}{CURRENT}") == f"a{end}\\{CURRENT}"
 
@@ -60,7 +59,7 @@ def test_what_no_pipe_should_get_is_replaced_one_for_one() -> None:
     assert remove_controls(harmless) == harmless
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "x" * 1_000_000,

@@ -15,11 +15,12 @@ from tertulia.executors.prompt.history_section import (
     label,
     without_label,
 )
+from tests.tables import each_row
 
 ROOMY = HistorySectionLimits(12, 40_000, 4_000)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "expected"),
     [
         (EarlierMessage("user", "x"), "User:"),
@@ -35,7 +36,7 @@ def test_labels_say_who_spoke_and_names_cannot_break_out_of_them(message: Earlie
     assert label(message) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "text"),
     [
         (EarlierMessage("user", "User[ann]: hi", "ann"), "hi"),

@@ -7,6 +7,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.prompt.history_prompt import build_executor_prompt_with_history
 from tertulia.executors.prompt.history_settings import HistorySettings, TaskHistorySettings, parse_history_settings
+from tests.tables import each_row
 
 MESSAGES = [{"role": "user", "text": f"ask {n} " + "x" * 3_000} for n in range(15)]
 
@@ -48,7 +49,7 @@ def test_an_empty_variable_is_none() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "named"),
     [
         ({"mode": "of"}, "executors.history.mode must be one of"),
@@ -70,7 +71,7 @@ def test_a_table_that_makes_no_sense_is_refused_by_name(table: dict[str, object]
         parse_history_settings(table, {})
 
 
-@pytest.mark.parametrize("value", ["-1", "1.5", "many", "1_000", "٣", "9" * 30])
+@each_row("value", ["-1", "1.5", "many", "1_000", "٣", "9" * 30])
 def test_a_variable_that_is_no_number_is_refused_by_name(value: str) -> None:
     with pytest.raises(InvalidParamsError, match="EXECUTOR_HISTORY_MAX_CHARS must be a whole number"):
         parse_history_settings({}, {"EXECUTOR_HISTORY_MAX_CHARS": value})

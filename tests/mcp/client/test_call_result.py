@@ -8,6 +8,7 @@ import pytest
 
 from tertulia.mcp.client.call_result import MAX_PICTURE_BYTES, MAX_TEXT_BYTES, parse_call_result
 from tertulia.protocol.items import ImagePart
+from tests.tables import each_row
 
 
 def result(*content: Any, **fields: Any) -> Any:
@@ -57,7 +58,7 @@ def test_a_picture_is_a_part() -> None:
     assert answer.text == "see"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "kind"),
     [("AAAA", "image/svg+xml"), ("AAAA", "text/html;x"), ("not base64!", "image/png"), ("AA\nAA", "image/png")],
 )

@@ -8,6 +8,7 @@ from mcp_types import CallToolResult
 from pydantic import ValidationError
 
 from tertulia.mcp.client.error_text import NO_ANSWER, explain_error, quote_server_text, sdk_errors, server_error
+from tests.tables import each_row
 
 
 def test_the_error_names_the_server_and_the_reason() -> None:
@@ -23,7 +24,7 @@ def test_a_servers_words_are_bounded_and_show_what_they_hide() -> None:
     assert len(quote_server_text("x" * 100_000)) < 1000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "reason", "sentence"),
     [
         (MCPError(-32000, "Connection closed"), "closed", "the connection is closed (Connection closed)"),

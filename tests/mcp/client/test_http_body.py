@@ -29,6 +29,7 @@ from tertulia.mcp.client.json_repair import MAX_REPAIRED
 from tertulia.mcp.client.jsonrpc_lines import Envelope, MessageProblem
 from tertulia.mcp.client.response_id import UNREADABLE
 from tests.loop_steps import MOST_S, loop_steps
+from tests.tables import each_row
 
 
 class Pieces(httpx2.AsyncByteStream):
@@ -51,7 +52,7 @@ def post(**message: object) -> httpx2.Request:
     return httpx2.Request("POST", "http://x/", json={"jsonrpc": "2.0", **message})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "id"),
     [
         (post(id=1, method="tools/call"), 1),
@@ -66,7 +67,7 @@ def test_what_is_asked_stands_in_the_request(request_: httpx2.Request, id: int |
     assert request_id_in(request_) == id
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "another"),
     [
         ('{"id":1,"result":{}}', False),
@@ -213,7 +214,7 @@ async def test_a_long_line_in_small_pieces_costs_as_much_as_it_is_long() -> None
     assert await spent(MAX_REPAIRED) < 64 * await spent(MAX_REPAIRED // 16)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("hostile", "heard"),
     [
         (b"data: ab\n" * 40_000 + b"\n", 1),

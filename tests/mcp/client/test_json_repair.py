@@ -19,6 +19,7 @@ from tertulia.mcp.client.json_repair import (
     repair_text,
 )
 from tertulia.mcp.server_connection import MODERN
+from tests.tables import each_row
 
 OLD = "2025-06-18"
 TEXT = {"type": "text", "text": "x"}
@@ -35,7 +36,7 @@ def test_what_is_mended_is_text_without_halves(data: bytes) -> None:
     repair_text(data).decode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "after"),
     [
         (rb'"\ud83d\ude00"', rb'"\ud83d\ude00"'),
@@ -48,7 +49,7 @@ def test_a_text_is_mended_where_it_must_be_and_while_that_is_quick(text: bytes, 
     assert repair_if_needed(text) == after
 
 
-@pytest.mark.parametrize("data", [b"{}", b"<html>", b'{"a": 1.5e10}', b"NaN NaN", b"[Infinity"])
+@each_row("data", [b"{}", b"<html>", b'{"a": 1.5e10}', b"NaN NaN", b"[Infinity"])
 def test_what_is_wrong_in_another_way_is_not_read(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode_odd_numbers(data)

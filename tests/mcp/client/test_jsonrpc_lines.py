@@ -19,6 +19,7 @@ from tertulia.mcp.client.response_id import UNREADABLE
 from tertulia.mcp.server_connection import MODERN
 from tertulia.protocol.json_scan import MAX_PARTS
 from tests.loop_steps import MOST_S, loop_steps
+from tests.tables import each_row
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
@@ -39,7 +40,7 @@ def line(**fields: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **fields}).encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "kind"),
     [
         ({"id": 1, "result": {"a": [1, None, {"b": "c"}]}}, JSONRPCResponse),
@@ -57,7 +58,7 @@ def test_a_message_is_what_the_sdk_would_have_read(fields: dict[str, Any], kind:
     assert message.model_dump() == jsonrpc_message_adapter.validate_json(line(**fields)).model_dump()  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"<html>",
@@ -88,7 +89,7 @@ DEEP = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
 WIDE = b'{"a":[' + b"[]," * MAX_PARTS + b"1]}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "why"),
     [
         (b'{"jsonrpc":"1.0","id":1,"result":{}}', "it is not what JSON-RPC calls an answer"),
@@ -121,7 +122,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error_for_who_waits_for_it(da
         assert lines.read(data) is None, "an answer counts once"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + DEEP + b"}",
@@ -199,7 +200,7 @@ def test_in_the_modern_era_an_answer_that_does_not_say_whether_it_is_complete_is
     assert (old.result, new.result) == ({}, {"resultType": "complete"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "text"),
     [
         (rb"a\ud83d!", "a\ufffd!"),
@@ -244,7 +245,7 @@ def answer(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("size", [SHORT // 2, SHORT * 2, AT_ONCE + 1])
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "value"),
     [
         (rb'"a\ud83d!"', "a\ufffd!"),
@@ -271,7 +272,7 @@ LONG: dict[str, Callable[[int], bytes]] = {
 
 
 @pytest.mark.parametrize("size", [AT_ONCE - 1000, 6 * MB, pytest.param(31 * MB, marks=pytest.mark.torture)])
-@pytest.mark.parametrize("make", LONG.values(), ids=LONG.keys())
+@each_row("make", LONG.values(), ids=LONG.keys())
 async def test_no_step_is_long_whatever_an_answer_is_made_of(make: Callable[[int], bytes], size: int) -> None:
     """L1: a line of 31 MB of escaped quotes was decoded in one step of 121 ms."""
     lines, line = asking(1), answer(make(size))
@@ -290,7 +291,7 @@ async def test_half_a_character_among_many_escapes_is_mended_in_steps() -> None:
     assert steps.longest_s < MOST_S / 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "why"),
     [
         (b"\xff" * (SHORT + 1), "it is not JSON"),
@@ -311,7 +312,7 @@ async def test_what_takes_too_long_says_so() -> None:
     assert why_not(ParseError("it takes more than 20 s to read")) == "it takes more than 20 s to read"
 
 
-@pytest.mark.parametrize("also", [{}, {"id": 1}, {"id": "a"}, {"id": None}, {"result": []}])
+@each_row("also", [{}, {"id": 1}, {"id": "a"}, {"id": None}, {"result": []}])
 def test_what_somebody_looked_at_already_is_not_read_twice(also: dict[str, Any]) -> None:
     """L1: a request to `mcp-server` was decoded a second time, and in one step."""
     fields = {"jsonrpc": "2.0", "method": "m", "params": {"a": 1}, **also}

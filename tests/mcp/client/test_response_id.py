@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from tertulia.mcp.client import response_id
 from tertulia.mcp.client.response_id import answered_id_in_steps, find_response_id, looks_like_request
 from tests.loop_steps import MOST_S, loop_steps
+from tests.tables import each_row
 
 DEEP = b"[" * 50_000 + b"]" * 50_000
 CUT = b'{"a": "broken'
 
 
-@pytest.mark.parametrize("content", [b"{}", DEEP, b"\xff", b'"' + b"x" * 100_000 + b'"'])
-@pytest.mark.parametrize(
+@each_row("content", [b"{}", DEEP, b"\xff", b'"' + b"x" * 100_000 + b'"'])
+@each_row(
     ("message", "id"),
     [
         (b'{"jsonrpc":"2.0","id":7,"result":%b}', 7),
@@ -85,8 +86,8 @@ TEXT = b'"' + b'a\\"b\\\\{},[]' * 20_000 + b'"'
 MANY = b'[{"id":1,"a":"}"}' + b',{"id":1}' * 100_000 + b"]"
 
 
-@pytest.mark.parametrize("before", [DEEP, TEXT, MANY, b"[1, 2]", b"{}"], ids=["deep", "text", "many", "list", "object"])
-@pytest.mark.parametrize("after", [DEEP, TEXT, MANY, b"\xff", CUT], ids=["deep", "text", "many", "bytes", "cut"])
+@each_row("before", [DEEP, TEXT, MANY, b"[1, 2]", b"{}"], ids=["deep", "text", "many", "list", "object"])
+@each_row("after", [DEEP, TEXT, MANY, b"\xff", CUT], ids=["deep", "text", "many", "bytes", "cut"])
 async def test_the_id_is_found_in_the_middle_of_a_long_message(before: bytes, after: bytes) -> None:
     """L4: such a call waited for its time limit."""
     message = b'{"jsonrpc":"2.0","a\\"b":%b , "id" : 7,"result":%b}' % (before, after)

@@ -13,13 +13,14 @@ from tertulia.mcp.client.server_requests import MAX_ASKS, MAX_MESSAGES, MAX_TEXT
 from tertulia.scheduler.nursery import Nursery
 from tests.mcp.connected import Asked
 from tests.mcp.fakes import bare, by_stdio
+from tests.tables import each_row
 
 
 def said(text: str) -> dict[str, Any]:
     return {"role": "user", "content": {"type": "text", "text": text}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "why"),
     [
         ({"messages": [said("x")] * (MAX_MESSAGES + 1)}, "more than 256 messages"),

@@ -14,6 +14,7 @@ from tertulia.mcp.client.tool_listing import INVALID_MARK, MAX_TOOLS, invalid_to
 from tertulia.mcp.server_connection import MODERN, ToolHints, ToolListing
 from tests.mcp.connected import Reach, call
 from tests.mcp.fakes import bare, by_stdio, hostile
+from tests.tables import each_row
 
 
 async def test_a_tool_is_as_its_server_defines_it(reach: Reach) -> None:
@@ -108,9 +109,7 @@ async def test_a_tool_that_is_nested_too_deep_costs_only_itself(reach: Reach, tm
     assert listing.left_out == ("tool 'deep' is left out: it is nested deeper than 65",)
 
 
-@pytest.mark.parametrize(
-    ("before", "said", "after"), [(None, 0, None), (None, 500, 0.5), (1.0, 500, 0.5), (0.1, 0, 0.1)]
-)
+@each_row(("before", "said", "after"), [(None, 0, None), (None, 500, 0.5), (1.0, 500, 0.5), (0.1, 0, 0.1)])
 def test_the_shortest_time_of_all_pages_counts_and_0_says_nothing(
     before: float | None, said: int, after: float | None
 ) -> None:
@@ -133,8 +132,8 @@ def reasons(tools: list[Any], version: str = OLD) -> list[str | None]:
     return said
 
 
-@pytest.mark.parametrize("version", [OLD, "2024-11-05", "2025-11-25", MODERN])
-@pytest.mark.parametrize(
+@each_row("version", [OLD, "2024-11-05", "2025-11-25", MODERN])
+@each_row(
     ("tool", "said"),
     [
         ({}, "Field required"),

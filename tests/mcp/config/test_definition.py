@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("enabled", "disabled", "offered"),
     [
         (None, (), ["read", "write"]),

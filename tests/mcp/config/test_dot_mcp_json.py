@@ -11,6 +11,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.dot_mcp_json import MAX_BYTES, read_dot_mcp, server_table_of, unknown_keys
+from tests.tables import each_row
 
 
 def read(tmp_path: Path, content: str | bytes) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path) -> None:
 VARIABLES = {"A": "1", "EMPTY": "", "NESTED": "${A}"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "found"),
     [
         ("${A}", "1"),
@@ -128,7 +129,7 @@ def test_variables_stand_only_where_they_may() -> None:
     assert server_table_of("x", {"command": "c", "cwd": "${A}"}, VARIABLES)["cwd"] == "${A}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entry", "said"),
     [
         ({"type": "sse", "url": "https://x/"}, "x: `sse` is the transport that streamable HTTP replaced"),

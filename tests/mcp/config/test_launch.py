@@ -17,6 +17,7 @@ from tertulia.mcp.config.launch import (
     secrets_in_launch,
 )
 from tertulia.mcp.config.server_table import server_from_wire
+from tests.tables import each_row
 
 VARIABLES = {
     "HOME": "/home/ana",
@@ -99,7 +100,7 @@ def test_a_token_of_two_lines_is_no_header_and_is_not_repeated() -> None:
 BASE: dict[str, Any] = {"command": "x", "args": ["a"], "env": {"A": "1", "B": "2"}, "cwd": "/w"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("other", "same"),
     [
         ({}, True),
@@ -142,7 +143,7 @@ def test_a_launch_shows_nothing() -> None:
     assert made.key[:12] in repr(made)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "secrets"),
     [
         ({"command": "x", "env": {"API_TOKEN": "word", "MODE": "production-mode"}}, {"word"}),

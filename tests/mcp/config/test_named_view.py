@@ -7,6 +7,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.named_view import NamedView, view_from_wire
 from tertulia.policy.limits import NO_LIMITS
+from tests.tables import each_row
 
 
 def test_a_view_is_read() -> None:
@@ -30,7 +31,7 @@ def test_an_empty_table_narrows_nothing() -> None:
     assert view_from_wire("none", {"mcp_tool_allowlist": []}).mcp_tool_allowlist == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "table", "said"),
     [
         ("a b", {}, "mcp_views: 'a b' cannot be the name of a view"),

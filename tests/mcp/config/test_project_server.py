@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Stdio
 from tertulia.mcp.config.project_server import ProjectServer
+from tests.tables import each_row
 
 ENTRY: dict[str, Any] = {"command": "npx", "args": ["-y", "s"], "env": {"A": "1"}}
 SERVER = ProjectServer(name="x", entry=ENTRY, source="/repo/.mcp.json", folder="/repo", form="json")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"entry": {**ENTRY, "command": "npx2"}},

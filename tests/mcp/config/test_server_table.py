@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
 from tertulia.mcp.config.server_table import is_known_key, read_table, server_from_wire, server_name_error
+from tests.tables import each_row
 
 CANARY = "canary-of-a-secret"
 
@@ -117,7 +118,7 @@ def test_a_relative_directory_counts_from_the_folder_of_its_file() -> None:
     assert [cwd("sub"), cwd("."), cwd("/abs"), cwd("~/x")] == ["/repo/sub", "/repo", "/abs", "~/x"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "said"),
     [
         ({}, "mcp_servers.fs has neither command nor url"),
@@ -160,7 +161,7 @@ def test_a_mistake_is_named_with_its_key(table, said) -> None:
     assert said in refused(table)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "",
@@ -191,7 +192,7 @@ def test_a_password_does_not_belong_into_an_address() -> None:
     assert CANARY not in said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "said"),
     [
         ({"X": "a\r\nY: b"}, "mcp_servers.fs.http_headers.X must be one line of plain ASCII"),
@@ -215,7 +216,7 @@ def test_a_header_has_one_value() -> None:
     assert "gives the header a twice" in refused(twice)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "a.b", "ä", "a\n", "x\x1b[31m"])
+@each_row("name", ["", "a b", "a/b", "a.b", "ä", "a\n", "x\x1b[31m"])
 def test_a_bad_name_is_refused_and_shown_harmlessly(name) -> None:
     """S000-31"""
     with pytest.raises(InvalidParamsError) as caught:

@@ -14,6 +14,7 @@ from tertulia.testing import FakeClock
 from tertulia.testing.fake_mcp_server import FakeMcpConnection, FakeMcpServer
 from tests.mcp.house import ECHO, House, Told, call, house
 from tests.mcp.virtual_time import in_virtual_time, steps
+from tests.tables import each_row
 
 
 def now() -> float:
@@ -532,7 +533,7 @@ async def test_a_fault_of_ours_fails_the_server_and_is_logged(caplog: pytest.Log
 # ---- cancelled at every step
 
 
-@pytest.mark.parametrize("step", range(40))
+@each_row("step", range(40))
 def test_a_caller_may_leave_at_any_step(step: int) -> None:
     """H1: cancel at every await; another caller is served, by the same start, and nothing is left."""
 
@@ -551,7 +552,7 @@ def test_a_caller_may_leave_at_any_step(step: int) -> None:
     scene()
 
 
-@pytest.mark.parametrize("step", range(1, 40))
+@each_row("step", range(1, 40))
 def test_it_may_be_stopped_at_any_step(step: int) -> None:
     """H1, H2: stopped at every await of a start and a call; it ends, and can start again."""
 
@@ -572,7 +573,7 @@ def test_it_may_be_stopped_at_any_step(step: int) -> None:
     scene()
 
 
-@pytest.mark.parametrize("step", range(1, 40))
+@each_row("step", range(1, 40))
 def test_its_tasks_may_be_ended_at_any_step(step: int) -> None:
     """H1: the session's end cancels everything, whatever it is doing."""
 

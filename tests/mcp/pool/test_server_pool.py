@@ -11,6 +11,7 @@ from tertulia.errors import ClosedError, McpError
 from tertulia.mcp.server_connection import CallResult
 from tests.mcp.house import call, house
 from tests.mcp.virtual_time import in_virtual_time, steps
+from tests.tables import each_row
 
 
 def now() -> float:
@@ -300,7 +301,7 @@ async def test_a_close_that_is_cancelled_has_stopped_them_all_the_same() -> None
         assert (lease.server.status, home.twin.open) == ("stopped", 0)
 
 
-@pytest.mark.parametrize("step", range(40))
+@each_row("step", range(40))
 def test_it_may_be_closed_at_any_step(step: int) -> None:
     """H1, H2: close during start and call."""
 

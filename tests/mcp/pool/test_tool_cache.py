@@ -17,6 +17,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.testing import FakeClock
 from tertulia.testing.fake_mcp_server import FakeGate, FakeMcpConnection, FakeMcpServer, fake_tool
 from tests.mcp.virtual_time import LoopClock, in_virtual_time, steps
+from tests.tables import each_row
 
 ONE, TWO = fake_tool("one"), fake_tool("two")
 
@@ -456,7 +457,7 @@ async def test_a_notice_in_the_last_step_of_a_listing_is_not_lost() -> None:
         assert len(scene.times) == 2, step
 
 
-@pytest.mark.parametrize("step", range(12))
+@each_row("step", range(12))
 def test_who_asked_may_leave_at_any_step(step: int) -> None:
     """H1: the others get their answer."""
 

@@ -15,6 +15,7 @@ from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, ToolCall, ToolOutput, UserMessage, text_parts
 from tests.models.apis import CHAT, PNG, TOOLS, ApiContract, body, one_of_everything
 from tests.models.wire_contract import a_request
+from tests.tables import each_row
 
 ID = ItemId("0" * 16)
 FREE_TEXT = {
@@ -101,7 +102,7 @@ def test_the_least_request() -> None:
 
 
 @pytest.mark.parametrize("store", [True, False])
-@pytest.mark.parametrize(
+@each_row(
     ("name", "url"),
     [
         ("openai", "http://127.0.0.1:1/v1"),
@@ -147,7 +148,7 @@ def test_a_text_after_the_calls_of_its_answer_joins_them() -> None:
     ]
 
 
-@pytest.mark.parametrize("order", ["ctc", "tct", "tctct", "cttc", "ctctc", "cct"])
+@each_row("order", ["ctc", "tct", "tctct", "cttc", "ctctc", "cct"])
 @pytest.mark.parametrize("apart", [False, True])
 def test_texts_among_calls_are_gathered_and_no_call_is_lost(order: str, apart: bool) -> None:
     """A message has one text and one row of calls: the output of a lost call would be refused with all the rest."""

@@ -12,6 +12,7 @@ from tertulia.protocol.usage import Usage
 from tests.models.apis import CHAT, heard, said
 from tests.models.mock_provider import event
 from tests.models.wire_contract import check_answer
+from tests.tables import each_row
 
 DONE = event("[DONE]")
 
@@ -65,7 +66,7 @@ async def test_a_stream_that_just_ends_was_cut() -> None:
     assert [type(piece) for piece in pieces] == [TextDelta, RetryNotice] * 4 + [TextDelta, AnswerFailure]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "reason"),
     [
         ("stop", "stop"),

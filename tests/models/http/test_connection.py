@@ -23,6 +23,7 @@ from tertulia.protocol.items import UserMessage, text_parts
 from tests.models.apis import RESPONSES, Api, every_api
 from tests.models.mock_provider import MockProvider, Reply, Told, event, in_turn, refused, streamed
 from tests.models.wire_contract import DEADLINE, a_request, check_answer, read, until
+from tests.tables import each_row
 
 PLAIN = Told(text="One two three.")
 PLACE = ProviderAddress("mock", "model", "127.0.0.1", None)
@@ -119,7 +120,7 @@ async def test_a_certificate_of_nobody_known_is_not_trusted(tmp_path: Path) -> N
 
 
 @every_api
-@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"])
+@each_row("status", ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"])
 async def test_a_redirect_is_not_followed(api: Api, status: str) -> None:
     """So that no key goes to another host."""
     async with MockProvider(api.answer(PLAIN)) as elsewhere:

@@ -7,7 +7,6 @@ import json
 import re
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from tertulia.models.http.encoding import (
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import Summary, ToolCall
 from tertulia.protocol.tool_spec import ToolSpec
+from tests.tables import each_row
 
 LEGAL = re.compile(r"[a-z_0-9]{1,40}")
 ID = ItemId("0" * 16)
@@ -52,7 +52,7 @@ def test_a_function_stays_what_it_is() -> None:
     assert tool_description(tool) == "Runs."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "given", "sent"),
     [
         ('{ "a":  1 }', {"a": 1}, '{ "a":  1 }'),

@@ -25,6 +25,7 @@ from tests.models.apis import APIS, CHAT, ENV_KEY, KEY, MESSAGES, RESPONSES, Api
 from tests.models.http.test_provider_error import KEYS
 from tests.models.mock_provider import MockProvider, Reply, Told, in_turn, refused, streamed
 from tests.models.wire_contract import a_request, check_answer, read, until
+from tests.tables import each_row
 
 PLAIN = Told(text="One two three.")
 BUSY = refused("503 Service Unavailable", {"error": {"message": "busy"}})
@@ -66,7 +67,7 @@ async def test_without_a_key_nobody_is_asked(api: Api, key: str | None) -> None:
 
 
 @every_api
-@pytest.mark.parametrize("key", ["sk-1\r\nX-Evil: 1", "sk-ключ", "sk-\x00", "sk-one two"])
+@each_row("key", ["sk-1\r\nX-Evil: 1", "sk-ключ", "sk-\x00", "sk-one two"])
 async def test_a_key_that_no_header_can_hold_is_not_sent(api: Api, key: str) -> None:
     pieces, mock = await asked(api, api.answer(PLAIN), key=key)
     assert ENV_KEY in failure(pieces)
@@ -142,7 +143,7 @@ def test_a_wire_shows_no_key() -> None:
 
 
 @every_api
-@pytest.mark.parametrize("status", ["429 Too Many", "500 Oops", "502 Bad Gateway", "503 Busy", "529 Overloaded"])
+@each_row("status", ["429 Too Many", "500 Oops", "502 Bad Gateway", "503 Busy", "529 Overloaded"])
 async def test_a_refusal_that_may_pass_is_asked_again(api: Api, status: str) -> None:
     pieces, mock = await asked(api, refused(status, {"error": {"message": "busy"}}), api.answer(PLAIN))
     assert isinstance(pieces[-1], AnswerEnd)
@@ -247,7 +248,7 @@ async def test_patience_by_itself() -> None:
 # ---- what it is
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "family"),
     [
         ("gpt-5.2", "gpt-5"),
@@ -266,7 +267,7 @@ def test_models_of_one_family_are_known_by_their_name(model: str, family: str) -
     assert CHAT.wire("http://mock.example", model=model).family == family
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("base", "paths"),
     [
         ("http://mock.example", ("/responses", "/chat/completions", "/v1/messages")),
@@ -281,9 +282,7 @@ def test_the_address_is_what_precedes_the_path(base: str, paths: tuple[str, ...]
     assert [api.wire(base)._url for api in APIS] == [f"http://mock.example{path}" for path in paths]
 
 
-@pytest.mark.parametrize(
-    "base", ["", "mock.example", "ftp://mock.example", "http://", "http://[::1", "http://a:99999", "http://a:0"]
-)
+@each_row("base", ["", "mock.example", "ftp://mock.example", "http://", "http://[::1", "http://a:99999", "http://a:0"])
 def test_what_is_no_address_is_refused_when_the_wire_is_made(base: str) -> None:
     with pytest.raises(InvalidParamsError, match=r"model_providers\.mock\.base_url"):
         MESSAGES.wire(base)

@@ -24,6 +24,7 @@ from tertulia.protocol.items import (
 )
 from tests.models.apis import MESSAGES, TOOLS, ApiContract, body, one_of_everything
 from tests.models.wire_contract import a_request
+from tests.tables import each_row
 
 ID = ItemId("0" * 16)
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
@@ -167,9 +168,7 @@ def test_sealed_thoughts_go_back_as_they_came() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "address", ["data:image/svg+xml;base64,AAAA", "data:image/png,raw", "data:image/png;base64,@", "x"]
-)
+@each_row("address", ["data:image/svg+xml;base64,AAAA", "data:image/png,raw", "data:image/png;base64,@", "x"])
 def test_a_picture_that_the_api_would_refuse_is_mentioned(address: str) -> None:
     content = sent([UserMessage(ID, (ImagePart(address), TextPart("?")))])["messages"][0]["content"]
     assert content[0] == text("(a picture of a kind that this API does not take)")

@@ -21,6 +21,7 @@ from tertulia.protocol.usage import Usage
 from tests.models.apis import MESSAGES, heard, said
 from tests.models.mock_provider import event
 from tests.models.wire_contract import check_answer
+from tests.tables import each_row
 
 STOP = {"type": "message_stop"}
 
@@ -49,7 +50,7 @@ def texts(pieces: list[AnswerPiece]) -> list[str]:
     return [item.text for item in said(pieces) if isinstance(item, AssistantMessage)]
 
 
-@pytest.mark.parametrize("field", ["id", "name", "data", "input"])
+@each_row("field", ["id", "name", "data", "input"])
 async def test_blocks_that_never_close_do_not_fill_the_memory(field: str) -> None:
     pieces = await played(
         *(start(n, type="tool_use", **{field: "x" * 10_000}) for n in range(12)), max_answer_characters=100_000
@@ -100,7 +101,7 @@ async def test_texts_around_a_search_are_two() -> None:
     ]
 
 
-@pytest.mark.parametrize("given", ["", "{broken", "[]", '{"query": 5}'])
+@each_row("given", ["", "{broken", "[]", '{"query": 5}'])
 async def test_a_search_whose_query_cannot_be_read_ends_nevertheless(given: str) -> None:
     pieces = await played(
         start(0, type="server_tool_use", id="s"),
@@ -166,7 +167,7 @@ async def test_arguments_come_in_pieces_or_with_the_block() -> None:
     assert pieces[-1].stop_reason == "tool_calls"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "ours"),
     [
         ("end_turn", "stop"),
@@ -193,7 +194,7 @@ async def test_input_counts_what_came_from_the_cache_and_what_went_into_it() -> 
     assert await played(begin, last, STOP) == [AnswerEnd(Usage(100, 60, 20, 5, 120), "stop")]
 
 
-@pytest.mark.parametrize("garbled", [None, [], "many", {"input_tokens": "many"}])
+@each_row("garbled", [None, [], "many", {"input_tokens": "many"}])
 async def test_garbled_usage_does_not_cost_the_answer(garbled: object) -> None:
     begin = {"type": "message_start", "message": {"usage": garbled}}
     assert await played(begin, {**ended(), "usage": garbled}, STOP) == [AnswerEnd(Usage(), "stop")]

@@ -17,6 +17,7 @@ from tertulia.models.http.provider_error import (
     unusable_key,
     without_key,
 )
+from tests.tables import each_row
 
 PLACE = ProviderAddress("mock", "gpt-5.2", "mock.example", "MOCK_API_KEY")
 KEYS = [
@@ -40,7 +41,7 @@ def body(message: str, **more: object) -> bytes:
     return json.dumps({"error": {"message": message, **more}}).encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "retry"),
     [(400, None), (401, None), (403, None), (404, None), (422, None), (408, "request"), (429, "request")]
     + [(status, "request") for status in (500, 502, 503, 504, 529)],
@@ -94,7 +95,7 @@ OVERFLOWS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "code", "message"), OVERFLOWS)
+@each_row(("status", "code", "message"), OVERFLOWS)
 def test_the_usual_ways_of_saying_that_a_history_is_too_long(status: int, code: str | None, message: str) -> None:
     trouble = refused_request(PLACE, status, {}, body(message, code=code))
     assert trouble.overflow
@@ -114,7 +115,7 @@ def test_too_many_tokens_a_minute_are_no_overflow() -> None:
     assert not refused_request(PLACE, 429, {}, body("too many tokens: token limit exceeded")).overflow
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "message", "after"),
     [
         ({}, "no", None),
@@ -135,7 +136,7 @@ def test_advice_on_when_to_come_back(headers: dict[str, str], message: str, afte
     assert refused_request(PLACE, 429, headers, body(message)).after == after
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "retry"),
     [
         ("server_error", "stream"),
@@ -157,7 +158,7 @@ def test_errors_in_the_middle_of_a_stream(code: str | int, retry: str | None) ->
     assert reported_failure(PLACE, body("no", type=code)).retry == retry
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "shown"),
     [
         (b'{"error": {"message": "one"}}', "one"),
@@ -172,7 +173,7 @@ def test_errors_come_in_many_forms(said: bytes, shown: str) -> None:
     assert refused_request(PLACE, 400, {}, said).message.endswith(f": {shown}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         b"",
@@ -207,10 +208,8 @@ def test_no_body_breaks_it(said: bytes) -> None:
     assert reported_failure(PLACE, said).message.isprintable()
 
 
-@pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize(
-    "form", ["{}", "Incorrect API key provided: {}.", "Bearer {}", '"{}"', "({})", "{},{}", "?key={}&x=1"]
-)
+@each_row("key", KEYS)
+@each_row("form", ["{}", "Incorrect API key provided: {}.", "Bearer {}", '"{}"', "({})", "{},{}", "?key={}&x=1"])
 def test_a_key_that_is_repeated_is_hidden(key: str, form: str) -> None:
     """HARDENING E6."""
     assert len(KEYS) == 12
@@ -221,12 +220,12 @@ def test_a_key_that_is_repeated_is_hidden(key: str, form: str) -> None:
     assert message.endswith(" after")
 
 
-@pytest.mark.parametrize("key", KEYS[:10])
+@each_row("key", KEYS[:10])
 def test_the_beginning_of_a_key_is_hidden_too(key: str) -> None:
     assert key[:8] not in without_key(f"Incorrect API key provided: {key[:12]}***{key[-4:]}", key)
 
 
-@pytest.mark.parametrize("mark", [",", ";", "'", '"', ")", "}", "]"])
+@each_row("mark", [",", ";", "'", '"', ")", "}", "]"])
 def test_a_key_with_a_mark_in_it_is_hidden_to_its_end(mark: str) -> None:
     key = f"sk-01234567{mark}89abcdef"
     assert without_key(f"Incorrect API key provided: {key}.", key) == "Incorrect API key provided: [key]."

@@ -11,6 +11,7 @@ from tertulia.protocol.items import ToolCall, ToolOutput, UserMessage, text_part
 from tertulia.protocol.tool_spec import ToolSpec
 from tests.models.apis import PNG, RESPONSES, TOOLS, ApiContract, body, one_of_everything
 from tests.models.wire_contract import a_request
+from tests.tables import each_row
 
 ID = ItemId("0" * 16)
 IMAGE = {"type": "input_image", "image_url": PNG, "detail": "auto"}
@@ -102,7 +103,7 @@ def test_the_least_request() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "asked"),
     [("gpt-5.2", True), ("o4-mini", True), ("qwen3", True), ("gpt-4o", False), ("gpt-3.5-turbo", False)],
 )

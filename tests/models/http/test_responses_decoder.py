@@ -23,6 +23,7 @@ from tertulia.protocol.usage import Usage
 from tests.models.apis import RESPONSES, heard, said
 from tests.models.mock_provider import event
 from tests.models.wire_contract import check_answer
+from tests.tables import each_row
 
 COMPLETED = {"type": "response.completed", "response": {"id": "r", "usage": None}}
 
@@ -163,7 +164,7 @@ async def test_a_refusal_is_text_and_a_reason() -> None:
         assert pieces[-1] == AnswerEnd(Usage(), "refusal")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("details", "reason"),
     [
         ({"reason": "max_output_tokens"}, "length"),
@@ -193,7 +194,7 @@ async def test_usage_is_read_with_cached_and_reasoning_tokens() -> None:
     assert pieces == [AnswerEnd(Usage(100, 60, 20, 5, 120), "stop")]
 
 
-@pytest.mark.parametrize("garbled", [None, [], "many", {"input_tokens": "many"}, {"input_tokens_details": 5}])
+@each_row("garbled", [None, [], "many", {"input_tokens": "many"}, {"input_tokens_details": 5}])
 async def test_garbled_usage_does_not_cost_the_answer(garbled: object) -> None:
     pieces = await played({"type": "response.completed", "response": {"usage": garbled}})
     assert pieces == [AnswerEnd(Usage(), "stop")]
@@ -238,7 +239,7 @@ async def test_events_of_tomorrow_are_skipped() -> None:
     assert pieces == [AnswerEnd(Usage(), "stop")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "broken",
     [
         {"type": "response.output_text.delta", "delta": 5},

@@ -13,6 +13,7 @@ from tertulia.models.http import sse
 from tertulia.models.http.sse import EventSplitter, EventTooLargeError
 from tests.models.apis import APIS
 from tests.models.mock_provider import Told
+from tests.tables import each_row
 from tests.thorough import examples
 
 RECORDED = [
@@ -27,7 +28,7 @@ def fed(*chunks: bytes) -> list[bytes]:
     return [event for chunk in chunks for event in splitter.feed(chunk)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stream", "events"),
     [
         (b"data: one\n\n", [b"one"]),
@@ -55,7 +56,7 @@ def test_events_are_split_as_the_standard_says(stream: bytes, events: list[bytes
     assert fed(stream) == events
 
 
-@pytest.mark.parametrize("stream", RECORDED)
+@each_row("stream", RECORDED)
 def test_every_split_of_a_stream_in_two_gives_the_same_events(stream: bytes) -> None:
     whole = fed(stream)
     assert whole
@@ -63,7 +64,7 @@ def test_every_split_of_a_stream_in_two_gives_the_same_events(stream: bytes) -> 
         assert fed(stream[:place], stream[place:]) == whole
 
 
-@pytest.mark.parametrize("stream", RECORDED)
+@each_row("stream", RECORDED)
 def test_single_bytes_give_the_same_events(stream: bytes) -> None:
     assert fed(*(bytes([byte]) for byte in stream)) == fed(stream)
 

@@ -25,6 +25,7 @@ from tertulia.models.http.stream_decoder import (
     read_loosely,
 )
 from tertulia.protocol.usage import Usage
+from tests.tables import each_row
 
 PLACE = ProviderAddress("mock", "model", "mock.example", None)
 
@@ -38,7 +39,7 @@ class Said(msgspec.Struct):
 decoder = msgspec.json.Decoder(Said)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "text"),
     [
         (b'{"text": "plain"}', "plain"),
@@ -56,7 +57,7 @@ def test_half_characters_cost_one_character_and_not_the_answer(data: bytes, text
     text.encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"",
@@ -133,7 +134,7 @@ def test_there_is_no_room_for_an_answer_without_end() -> None:
             room.item()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("counts", "number"),
     [
         ({"a": {"b": 7}}, 7),

@@ -39,6 +39,7 @@ from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.usage import Usage
 from tests.models.local_staging import Stage, is_alive, needs_proc, staged
 from tests.models.wire_contract import DEADLINE, Act, WireContract, a_request, close, read, until
+from tests.tables import each_row
 
 SOURCE = Path(__file__).parents[3] / "src"
 PICTURE = ImagePart("data:image/png;base64,AA==")
@@ -164,7 +165,7 @@ async def test_what_llama_refuses_is_a_failure(stage: Stage) -> None:
     assert len(stage.pids) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("item", "spelled"),
     [
         (UserMessage(ItemId("i"), text_parts("Hi")), b'{"role":"user","content":"Hi"}'),

@@ -11,6 +11,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import model_facts
 from tertulia.models.local.weights import WEIGHTS, can_run, find_weights, first_usable_weights
 from tests.models.local_staging import FAKE, weights_of
+from tests.tables import each_row
 
 SMOLLM2 = WEIGHTS[0]
 
@@ -20,7 +21,7 @@ def test_weights_are_found_by_name() -> None:
     assert SMOLLM2.model == "local/smollm2"
 
 
-@pytest.mark.parametrize("name", ["", "SmolLM2", "../smollm2", "x" * 1000])
+@each_row("name", ["", "SmolLM2", "../smollm2", "x" * 1000])
 def test_a_name_that_nobody_has_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(InvalidParamsError, match="there is smollm2") as refusal:
         find_weights(name)

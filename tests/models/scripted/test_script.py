@@ -11,6 +11,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.models.scripted.script import Match, ScriptedCall, ScriptedError, ScriptedReply, call, fail, say
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.usage import Usage
+from tests.tables import each_row
 
 
 def test_say_makes_an_answer_with_calls_after_it() -> None:
@@ -46,7 +47,7 @@ def test_arguments_that_are_not_json_are_refused() -> None:
             call("shell", arguments)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("match", "last_input", "instructions", "meets"),
     [
         (Match(contains="HELLO"), "well, hello there", "", True),
@@ -77,7 +78,7 @@ def test_a_match_needs_a_condition_that_can_hold() -> None:
             Match(regex=regex)
 
 
-@pytest.mark.parametrize("delay", [-1, math.nan, math.inf, 3_600_001])
+@each_row("delay", [-1, math.nan, math.inf, 3_600_001])
 def test_a_delay_is_at_most_an_hour(delay: float) -> None:
     ScriptedReply(text="a", delay_ms=3_600_000, delay_between_ms=3_600_000)
     for field in ("delay_ms", "delay_between_ms"):

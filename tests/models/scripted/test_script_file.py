@@ -26,6 +26,7 @@ from tertulia.models.scripted.script import (
 )
 from tertulia.models.scripted.script_file import MAX_FILE_BYTES, load_script, parse_reply, parse_script
 from tertulia.protocol.usage import Usage
+from tests.tables import each_row
 
 
 def refusal(value: object) -> str:
@@ -112,7 +113,7 @@ def test_a_match_and_an_error_can_be_a_text() -> None:
     assert parse_reply({"error": "Overloaded"}, "reply 1") == fail("Overloaded")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "complaint"),
     [
         (None, "expected a text or a mapping, not nothing"),
@@ -189,7 +190,7 @@ def test_a_script_is_a_list_or_a_mapping_with_settings() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "complaint"),
     [
         (None, "s: expected a list of replies, or a mapping with `replies`"),

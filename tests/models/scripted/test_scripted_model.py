@@ -33,6 +33,7 @@ from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, ToolO
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.usage import Usage
 from tests.models.wire_contract import Act, WireContract, a_request, check_answer, read, until
+from tests.tables import each_row
 
 
 class TestContract(WireContract):
@@ -458,7 +459,7 @@ async def test_a_model_is_made_from_a_file(tmp_path: Path) -> None:
 # ---- the tour
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("question", "answered"),
     [
         ("Fix the bug in app.py", "no model is set up"),

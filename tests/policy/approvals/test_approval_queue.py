@@ -26,6 +26,7 @@ from tertulia.policy.display_text import sha256
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider
 from tests.policy.asking import ROOT, A, B, Desk, HandClock, request, subject
+from tests.tables import each_row
 
 # ── asking and answering ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -195,7 +196,7 @@ async def test_a_foreign_conversation_cannot_answer_and_a_caller_can() -> None:
     await asking
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "word"),
     [
         ({"decision": "allow", "ttl_s": 5.0}, "ttl_s needs the scope"),
@@ -267,7 +268,7 @@ async def test_a_grant_for_the_session_is_used_everywhere() -> None:
     assert (await desk.start(request(B))).decider.kind == "grant"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"subject": subject("make", "install")},

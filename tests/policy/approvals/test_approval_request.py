@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from tertulia.policy.approval_policy import (
 from tertulia.policy.approvals.approval_request import MAX_EVENT_BYTES, ApprovalKind, may_retry_outside, policy_verdict
 from tertulia.policy.commands.named_files import NamedFile, NamedFiles
 from tests.policy.asking import ROOT, A, B, request, subject
+from tests.tables import each_row
 
 POLICIES = st.builds(
     ApprovalPolicy,
@@ -31,7 +31,7 @@ KINDS = st.sampled_from(["exec", "patch", "escalation", "mcp", "tool"])
 NOBODY_TRUSTED = APPROVAL_ORDER.meet(NEVER, UNTRUSTED)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("policy", "kind", "known_safe", "expected"),
     [
         (UNTRUSTED, "exec", True, "run"),
@@ -77,7 +77,7 @@ def test_the_meet_of_two_policies_never_lets_through_what_either_stops(
     assert freedom(met) <= min(freedom(policy_verdict(each, kind, known_safe=known_safe)) for each in (one, other))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"subject": subject("make", "tests")},

@@ -17,6 +17,7 @@ from tertulia.policy.approvals.approval_request import (
     with_label,
 )
 from tertulia.protocol.tool_events import ApprovalFile
+from tests.tables import each_row
 
 
 def test_words_of_others_stand_behind_a_bar() -> None:
@@ -25,7 +26,7 @@ def test_words_of_others_stand_behind_a_bar() -> None:
     assert as_one_line("/a\nb") == "/a\\nb"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "script"),
     [
         (("bash", "-lc", "ls"), "ls"),

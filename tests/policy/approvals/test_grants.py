@@ -9,6 +9,7 @@ from tertulia.policy.approval_policy import ON_FAILURE, ON_REQUEST, UNTRUSTED, A
 from tertulia.policy.approvals.grants import Grants, IdSequence
 from tertulia.policy.commands.named_files import NamedFile, NamedFiles
 from tests.policy.asking import A, B, HandClock, request, subject
+from tests.tables import each_row
 
 
 def test_a_grant_of_one_conversation_does_not_count_in_another() -> None:
@@ -141,7 +142,7 @@ def test_above_the_bound_the_oldest_is_asked_for_again() -> None:
     assert [grants.find(each, UNTRUSTED) is not None for each in asked] == [False, True, True]
 
 
-@pytest.mark.parametrize("change", ["{0}x", "x{0}", "{1}-0", "{1}-01", "{1}-2", "{1}-", "{1}", "{1}-٣", "{1}--1", ""])
+@each_row("change", ["{0}x", "x{0}", "{1}-0", "{1}-01", "{1}-2", "{1}-", "{1}", "{1}-٣", "{1}--1", ""])
 def test_only_what_was_given_out_is_known(change: str) -> None:
     """B6: unknown ids, however they are made up."""
     numbers = IdSequence()
@@ -152,7 +153,7 @@ def test_only_what_was_given_out_is_known(change: str) -> None:
     assert not IdSequence().gave(given)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "now", "holds"),
     [
         (ON_REQUEST, ON_REQUEST, True),

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from tertulia.policy.commands.command_analysis import GrantKey, analyse_command
 from tertulia.protocol.ids import ConversationId
+from tests.tables import each_row
 
 A, B = ConversationId("a"), ConversationId("b")
 
 
-@pytest.mark.parametrize("shell", ["bash", "sh", "/bin/bash", "/usr/bin/sh"])
+@each_row("shell", ["bash", "sh", "/bin/bash", "/usr/bin/sh"])
 @pytest.mark.parametrize("flag", ["-c", "-lc"])
 def test_a_script_is_looked_into(shell: str, flag: str) -> None:
     reading = analyse_command([shell, flag, "ls -la && cat 'x y'|head"])
@@ -21,7 +22,7 @@ def test_a_script_is_looked_into(shell: str, flag: str) -> None:
     assert reading.canonical == (shell, flag, "ls -la && cat 'x y' | head")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "argv",
     [
         [],
@@ -45,7 +46,7 @@ def test_what_cannot_be_read_is_neither_safe_nor_respelled(argv: list[str]) -> N
     assert reading.canonical == tuple(argv)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "safe"),
     [
         (["ls", "-la", "$(evil)"], True),

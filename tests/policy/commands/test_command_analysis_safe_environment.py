@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tertulia.policy.commands.command_analysis import safe_environment
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "expected"),
     [
         ("/usr/local/bin:/usr/bin", "/usr/local/bin:/usr/bin"),

@@ -16,6 +16,7 @@ from tertulia.policy.commands.git_repository import (
     git_starts_nothing,
     settings_that_may_start,
 )
+from tests.tables import each_row
 
 ENVIRONMENT = {
     "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -316,7 +317,7 @@ def test_an_index_that_cannot_be_read_is_asked_about(scene: Scene) -> None:
     assert not scene.is_safe("status")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config", "lines"),
     [
         (b"", []),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.policy.commands.safe_programs import Options, words
+from tests.tables import each_row
 
 OPTIONS = Options("ab", "n", "long other-name")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         "",
@@ -32,7 +31,7 @@ def test_what_is_listed_is_admitted(arguments: str) -> None:
     assert OPTIONS.admit(arguments.split())
 
 
-@pytest.mark.parametrize("arguments", ["-c", "-ac", "--lon", "--longer", "--", "---long", "-5", "-- -c", "-n -c"])
+@each_row("arguments", ["-c", "-ac", "--lon", "--longer", "--", "---long", "-5", "-- -c", "-n -c"])
 def test_what_is_not_listed_is_refused_wherever_it_stands(arguments: str) -> None:
     """B1: an abbreviation too, and also where it may be a value or a file."""
     assert OPTIONS.admit(arguments.split()) is (arguments == "--")

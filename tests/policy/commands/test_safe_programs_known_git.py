@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.policy.commands.safe_programs import GIT_ENVIRONMENT, reads_only_git
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         *("status", "status -sb", "status --porcelain=v2 -uno", "log", "log -5 --oneline", "log -n5 -p -- a.py"),
@@ -20,7 +19,7 @@ def test_verbs_that_read_are_known(line: str) -> None:
     assert reads_only_git(line.split())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         *("", "--no-pager", "push", "commit", "checkout x", "config a.b c", "unknown", "st", "difftool", "stash list"),

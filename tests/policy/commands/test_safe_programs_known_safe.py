@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.policy.commands.safe_programs import KNOWN_PROGRAMS, known_program, reads_only
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         *("ls", "/bin/ls -la", "/usr/bin/cat x", "cd x", "echo -n x", "grep -rn 'a b' .", "head -5 x", "tail -f x"),
@@ -34,7 +34,7 @@ def test_readers_are_known(line: str) -> None:
     assert reads_only(shlex.split(line))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         *(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tertulia.policy.commands.shell_script import MAX_CHARACTERS, ShellScript, read_script
+from tests.tables import each_row
 
 # What shells make something of comes often, everything else now and then.
 SCRIPTS = st.lists(
@@ -22,7 +22,7 @@ SCRIPTS = st.lists(
 ).map("".join)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "commands", "joins"),
     [
         ("ls", [("ls",)], ()),
@@ -42,7 +42,7 @@ def test_plain_words_are_read(text: str, commands: list[tuple[str, ...]], joins:
     assert read_script(text) == ShellScript(tuple(commands), joins)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("", " ", ";", "&& ls", "ls &&", "ls ||", "ls |", "ls;;", "ls ; ; ls", "| ls", "ls && && ls"),

@@ -69,6 +69,7 @@ from tests.rollout.recording import (
     user,
     written,
 )
+from tests.tables import each_row
 
 
 def occurrences(rows: list[Row], text: str) -> int:
@@ -85,7 +86,7 @@ def assert_read_back(given: list[Event | Record]) -> None:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("kind", DURABLE.values(), ids=DURABLE)
+@each_row("kind", DURABLE.values(), ids=DURABLE)
 def test_every_event_written_in_full_is_read_back_exactly(kind: type[EventData]) -> None:
     """S002-15, HARDENING E11: line separators included."""
 
@@ -98,7 +99,7 @@ def test_every_event_written_in_full_is_read_back_exactly(kind: type[EventData])
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("records_of", RECORDS.values(), ids=RECORDS)
+@each_row("records_of", RECORDS.values(), ids=RECORDS)
 def test_every_record_written_in_full_is_read_back_exactly(records_of: st.SearchStrategy[Record]) -> None:
     """S002-15, HARDENING E11: line separators included."""
 
@@ -217,7 +218,7 @@ DIFFERENT: list[tuple[EventData, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "text"), DIFFERENT)
+@each_row(("data", "text"), DIFFERENT)
 def test_what_no_item_says_is_written_with_its_event(data: EventData, text: str) -> None:
     given = [
         asked(),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
 import msgspec
-import pytest
 
 from tertulia.protocol.event_data import BaseEventData
 from tertulia.protocol.events import EVENT_TYPES, EventData
 from tertulia.protocol.usage import Usage
 from tertulia.rollout.format.headers import SKELETON, is_plain, layout_of
 from tests.rollout.recording import DURABLE
+from tests.tables import each_row
 
 # A text in a header would be stored under headers_only. Each name here was looked at: none of them is anybody's text.
 HARMLESS_STRINGS = {
@@ -27,7 +27,7 @@ def _is_text(kind: Any) -> bool:
     return not get_args(kind) or any(map(_is_text, get_args(kind)))
 
 
-@pytest.mark.parametrize("kind", DURABLE.values(), ids=DURABLE)
+@each_row("kind", DURABLE.values(), ids=DURABLE)
 def test_no_text_of_anybody_is_a_header(kind: type[EventData]) -> None:
     """S002-16, HARDENING E1"""
     layout = layout_of(kind)
@@ -52,14 +52,12 @@ def test_an_event_type_that_is_not_listed_has_no_header() -> None:
     assert (layout.header, layout.body) == ((), ("code", "message"))
 
 
-@pytest.mark.parametrize(
-    "value", [None, True, 3, 2.5, "", "claude-4/x", ["a_b", "c.d"], ("e@f",), {"a": ["b"]}, "a" * 128]
-)
+@each_row("value", [None, True, 3, 2.5, "", "claude-4/x", ["a_b", "c.d"], ("e@f",), {"a": ["b"]}, "a" * 128])
 def test_names_and_numbers_are_plain(value: object) -> None:
     assert is_plain(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         "two words",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tertulia.protocol.ids import new_conversation_id, new_item_id, new_span_id, new_trace_id
 from tertulia.rollout.format.id_packing import pack_ids, request_digest, unpack_ids
 from tests.rollout.recording import SPAN, TASK, TRACE, ids
+from tests.tables import each_row
 
 
 def test_the_ids_of_a_task_are_one_short_string() -> None:
@@ -23,7 +24,7 @@ def test_the_ids_of_a_task_are_one_short_string() -> None:
     assert unpack_ids(packed, 4) == list(given)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         (f"conv/{TASK}", TASK, None, None),
@@ -51,7 +52,7 @@ def test_any_ids_come_back_as_they_were(given: list[str | None]) -> None:
     assert unpack_ids(pack_ids(*given), len(given)) == given
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("packed", "count"),
     [("u.AAAA", 1), ("ss.AAAAAAAAAAA", 2), ("s.AAAAAAAAAAA", 2), ("", 1), ([], 1), (["a"], 2), ("?.", 1), ("c.", 1)],
 )
@@ -61,7 +62,7 @@ def test_what_was_never_packed_is_refused(packed: object, count: int) -> None:
         unpack_ids(packed, count)
 
 
-@pytest.mark.parametrize("packed", [3, None, {"a": 1}, [1]])
+@each_row("packed", [3, None, {"a": 1}, [1]])
 def test_what_is_no_id_at_all_is_refused(packed: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         unpack_ids(packed, 1)

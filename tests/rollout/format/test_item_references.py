@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.protocol.events import AgentMessage, BackgroundEvent, EventData, TaskComplete, TaskStarted
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, ToolOutput
@@ -12,6 +10,7 @@ from tertulia.protocol.tool_events import ExecCommandBegin, ToolCallBegin, ToolC
 from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.format.item_references import ItemRef, RecentItems, reference_fields, resolve_references
 from tests.rollout.recording import assistant, call, output, user
+from tests.tables import each_row
 
 
 def recent(*items: Item) -> RecentItems:
@@ -39,7 +38,7 @@ def test_an_answer_refers_to_the_last_message_even_if_thoughts_came_after_it() -
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         TaskComplete("completed", "early", NO_USAGE),

@@ -12,6 +12,7 @@ from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPar
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tertulia.rollout.format.item_rows import is_tag, join_item, split_item, synthetic_call_id, tag_of
 from tests.rollout.recording import assistant, call, items, output, user
+from tests.tables import each_row
 
 EXAMPLES: list[Item] = [
     user("hello"),
@@ -36,7 +37,7 @@ def again(item: Item) -> Item:
     return join_item(tag_of(item), header, body, 5, None)
 
 
-@pytest.mark.parametrize("item", EXAMPLES, ids=lambda item: type(item).__name__)
+@each_row("item", EXAMPLES, ids=lambda item: type(item).__name__)
 def test_an_item_comes_back_as_it_was(item: Item) -> None:
     """S002-15"""
     assert again(item) == item
@@ -48,7 +49,7 @@ def test_any_item_comes_back_as_it_was(item: Item) -> None:
     assert again(item) == item
 
 
-@pytest.mark.parametrize("item", EXAMPLES, ids=lambda item: type(item).__name__)
+@each_row("item", EXAMPLES, ids=lambda item: type(item).__name__)
 def test_a_header_tells_counts_and_no_words(item: Item) -> None:
     """S002-16: without a body the kind, and what is no text, is still there."""
     header, _ = split_item(item)

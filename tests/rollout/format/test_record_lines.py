@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.protocol.records import ItemsRecord
 from tertulia.rollout.format.record_lines import PartialSegment
 from tertulia.rollout.store import StoredRow
 from tests.rollout.recording import A, user
+from tests.tables import each_row
 
 
 def row(n: int = 1, conversation: int = 1) -> StoredRow:
     return StoredRow(n, "said", "user", 1.0, None, conversation, 0, b"{}", None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "conversation", "belongs"),
     [
         ({"i": 1, "of": 3}, 1, True),

@@ -9,6 +9,7 @@ import pytest
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.format.conversation_rows import ConversationRows
 from tertulia.rollout.format.row_encoder import RowEncoder
+from tests.tables import each_row
 
 
 def made(policy: StoragePolicy, body: dict[str, Any] | None) -> bytes | None:
@@ -31,7 +32,7 @@ def test_a_body_is_left_out_where_it_may_not(policy: StoragePolicy) -> None:
     assert made(policy, {"text": "hunter2"}) is None
 
 
-@pytest.mark.parametrize("body", [None, {}, {"text": "\ud800"}, {"text": object()}])
+@each_row("body", [None, {}, {"text": "\ud800"}, {"text": object()}])
 def test_where_there_is_nothing_that_can_be_written_there_is_no_body(body: dict[str, Any] | None) -> None:
     assert made(Full(), body) is None
 

@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -39,6 +38,7 @@ from tests.rollout.recording import (
     user,
     written,
 )
+from tests.tables import each_row
 
 # ── texts that are not there ─────────────────────────────────────────────────────────────────────────────────
 
@@ -64,7 +64,7 @@ def test_items_whose_texts_are_gone_are_placeholders_of_the_same_kind() -> None:
 # ── rows that are not there, or damaged ──────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("index", range(len(stored(*conversation()))))
+@each_row("index", range(len(stored(*conversation()))))
 def test_a_damaged_row_costs_no_other_one(index: int) -> None:
     """HARDENING F4 at this level: whichever row it is, also one that others point to."""
     rows = stored(*conversation())
@@ -236,7 +236,7 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize("row", NONSENSE, ids=lambda row: f"{row.kind} {row.type} {row.header[:40]!r}")
+@each_row("row", NONSENSE, ids=lambda row: f"{row.kind} {row.type} {row.header[:40]!r}")
 def test_a_row_that_makes_no_sense_is_counted_and_skipped(row: StoredRow) -> None:
     """HARDENING E8: wrong types, wild references, deep nesting; what stands around it is read."""
     before, after = (

@@ -11,6 +11,7 @@ import pytest
 
 from tertulia.rollout.sqlite.error_text import explain
 from tertulia.rollout.sqlite.session_files import FlushError
+from tests.tables import each_row
 
 
 def sqlite_error(code: int) -> sqlite3.Error:
@@ -19,7 +20,7 @@ def sqlite_error(code: int) -> sqlite3.Error:
     return error
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "kind", "advice"),
     [
         (sqlite_error(sqlite3.SQLITE_FULL), "full", "make room"),

@@ -8,9 +8,10 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.rollout.sweep.retention import Retention, retention_from_wire
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "parsed"),
     [
         ({}, Retention()),
@@ -24,7 +25,7 @@ def test_what_is_not_said_is_no_limit(table: Any, parsed: Retention) -> None:
     assert retention_from_wire(table) == parsed
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "message"),
     [
         ({"days": 5}, "no setting 'days', only max_age_days, max_total_mb, ttl_action"),

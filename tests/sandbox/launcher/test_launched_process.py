@@ -19,6 +19,7 @@ from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.tier import ProcessEnd
 from tests.sandbox.confined import DEADLINE_S, Place
 from tests.sandbox.kept import above, is_running
+from tests.tables import each_row
 
 
 def unconfined(place: Place, *argv: str) -> Command:
@@ -62,7 +63,7 @@ async def test_a_python_that_is_not_there_refuses_the_command(place: Place, monk
     assert list(place.root.iterdir()) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("report", "ending"),
     [
         (b'{"exit_code": 3, "limit": null, "failure": ""}', ProcessEnd(3)),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import resource
 import subprocess
 
-import pytest
-
 from tertulia.sandbox.limits.kernel_limits import exceeded_limit, rlimits, set_rlimits
 from tertulia.sandbox.runner import CommandLimits, Output
+from tests.tables import each_row
 
 
 def test_only_what_is_set_is_limited() -> None:
@@ -29,7 +28,7 @@ def test_a_limit_that_is_already_tighter_stays() -> None:
         child.kill()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "said", "limit"),
     [
         (0, b"MemoryError", None),

@@ -13,6 +13,7 @@ import pytest
 
 from tertulia.sandbox.limits import usage
 from tertulia.sandbox.limits.usage import LATEST_S, SOONEST_S, UsageMeter, written_by
+from tests.tables import each_row
 
 MEGABYTE = 1 << 20
 SIZE = 64 * MEGABYTE
@@ -56,7 +57,7 @@ def running(code: str, size: int = SIZE) -> Iterator[int]:
             os.killpg(root.pid, 9)
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_s8_shared_memory_counts_once_wherever_it_is(name: str) -> None:
     """S8: not by what each process has, and not only by what some process shows."""
     with running(CASES[name]) as root:

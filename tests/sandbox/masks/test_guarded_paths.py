@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths, guarded_paths, is_inside
+from tests.tables import each_row
 
 NAMED = """
 .ssh .aws .gnupg .config/gcloud .kube .netrc .codex .claude .git-credentials .config/gh .npmrc
@@ -59,7 +60,7 @@ def test_a_user_may_add_and_unmask() -> None:
     assert "/home/ana/.npmrc" in {each.path for each in guarded.protected}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "said"),
     [
         ("~/.config/tertulia", "always masked"),

@@ -18,6 +18,7 @@ from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths, prote
 from tertulia.sandbox.mounts.root_scan import kernel_time
 from tertulia.sandbox.sandbox import Sandbox
 from tests.sandbox.confined import DEADLINE_S, Place
+from tests.tables import each_row
 
 
 def repository(root: Path, path: str) -> Path:
@@ -41,7 +42,7 @@ def found(looking: NestedProtectedPaths, root: Path) -> list[str]:
     return sorted(os.path.relpath(each.path, root) for each in listed)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "part"),
     [
         (".git/config", ".git"),

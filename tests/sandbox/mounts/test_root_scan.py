@@ -11,6 +11,7 @@ from tertulia.errors import SandboxError
 from tertulia.sandbox.mounts import root_scan
 from tertulia.sandbox.mounts.root_scan import RootScan, is_protected_name
 from tests.sandbox.confined import as_ordinary_user, ordinary_python
+from tests.tables import each_row
 
 
 def store(path: Path) -> None:
@@ -19,7 +20,7 @@ def store(path: Path) -> None:
     (path / "HEAD").write_text("ref: refs/heads/main\n")
 
 
-@pytest.mark.parametrize("name", [".git", ".GIT", ".Mcp.json", ".claude.", ".g\u200cit", "\uff0egit"])
+@each_row("name", [".git", ".GIT", ".Mcp.json", ".claude.", ".g\u200cit", "\uff0egit"])
 def test_a_name_is_protected_in_any_spelling(name: str) -> None:
     """A23"""
     assert is_protected_name(name)

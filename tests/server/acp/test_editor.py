@@ -27,9 +27,10 @@ from tertulia.testing import FakeClock, call, say
 from tests.sandbox.confined import need
 from tests.server.acp_editor import Desk, desk, scripted
 from tests.server.client import MemorySink
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("able", "editor"),
     [
         (None, EditorCapabilities()),
@@ -357,7 +358,7 @@ async def test_many_questions_at_once_are_one_silence() -> None:
             assert len(sink.messages) == min(looks, MAX_TIMEOUTS) * many
 
 
-@pytest.mark.parametrize("result", [None, {}, {"content": 7}, {"content": None}, "text", {"content": "\ud800"}])
+@each_row("result", [None, {}, {"content": 7}, {"content": None}, "text", {"content": "\ud800"}])
 async def test_nonsense_is_no_text(result: Any) -> None:
     """Issue 10 (4): whatever the editor answers."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.server.acp.prompt import first_text, message_items, prompt_text
+from tests.tables import each_row
 from tests.tools.test_images import PNG
 
 PICTURE = base64.b64encode(PNG).decode()
@@ -35,7 +36,7 @@ def test_a_picture_is_called_what_it_is() -> None:
     assert item["image_url"].startswith("data:image/png;")
 
 
-@pytest.mark.parametrize("uri", ["", "javascript:alert(1)", "file:///etc/passwd", "../../x", "a b\n](c", "ü" * 5_000])
+@each_row("uri", ["", "javascript:alert(1)", "file:///etc/passwd", "../../x", "a b\n](c", "ü" * 5_000])
 def test_a_link_is_only_words(uri: str) -> None:
     """Issue 10 (4): nothing is fetched or opened for it, wherever it points."""
     assert message_items([acp.resource_link_block("x", uri)]) == [{"type": "text", "text": f"[x]({uri})"}]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tertulia.server.acp import tool_call_view
 from tertulia.server.acp.tool_call_view import MAX_TITLE, fence_code, one_line, view_tool_call
+from tests.tables import each_row
 
 PATCH = """*** Begin Patch
 *** Add File: new.py
@@ -24,7 +25,7 @@ PATCH = """*** Begin Patch
 *** End Patch"""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "arguments", "title", "kind"),
     [
         ("shell", {"command": ["bash", "-lc", "ls  -l\n| wc"]}, "ls -l | wc", "execute"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from acp import schema as s
 
 from tertulia.protocol import events as e
@@ -25,6 +24,7 @@ from tertulia.protocol.items import (
 from tertulia.protocol.usage import Usage
 from tertulia.server.acp.tool_calls import AcpToolCalls
 from tertulia.server.acp.updates import SessionUpdates, updates_from_history
+from tests.tables import each_row
 
 ROOT, CHILD = ConversationId("root"), ConversationId("child")
 
@@ -42,7 +42,7 @@ def event(data: EventData, conversation: ConversationId | None = ROOT) -> Event:
     return Event(1, None, "", data.type, SessionId("s"), "sub", conversation, None, None, None, data)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         e.AgentMessageDelta("x", ItemId("i"), 0),
@@ -70,7 +70,7 @@ def test_usage_is_what_the_last_request_filled_of_the_window() -> None:
     assert update == {"sessionUpdate": "usage_update", "used": 12, "size": 100}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "said"),
     [
         (e.WarningEvent("mind the gap"), "mind the gap"),
@@ -96,7 +96,7 @@ def test_a_server_that_fails_again_as_before_is_no_news() -> None:
     assert len(made.of(event(t.McpServerStatus("y", "failed", "it is gone"), None))) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         t.McpServerStatus("x", "ready"),

@@ -22,6 +22,7 @@ from tertulia.protocol.items import (
 )
 from tertulia.server.codex.history import rights_fields, round_number, thread_preview, turn_objects
 from tertulia.session.settings.settings import Settings
+from tests.tables import each_row
 
 
 def user(id: str, text: str, *, injected: bool = False) -> UserMessage:
@@ -69,7 +70,7 @@ def test_what_was_summarised_stands_at_the_beginning() -> None:
     assert thread_preview([CONVERSATION[0]]) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("policy", "named"),
     [
         ("untrusted", "untrusted"),

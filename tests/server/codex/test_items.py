@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ImagePart, TextPart, UserMessage
 from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.server.codex.items import call_item, user_message, web_search, with_command, with_outcome
+from tests.tables import each_row
 
 PATCH = """*** Begin Patch
 *** Update File: a.txt
@@ -27,7 +27,7 @@ def end(*, success: bool = True) -> ToolCallEnd:
     return ToolCallEnd(CallId("c1"), "tool", success, "the output", truncated=False, duration_ms=7)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "arguments", "kind"),
     [
         ("shell", {"command": ["ls", "-l"]}, "commandExecution"),

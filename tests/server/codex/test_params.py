@@ -8,6 +8,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.server.codex import params as p
+from tests.tables import each_row
 
 
 def test_a_thread_is_told_what_to_change_and_no_more() -> None:
@@ -30,7 +31,7 @@ def test_a_turn_changes_its_thread() -> None:
     assert asked.changes() == {"sandbox": "danger-full-access"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "params", "named"),
     [
         (p.StartTurn, {"threadId": "t"}, "input"),

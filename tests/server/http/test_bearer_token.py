@@ -13,6 +13,7 @@ import pytest
 
 from tertulia.errors import StorageError
 from tertulia.server.http.bearer_token import load_or_create_token, matches_token
+from tests.tables import each_row
 
 
 def test_it_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_servers_that_begin_at_the_same_time_agree_on_one_token(tmp_path: Path) 
         assert tokens == {path.read_text()}
 
 
-@pytest.mark.parametrize("given", [b"", b"a" * 63, b"a" * 65, b"A" * 64, b"\xff" * 64, b"a" * 63 + b"\n"])
+@each_row("given", [b"", b"a" * 63, b"a" * 65, b"A" * 64, b"\xff" * 64, b"a" * 63 + b"\n"])
 def test_only_the_very_token_is_it(given: bytes) -> None:
     """D6."""
     assert matches_token(b"a" * 64, "a" * 64)

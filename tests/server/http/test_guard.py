@@ -14,6 +14,7 @@ from tertulia.server.http import guard as request_body
 from tertulia.server.http.guard import AllowedHosts, HttpRefusal, RequestGuard
 from tests.mcp.connected import until
 from tests.server.served import DEADLINE_S, TOKEN, Place, served, status
+from tests.tables import each_row
 
 FOREIGN_HOSTS = [
     *("evil.example", "127.evil.com", "127.0.0.1.evil.com", "localhost.", "127.0.0.1.", "localhost.evil", "0.0.0.0"),
@@ -59,7 +60,7 @@ async def test_every_route_is_closed_without_the_right_token() -> None:
         assert status(await place.raw(place.head("GET", "/health"))) == 200
 
 
-@pytest.mark.parametrize("host", FOREIGN_HOSTS)
+@each_row("host", FOREIGN_HOSTS)
 async def test_every_route_is_closed_to_those_who_call_us_by_another_name(host: str) -> None:
     """D2: a page whose name was pointed at this machine."""
     async with served() as place:
@@ -81,7 +82,7 @@ FOREIGN_ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize("address", FOREIGN_ADDRESSES)
+@each_row("address", FOREIGN_ADDRESSES)
 async def test_every_route_is_closed_to_whole_addresses_of_other_places(address: str) -> None:
     """D2, RFC 9112 (3.2.2): the host in a request line counts as the header does, whatever that says."""
     async with served() as place:
@@ -109,14 +110,14 @@ async def test_a_whole_address_of_ours_is_as_good_as_its_path() -> None:
             writer.close()
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.1:1", "localhost:65535"])
+@each_row("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.1:1", "localhost:65535"])
 async def test_names_of_this_machine_are_known_on_every_port(name: str) -> None:
     """D2: through a tunnel the port is another one."""
     async with served() as place:
         assert status(await place.raw(place.head("GET", "/health", Host=name))) == 200
 
 
-@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+@each_row("origin", FOREIGN_ORIGINS)
 async def test_every_route_is_closed_to_pages_of_other_places(origin: str) -> None:
     """D3, D4."""
     async with served() as place:
@@ -323,7 +324,7 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
+@each_row("body", UNREADABLE.values(), ids=UNREADABLE)
 async def test_what_can_be_read_in_two_ways_or_not_at_all_is_a_parse_error(body: bytes) -> None:
     """D9: before anybody else looks at it."""
     async with served() as place:
@@ -333,7 +334,7 @@ async def test_what_can_be_read_in_two_ways_or_not_at_all_is_a_parse_error(body:
         await _lives(place)
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", None])
+@each_row("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", None])
 async def test_what_a_page_can_send_without_being_asked_is_refused(kind: str | None) -> None:
     """D4: JSON as plain text, and forms."""
     async with served() as place:
@@ -341,7 +342,7 @@ async def test_what_a_page_can_send_without_being_asked_is_refused(kind: str | N
         await _lives(place)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, gzip"])
+@each_row("encoding", ["gzip", "deflate", "br", "gzip, gzip"])
 async def test_nothing_is_unpacked(encoding: str) -> None:
     """D13: a body of 1:1000 is refused as it is."""
     bomb = gzip.compress(b"[" + b"1," * 5_000_000 + b"1]")

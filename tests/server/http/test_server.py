@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from tertulia.errors import InvalidParamsError
 from tertulia.server.http.server import HttpServer, listen, url_of
 from tests.server.served import DEADLINE_S, Place, served, status
+from tests.tables import each_row
 
 
 def test_it_listens_on_this_machine_alone_unless_told_otherwise() -> None:
@@ -28,9 +29,7 @@ def test_small_answers_are_not_held_back() -> None:
         assert listening.proto == socket.IPPROTO_TCP
 
 
-@pytest.mark.parametrize(
-    ("port", "host"), [(70_000, "127.0.0.1"), (-1, "127.0.0.1"), (0, "\udcff"), (0, "203.0.113.1")]
-)
+@each_row(("port", "host"), [(70_000, "127.0.0.1"), (-1, "127.0.0.1"), (0, "\udcff"), (0, "203.0.113.1")])
 def test_where_nobody_can_listen_is_said(port: int, host: str) -> None:
     with pytest.raises(InvalidParamsError, match=str(port)):
         listen(port, host)

@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.server.http import uvicorn_protocols
 from tests.server.served import DEADLINE_S, served, status
+from tests.tables import each_row
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
@@ -45,7 +46,7 @@ async def test_a_connection_that_is_kept_has_the_same_deadline_again(monkeypatch
         assert b"HTTP/1.1 408" in answer
 
 
-@pytest.mark.parametrize(
+@each_row(
     "head",
     [
         b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
@@ -62,7 +63,7 @@ async def test_headers_have_a_limit(head: bytes) -> None:
         assert status(await place.raw(place.head("GET", "/health"))) == 200
 
 
-@pytest.mark.parametrize(
+@each_row(
     "more",
     [
         b"".join(b"X-%d: 1\r\n" % number for number in range(200)) + b"\r\n",
@@ -82,7 +83,7 @@ async def test_a_websocket_that_cannot_be_opened_is_ended_at_once(more: bytes) -
         assert not place.web.clients
 
 
-@pytest.mark.parametrize("junk", [b"\x16\x03\x01\x00", b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 100])
+@each_row("junk", [b"\x16\x03\x01\x00", b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 100])
 async def test_what_is_not_http_is_ended(junk: bytes) -> None:
     """D12."""
     async with served() as place:
@@ -100,7 +101,7 @@ async def test_half_of_a_connection_is_none() -> None:
         writer.close()
 
 
-@pytest.mark.parametrize("size", [0, 50, 125, 126, 200, 65_535, 65_536, 200_000])
+@each_row("size", [0, 50, 125, 126, 200, 65_535, 65_536, 200_000])
 async def test_messages_of_every_length_arrive_whole(size: int) -> None:
     """RFC 6455, 5.2: three ways to write a length."""
     async with served() as place, place.socket() as talker:

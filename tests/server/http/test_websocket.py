@@ -21,6 +21,7 @@ from tertulia.server.http.guard import HttpRefusal
 from tertulia.session.settings.settings import Settings
 from tests.server.client import model
 from tests.server.served import DEADLINE_S, Place, served
+from tests.tables import each_row
 
 TOUCH = {"tool_calls": [{"name": "shell", "arguments": {"command": ["touch", "made"]}}]}
 
@@ -46,7 +47,7 @@ BROKEN: dict[str, tuple[str | bytes, int]] = {
 }
 
 
-@pytest.mark.parametrize(("message", "number"), BROKEN.values(), ids=BROKEN)
+@each_row(("message", "number"), BROKEN.values(), ids=BROKEN)
 async def test_what_is_no_request_is_answered_as_json_rpc_says_and_the_connection_lives(
     message: str | bytes, number: int
 ) -> None:
@@ -68,7 +69,7 @@ async def test_a_batch_is_answered_as_one() -> None:
         assert sorted(answer["id"] for answer in answers) == list(range(100))
 
 
-@pytest.mark.parametrize("id", [0, -1, 1.5, 2**70, "", "ä", "x" * 1_000])
+@each_row("id", [0, -1, 1.5, 2**70, "", "ä", "x" * 1_000])
 async def test_an_id_comes_back_as_it_was(id: Any) -> None:
     """D10."""
     async with served() as place, place.socket() as talker:

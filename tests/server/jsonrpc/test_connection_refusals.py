@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tertulia.server.jsonrpc.line_framing import LineSplitter
 from tests.server.client import Client, Message, connected, is_event
 from tests.server.jsonrpc.test_strict_json import BROKEN
+from tests.tables import each_row
 
 PARSE = (-32700, "parse_error")
 REQUEST = (-32600, "invalid_request")
@@ -56,16 +56,14 @@ async def assert_refused(line: bytes | str, expected: tuple[int, str], id: Any) 
         assert await client.call("conversation/list") == before, "nothing was left behind"
 
 
-@pytest.mark.parametrize("session_id", [5, 1.5, True, [], {}])
-@pytest.mark.parametrize("method", ["session/info", "session/resume", "session/close", "events/subscribe", "task/list"])
+@each_row("session_id", [5, 1.5, True, [], {}])
+@each_row("method", ["session/info", "session/resume", "session/close", "events/subscribe", "task/list"])
 async def test_a_session_is_named_by_a_text(method: str, session_id: Any) -> None:
     """Issue 10: what can be the name of none is a wrong parameter, not a session that is gone."""
     await assert_refused(request(method, params={"session_id": session_id}), PARAMS, 7)
 
 
-@pytest.mark.parametrize(
-    "line", [line for line in BROKEN.values() if line.strip()], ids=[n for n, v in BROKEN.items() if v.strip()]
-)
+@each_row("line", [line for line in BROKEN.values() if line.strip()], ids=[n for n, v in BROKEN.items() if v.strip()])
 async def test_a_line_that_cannot_be_parsed_is_refused_under_no_id(line: bytes) -> None:
     """D9."""
     await assert_refused(line, PARSE, None)
@@ -83,13 +81,13 @@ INSIDE = {
 }
 
 
-@pytest.mark.parametrize("line", INSIDE.values(), ids=INSIDE.keys())
+@each_row("line", INSIDE.values(), ids=INSIDE.keys())
 async def test_a_request_that_cannot_be_parsed_is_refused_under_no_id(line: bytes | str) -> None:
     """D9."""
     await assert_refused(line, PARSE, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         saying(r'"\ud800"'),
@@ -127,13 +125,13 @@ async def test_an_unknown_field_is_refused_by_its_name() -> None:
         assert "bogus_field" in error["message"]
 
 
-@pytest.mark.parametrize("id", [None, True, False, {}, {"a": 1}, [], [1]])
+@each_row("id", [None, True, False, {}, {"a": 1}, [], [1]])
 async def test_an_illegal_id_is_refused_under_no_id(id: Any) -> None:
     """D10."""
     await assert_refused(request(id=id), REQUEST, None)
 
 
-@pytest.mark.parametrize("id", ["", "x", 0, -1, 1.5, 2**53 + 1, 10**30])
+@each_row("id", ["", "x", 0, -1, 1.5, 2**53 + 1, 10**30])
 async def test_a_legal_id_comes_back_as_it_was(id: Any) -> None:
     """D10."""
     async with connected() as client:
@@ -143,7 +141,7 @@ async def test_a_legal_id_comes_back_as_it_was(id: Any) -> None:
         assert type(answer["id"]) is type(id)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "id"),
     [
         ("{}", None),
@@ -169,12 +167,12 @@ async def test_what_is_not_a_request_is_refused(line: str, id: Any) -> None:
     await assert_refused(line, REQUEST, id)
 
 
-@pytest.mark.parametrize("method", ["", "no/such", "conversation", "Conversation/List", "event", "x" * 100_000, "\0"])
+@each_row("method", ["", "no/such", "conversation", "Conversation/List", "event", "x" * 100_000, "\0"])
 async def test_an_unknown_method_is_refused_shortly(method: str) -> None:
     await assert_refused(request(method), METHOD, 7)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "params"),
     [
         ("conversation/list", {}),
@@ -203,7 +201,7 @@ async def test_a_second_initialize_is_refused_and_the_first_one_holds() -> None:
         assert [session["session_id"] for session in sessions] == [client.session_id]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "params",
     [
         {"client": "me"},

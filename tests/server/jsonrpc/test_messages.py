@@ -18,6 +18,7 @@ from tertulia.server.jsonrpc.messages import (
     encode_result,
     read_request,
 )
+from tests.tables import each_row
 
 
 def request(**changes: Any) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def test_a_request_without_id_is_a_notification() -> None:
     assert read_request({"jsonrpc": "2.0", "method": "m"}).id is None
 
 
-@pytest.mark.parametrize("id", ["", "a", "ünï€", 0, -1, 2**53 + 1, 2**64, 10**30, 1.5, -0.0, 1e300])
+@each_row("id", ["", "a", "ünï€", 0, -1, 2**53 + 1, 2**64, 10**30, 1.5, -0.0, 1e300])
 def test_texts_and_numbers_are_legal_ids_and_come_back_as_they_were(id: Any) -> None:
     """D10."""
     assert read_request(request(id=id)).id == id
@@ -54,18 +55,18 @@ def test_texts_and_numbers_are_legal_ids_and_come_back_as_they_were(id: Any) -> 
         assert type(echoed) is type(id)
 
 
-@pytest.mark.parametrize("id", [None, True, False, {}, {"a": 1}, [], [1], "\ud800"])
+@each_row("id", [None, True, False, {}, {"a": 1}, [], [1], "\ud800"])
 def test_any_other_id_is_refused_under_none(id: Any) -> None:
     """D10."""
     assert refused(request(id=id)) == (-32600, "invalid_request", None)
 
 
-@pytest.mark.parametrize("entry", [None, True, 1, 1.5, "text", [], [[]]])
+@each_row("entry", [None, True, 1, 1.5, "text", [], [[]]])
 def test_only_an_object_is_a_request(entry: Any) -> None:
     assert refused(entry) == (-32600, "invalid_request", None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"jsonrpc": "1.0"},
@@ -91,9 +92,7 @@ def test_a_missing_part_is_refused_under_the_id(name: str) -> None:
     assert refused(entry) == (-32600, "invalid_request", 1)
 
 
-@pytest.mark.parametrize(
-    "params", [[], [1], "text", 1, 0, True, False, {"a": "\ud800"}, {"\ud800": 1}, {"a": [{"b": 2**64}]}]
-)
+@each_row("params", [[], [1], "text", 1, 0, True, False, {"a": "\ud800"}, {"\ud800": 1}, {"a": [{"b": 2**64}]}])
 def test_params_that_cannot_be_used_are_refused_under_the_id(params: Any) -> None:
     assert refused(request(params=params)) == (-32602, "invalid_params", 1)
 
@@ -116,7 +115,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "kind",
     [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TertuliaError)],
     ids=lambda kind: kind.__name__,

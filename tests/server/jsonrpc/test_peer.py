@@ -22,6 +22,7 @@ from tertulia.errors import (
 from tertulia.server.jsonrpc import peer as module
 from tertulia.server.jsonrpc.peer import MethodResult, Peer
 from tests.server.client import MemorySink
+from tests.tables import each_row
 
 
 def line(method: str, id: Any = None, **params: Any) -> bytes:
@@ -34,7 +35,7 @@ async def nothing(method: str, params: dict[str, Any]) -> MethodResult:
     return MethodResult()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "number"),
     [
         (InvalidRequestError("x"), -32600),
@@ -116,7 +117,7 @@ async def test_what_follows_an_answer_comes_after_it() -> None:
     assert [message.get("method", message.get("id")) for message in sink.messages] == [1, "news"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "heard"),
     [
         ({"result": {"a": 1}}, {"a": 1}),

@@ -24,6 +24,7 @@ from tertulia.server.jsonrpc.strict_json import (
     find_unencodable,
 )
 from tests.loop_steps import MOST_S, loop_steps
+from tests.tables import each_row
 
 BROKEN = {
     "nothing": b"",
@@ -60,7 +61,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
+@each_row("data", BROKEN.values(), ids=BROKEN.keys())
 def test_what_is_not_json_or_ambiguous_is_a_parse_error_that_can_be_sent(data: bytes) -> None:
     """D9."""
     with pytest.raises(ParseError) as refused:
@@ -117,7 +118,7 @@ def test_any_bytes_are_a_value_or_a_parse_error(data: bytes) -> None:
     assert json.loads(data.decode()) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         "\ud800",
@@ -133,7 +134,7 @@ def test_what_cannot_be_stored_or_sent_on_is_found_wherever_it_stands(value: Any
     assert find_unencodable(value) is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     ["", "plain", "ünï€😀\0", 2**64 - 1, -(2**63), 1.5, math.pi, True, None, {}, [], {"a": [{"b": "😀"}]}],
 )
@@ -251,7 +252,7 @@ LONG: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("make", LONG.values(), ids=LONG.keys())
+@each_row("make", LONG.values(), ids=LONG.keys())
 async def test_a_long_text_is_read_whole_and_no_step_of_the_loop_is_long(make: Callable[[], bytes]) -> None:
     """L1, S002: texts up to 16 MB, however they are escaped."""
     data = make()
@@ -270,7 +271,7 @@ TOO_MUCH: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("make", TOO_MUCH.values(), ids=TOO_MUCH.keys())
+@each_row("make", TOO_MUCH.values(), ids=TOO_MUCH.keys())
 async def test_a_text_of_too_many_parts_is_refused_before_anything_is_built(make: Callable[[], bytes]) -> None:
     """L1: 31 MB of `[{},{},…]` stopped everything for 13 s, with 980 MB."""
     data = make()

@@ -28,6 +28,7 @@ from tertulia.server.mcp.broker_address import (
 )
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
+from tests.tables import each_row
 
 SERVER = {"command": "server", "env_vars": ["TOKEN"]}
 DOCS = {"url": "https://example.com", "bearer_token_env_var": "KEY", "env_http_headers": {"x-team": "TEAM"}}
@@ -46,7 +47,7 @@ def test_the_same_settings_have_the_same_place_and_the_name_tells_nothing() -> N
     assert "hunter2" not in str(there)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         {"mcp_servers": {"a": {**SERVER, "args": ["x"]}, "docs": DOCS}},

@@ -12,6 +12,7 @@ from tertulia.models.scripted.script import fail, say
 from tertulia.protocol import inputs
 from tests.mcp.connected import until
 from tests.server.mcp_stage import ERAS, mcp_stage
+from tests.tables import each_row
 
 
 async def test_their_schemas_are_those_that_hosts_know() -> None:
@@ -92,7 +93,7 @@ async def test_a_task_that_fails_says_why_as_its_content() -> None:
         assert "the model is away" in answer.structured_content["content"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tool", "arguments", "code"),
     [
         ("codex", {}, "invalid_params"),

@@ -19,6 +19,7 @@ from tertulia.server.mcp import conversation_server
 from tests.server.brokering import News
 from tests.server.mcp_stage import ERAS
 from tests.server.served import DEADLINE_S, TOKEN, Place, served, status
+from tests.tables import each_row
 
 ENVELOPE: dict[str, Any] = {
     "protocolVersion": "2026-07-28",
@@ -83,7 +84,7 @@ async def test_nothing_is_loaded_and_nothing_begins_before_somebody_asks() -> No
         assert not place.host.sessions()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"{}",
@@ -142,7 +143,7 @@ NO_MESSAGES = {
 }
 
 
-@pytest.mark.parametrize("era", [None, "2025-03-26", "2025-11-25", "2026-07-28"])
+@each_row("era", [None, "2025-03-26", "2025-11-25", "2026-07-28"])
 async def test_what_is_no_message_is_refused_in_one_sentence_that_repeats_nothing(era: str | None) -> None:
     """D9, D10, issue 10: in every era as JSON-RPC says it; batches too, which one version of MCP had."""
     async with served() as place:

@@ -16,6 +16,7 @@ from tertulia.server.jsonrpc.messages import RequestRefusal
 from tertulia.server.jsonrpc.strict_json import decode
 from tertulia.server.mcp.message_check import check_message, refuse_non_messages
 from tests.server.mcp.test_http_route import NO_MESSAGES
+from tests.tables import each_row
 
 RPC = {"jsonrpc": "2.0"}
 MESSAGES: list[dict[str, Any]] = [
@@ -29,7 +30,7 @@ MESSAGES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("message", MESSAGES)
+@each_row("message", MESSAGES)
 def test_every_kind_of_message_is_one(message: dict[str, Any]) -> None:
     check_message(message)
 
@@ -41,7 +42,7 @@ def test_answers_may_be_left_to_others() -> None:
         check_message({"id": 1, "result": 5})
 
 
-@pytest.mark.parametrize("said", [None, [], [RPC], 5, "x", {}, {**RPC, "method": "x", "id": 1.0}])
+@each_row("said", [None, [], [RPC], 5, "x", {}, {**RPC, "method": "x", "id": 1.0}])
 async def test_what_is_none_is_answered_here_and_seen_by_nobody(said: Any) -> None:
     """D10."""
     reached: list[Any] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.provider import Fragment, SessionContext
 from tertulia.session.agents.active_agent import (
@@ -15,6 +13,7 @@ from tertulia.session.agents.active_agent import (
 )
 from tests.session.agents_stage import EMPLOYEE, Porter
 from tests.session.staging import stage
+from tests.tables import each_row
 
 ADA = AgentInstanceMeta(name="ada")
 
@@ -72,7 +71,7 @@ async def test_what_is_said_already_is_not_said_again() -> None:
 # ---- of a context that has changed an agent is told what is new, and what it needs besides what it was
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "now", "news"),
     [
         ([], [], []),

@@ -13,6 +13,7 @@ from tertulia.session.operations import call as operate
 from tertulia.testing import call
 from tests.session.agents_stage import EMPLOYEE, HTML
 from tests.session.staging import Stage, stage
+from tests.tables import each_row
 
 
 async def ask(acting: Stage, method: str, **params: Any) -> Any:
@@ -74,7 +75,7 @@ async def test_whose_a_token_is() -> None:
             await ask(acting, "internal/validate_token")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments", [{"html": 3}, {"html": None}, {}, {"html": "x" * (512 * 1024 + 1)}, {"html": "ü" * (256 * 1024 + 1)},
                   {"html": "x", "title": 3}, {"html": "x", "title": "t" * 201}, {"html": "\ud800"}]
 )  # fmt: skip

@@ -21,6 +21,7 @@ from tertulia.session.agents.private_socket import short_path
 from tests.session.agents_stage import EMPLOYEE, HTML
 from tests.session.lives import until
 from tests.session.staging import Stage, stage
+from tests.tables import each_row
 
 
 class Caller:
@@ -100,7 +101,7 @@ async def test_a_token_is_looked_at_then_a_call_is_answered_and_audited_with_its
         assert (record.source, record.pid, record.ok, record.token_prefix) == ("cli", os.getpid(), True, token[:8])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         b"\n", b"{}\n", b"[]\n", b"nonsense\n", b'{"token": 3}\n', b'{"token": "x", "more": 1}\n', b"\xff\xfe\n",
@@ -118,7 +119,7 @@ async def test_what_is_no_token_is_refused_in_a_sentence_and_hung_up_on(line: by
         assert list(acting.parts.agent_registry.audit) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "code"),
     [
         ({"tool": "canvas_update", "arguments": {}}, "invalid_params"),
@@ -200,7 +201,7 @@ def breaking(error: BaseException | None) -> Any:
     return type("Provider", (), {"name": "breaking", "get_tools": lambda self, agent, meta: [tool]})()
 
 
-@pytest.mark.parametrize("broken", [ValueError("secret"), FileNotFoundError("secret"), SystemExit(3), None], ids=repr)
+@each_row("broken", [ValueError("secret"), FileNotFoundError("secret"), SystemExit(3), None], ids=repr)
 async def test_a_tool_that_breaks_down_is_an_answer_too(broken: BaseException | None) -> None:
     """S001-50, HARDENING H6: whatever it raises, and whatever it answers; the session goes on."""
     async with opened(providers=[breaking(broken)]) as (acting, door, token):

@@ -19,6 +19,7 @@ from tests.session.agents_stage import EMPLOYEE, HTML, Porter, bell, names, prov
 from tests.session.lives import Lives
 from tests.session.staging import BUILT_IN, Stage, stage
 from tests.session.stored import stored_bytes
+from tests.tables import each_row
 
 CONV = ["conv_create", "conv_send", "conv_list", "conv_history", "conv_destroy"]
 
@@ -99,7 +100,7 @@ async def test_texts_of_the_application_come_after_ours() -> None:
 # ── what it gets ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("archetype", "scope"), list(itertools.product(["repo", "service", "employee"], ["all", "service", "employee"]))
 )
 async def test_a_tool_is_offered_from_its_scope_upwards(archetype: str, scope: str) -> None:
@@ -265,7 +266,7 @@ async def test_two_agents_may_have_one_name_and_are_two() -> None:
 # ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each_row(
     "agent",
     [
         {"name": "../x"}, {"name": "a" * 4096}, {"name": "a\0b"}, {"name": ""}, {"name": "a b"}, {"name": 3}, {}, [],

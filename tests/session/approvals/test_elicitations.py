@@ -14,6 +14,7 @@ from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ElicitationRequest, ElicitationResolved
 from tertulia.session.approvals.elicitations import MAX_PENDING, MAX_PENDING_OF_ONE, Elicitations
+from tests.tables import each_row
 from tests.tools.serving import SCHEMA, Bench
 
 ADA = {"name": "Ada"}
@@ -65,7 +66,7 @@ async def test_denied_is_declined() -> None:
     assert await asking == ElicitationResult("decline")
 
 
-@pytest.mark.parametrize("content", [None, {}, {"name": 1}, {"name": "x" * 100_000}])
+@each_row("content", [None, {}, {"name": 1}, {"name": "x" * 100_000}])
 async def test_what_is_not_what_was_asked_for_is_refused_and_it_goes_on_waiting(content: Any) -> None:
     office = Office()
     asking = office.start()
@@ -146,7 +147,7 @@ async def test_a_page_to_visit_takes_no_content() -> None:
     assert await asking == ElicitationResult("accept")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "asked",
     [
         Elicitation("fs", "m", {}, "javascript:alert(1)"),

@@ -26,6 +26,7 @@ from tertulia.session.mcp.served_tools import ServedConversation
 from tertulia.testing import ScriptedModel, call, say
 from tests.mcp.fakes import bare, plain
 from tests.session.staging import Stage, stage
+from tests.tables import each_row
 from tests.tools.serving import DEFINITION, SCHEMA, Bench
 
 QUESTION = Elicitation("fs", "Who are you?", SCHEMA)
@@ -73,7 +74,7 @@ async def answered(question: SamplingRequest) -> SamplingResult:
     return SamplingResult(f"at most {question.max_tokens}", "scripted")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("refusing", "error"),
     [
         ({"aside": answered}, NoApproverError),
@@ -223,7 +224,7 @@ async def test_without_the_setting_a_server_gets_no_answer_of_the_model() -> Non
         assert len(acting.model.requests) == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "heard"),
     [
         (ElicitationResult("accept", {"ok": True}), '"action": "accept"'),

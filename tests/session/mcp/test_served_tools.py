@@ -16,6 +16,7 @@ from tertulia.session.session import Session
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes import plain
 from tests.server.brokering import News, Person, bare_server, refusal, served_to, text
+from tests.tables import each_row
 
 eras = pytest.mark.parametrize("era", ["old", "new"])
 
@@ -151,7 +152,7 @@ async def test_two_clients_take_turns() -> None:
 
 
 @eras
-@pytest.mark.parametrize(
+@each_row(
     ("answers", "code"),
     [
         ([{"decision": "allow"}], None),

@@ -19,6 +19,7 @@ from tertulia.session.session import Session
 from tertulia.session.settings.settings import current_environment
 from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.session.stored import home, lines, session_ids, stored_bytes
+from tests.tables import each_row
 
 PLAN = call("update_plan", {"plan": [{"step": "look", "status": "in_progress"}]})
 CANARY = "canary-in-a-cage"
@@ -70,7 +71,7 @@ async def test_it_ends_at_a_round_or_at_an_item(at: int | str, left: int) -> Non
     assert len(await said_in(new)) == left
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("where", "refused"),
     [
         ({"at": 9}, NotFoundError),

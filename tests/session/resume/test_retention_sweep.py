@@ -21,6 +21,7 @@ from tertulia.session.session import Session
 from tertulia.testing import FakeClock, ScriptedModel
 from tests.session.staging import ticks
 from tests.session.stored import home, session_ids, stored_bytes
+from tests.tables import each_row
 
 CANARY = b"canary-in-a-cage"
 DEADLINE_S = 10
@@ -211,7 +212,7 @@ async def test_it_goes_on_after_a_failure_and_ends_with_the_record(
     assert "the disk is full" in caplog.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("policies", "due", "seconds"),
     [
         ((), None, 60),

@@ -13,6 +13,7 @@ from tertulia.protocol.records import TermsRecord
 from tertulia.protocol.storage import HeadersOnly, Ttl
 from tertulia.session.resume.terms_codec import keep_recorded_rights, read_terms, recorded_workspace, terms_record
 from tests.conversation.making import make_conversation, terms
+from tests.tables import each_row
 
 RIGHTS = replace(
     TOP,
@@ -62,9 +63,7 @@ def test_no_directories_are_no_directories_again() -> None:
     assert back.rights == TOP
 
 
-@pytest.mark.parametrize(
-    "broken", [{"rights": {}}, {"place": {"depth": "x"}}, {"terms": {"roots": 5}}, {"terms": {"title": []}}]
-)
+@each_row("broken", [{"rights": {}}, {"place": {"depth": "x"}}, {"terms": {"roots": 5}}, {"terms": {"title": []}}])
 def test_terms_that_make_no_sense_are_refused(broken: dict[str, object]) -> None:
     """E8: a crafted record gives nobody anything."""
     with pytest.raises(StorageError, match="cannot be read"):

@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.session.settings.config_file import MAX_BYTES, anchor, anchor_servers, read_config, read_override
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_an_absence(file) -> None
         read_config(file)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("override", "tables"),
     [
         ("network=true", {"network": True}),
@@ -84,7 +85,7 @@ def test_an_override_is_toml_and_what_is_not_is_a_string(override, tables) -> No
     assert read_override(override) == tables
 
 
-@pytest.mark.parametrize("override", ["", "=", "=1", "a b=1", "a..b=1", "[x]=1"])
+@each_row("override", ["", "=", "=1", "a b=1", "a..b=1", "[x]=1"])
 def test_an_override_without_a_key_is_refused(override) -> None:
     with pytest.raises(InvalidParamsError, match="expected key=value"):
         read_override(override)

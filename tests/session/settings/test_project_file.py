@@ -15,6 +15,7 @@ from tertulia.policy.narrowing import TOP, leq
 from tertulia.session.settings.project_file import apply_project_file, find_project_files
 from tertulia.session.settings.settings import Settings
 from tests.policy.strategies import paths
+from tests.tables import each_row
 
 PATH = Path("/repo/.tertulia/config.toml")
 CEILING = Settings(writable_roots=["/repo"], limits={"mcp_wait_s": 10}).rights()
@@ -65,7 +66,7 @@ def test_the_shell_can_be_taken_away_but_not_chosen() -> None:
     assert (chosen.changes, len(chosen.warnings)) == ({}, 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("model", "evil/model"),
@@ -94,7 +95,7 @@ def test_servers_are_named_and_not_taken() -> None:
     assert (server.name, server.entry, server.folder) == ("fs", {"command": "evil"}, "/repo")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config", "said"),
     [
         ({"sandbx": "read-only"}, "there is no setting 'sandbx'; did you mean sandbox"),

@@ -12,6 +12,7 @@ from tertulia.policy.narrowing import Rights, leq
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tertulia.session.settings import values
 from tertulia.session.settings.settings import Settings
+from tests.tables import each_row
 
 
 def test_the_defaults_are_those_of_the_design() -> None:
@@ -39,7 +40,7 @@ def test_values_are_accepted_as_objects_and_as_clients_spell_them() -> None:
     assert Settings(limits={"mcp_wait_s": 5}) == Settings(limits=Limits(mcp_wait_s=5))
 
 
-@pytest.mark.parametrize("field", ["sandbox", "approval_policy", "storage_policy", "limits", "mcp_servers", "cwd"])
+@each_row("field", ["sandbox", "approval_policy", "storage_policy", "limits", "mcp_servers", "cwd"])
 def test_a_wrong_value_is_refused_by_name(field) -> None:
     with pytest.raises(InvalidParamsError, match=field):
         Settings(**{field: "nonsense"})

@@ -13,6 +13,7 @@ from tertulia.policy.approval_policy import NEVER
 from tertulia.policy.limits import Limits
 from tertulia.protocol.storage import HeadersOnly, Ttl
 from tertulia.session.settings.values import check_name, parse_limits, parse_setting
+from tests.tables import each_row
 
 PROVIDER = {"base_url": "http://localhost", "wire": "chat"}
 
@@ -31,7 +32,7 @@ WIRE = SomeWire()
 OPEN = Open()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "parsed"),
     [
         ("model", None, None),
@@ -79,7 +80,7 @@ def test_a_setting_is_parsed_once_and_its_parsed_form_is_stable(name, value, par
     assert parse_setting(name, parse_setting(name, value)) == parsed
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("model", ""),
@@ -166,7 +167,7 @@ def test_a_name_that_is_no_setting_is_refused_with_the_nearest() -> None:
     check_name("sandbox", "f.toml")
 
 
-@pytest.mark.parametrize("name", ["tools", "providers", "buffers", "cwd", "base_instructions", "user_instructions"])
+@each_row("name", ["tools", "providers", "buffers", "cwd", "base_instructions", "user_instructions"])
 def test_a_file_holds_no_objects_no_place_and_no_instructions(name) -> None:
     """S000-02: a session has no instructions."""
     with pytest.raises(InvalidParamsError, match="there is no setting"):
@@ -176,7 +177,7 @@ def test_a_file_holds_no_objects_no_place_and_no_instructions(name) -> None:
 # ---- executors
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "sentence"),
     [
         ({"mine": {"comand": ["x"]}}, "executors.mine has no 'comand'; did you mean command?"),

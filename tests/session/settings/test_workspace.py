@@ -14,6 +14,7 @@ from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.workspace import check_workspace, guarded_paths_of
 from tertulia.testing import ScriptedModel
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_variables_say_where_our_folders_are(home: Path) -> None:
     assert {f"{home}/c/tertulia", f"{home}/d", f"{home}/.config/tertulia", f"{home}/.local/share/tertulia"} <= ours
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("masks", "said"),
     [
         ({"add": "~/x"}, "masks.add must be a list"),

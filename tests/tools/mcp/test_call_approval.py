@@ -12,6 +12,7 @@ from tertulia.errors import NoApproverError
 from tertulia.mcp.config.definition import Stdio
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST, UNTRUSTED
 from tertulia.tools.mcp.call_approval import approval_request, runs_unasked
+from tests.tables import each_row
 from tests.tools.serving import READING, WRITING, Bench, Now, StubServers, spec_of
 
 
@@ -19,7 +20,7 @@ def now(bench: Bench) -> Now:
     return bench.servers.current(bench.tool.spec)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("approval", "origin", "tool", "unasked"),
     [
         ("approve", "user", WRITING, True),
@@ -50,7 +51,7 @@ async def test_the_mode_decides_and_a_hint_counts_only_for_servers_of_the_user(
 
 
 @pytest.mark.parametrize("approval", ["approve", "auto"])
-@pytest.mark.parametrize(
+@each_row(
     ("sandbox", "confined", "unasked"),
     [
         ("read_only", None, False),

@@ -20,6 +20,7 @@ from tertulia.tools.mcp.mcp_tool import ProgressReport, result_of
 from tertulia.tools.mcp.server_access import CallerFactory, ReachableServers, RemoteToolState
 from tertulia.tools.output import bound_output
 from tests.policy.virtual_time import run
+from tests.tables import each_row
 from tests.tools.calling import call as called
 from tests.tools.calling import context
 from tests.tools.serving import READING, SCHEMA, WRITING, Bench, StubAsker, StubServers, spec_of
@@ -56,7 +57,7 @@ async def test_a_call_has_a_beginning_and_an_end_and_gives_what_the_server_said(
     assert bench.limiter.is_idle
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("allowlist", "may"),
     [
         (None, True),
@@ -365,7 +366,7 @@ def test_closing_one_that_never_told_anything_does_no_harm() -> None:
     ProgressReport(context()).close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "kept"),
     [
         ((float("nan"), None, None), None),
@@ -428,7 +429,7 @@ def test_structured_content_alone_is_the_text() -> None:
     assert (result.text, result.parts) == ('{"a":[1,"é"]}', ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "structured"),
     [
         ('{ "b": 1, "a": [true] }', {"a": [True], "b": 1}),

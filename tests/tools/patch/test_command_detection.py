@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.tools.patch.command_detection import PatchCommand, patch_in_command
 from tertulia.tools.patch.text import parse_patch
+from tests.tables import each_row
 from tests.tools.patching import patch
 
 PATCH = patch("*** Add File: a", "+$x `y`") + "\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "workdir"),
     [
         (["apply_patch", PATCH], None),
@@ -27,7 +26,7 @@ def test_a_patch_is_found(argv: list[str], workdir: str | None) -> None:
     assert parse_patch(PATCH)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "argv",
     [
         [],

@@ -9,6 +9,7 @@ import pytest
 from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.patch.match import FileLines, apply_chunks
 from tertulia.tools.patch.text import UpdateFile, parse_patch
+from tests.tables import each_row
 from tests.tools.patching import patch
 
 
@@ -18,7 +19,7 @@ def update(content: str, *lines: str) -> str:
     return apply_chunks("f", content, hunk.chunks)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "lines", "expected"),
     [
         ("a\nb\nc\n", [" a", "-b", "+B", " c"], "a\nB\nc\n"),
@@ -44,7 +45,7 @@ def test_chunks_are_put_in_their_place(content: str, lines: list[str], expected:
     assert update(content, *lines) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "lines", "expected"),
     [
         ("x  \nx\n", ["-x", "+y"], "x  \ny\n"),
@@ -67,7 +68,7 @@ def test_what_only_gives_the_place_keeps_its_bytes() -> None:
     assert update("  “a”  \nb\nc\t\n", ' "a"', "-b", "+B", " c") == "  “a”  \nB\nc\t\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "expected"),
     [
         ("a\r\nb\r\nc\r\n", "a\r\nB\r\nx\r\nc\r\n"),
@@ -93,7 +94,7 @@ def test_a_last_line_without_an_end_can_be_replaced() -> None:
     assert update("a\r\nb", "-b", "+c") == "a\r\nc\r\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "lines", "error"),
     [
         ("a\n", ["-b"], "Failed to find expected lines in f:\nb\n(line 3 of the patch)"),

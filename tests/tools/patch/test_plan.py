@@ -17,6 +17,7 @@ from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.patch import plan
 from tertulia.tools.patch.plan import PlannedChange, make_plan, touched_paths
 from tertulia.tools.patch.text import parse_patch
+from tests.tables import each_row
 from tests.tools.patching import applied, needed, patch
 
 
@@ -53,7 +54,7 @@ def test_the_plan_says_what_must_be_there_and_what_shall() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "expected"),
     [
         (["*** Update File: a", "-1", "+2", "*** Update File: a", "-2", "+3"], {"a": "3\n"}),
@@ -76,7 +77,7 @@ def test_what_is_not_utf8_passes_through_unharmed() -> None:
     assert applied({"a": "\udcff\nb\n"}, "*** Update File: a", "-b", "+é") == {"a": "\udcff\né\n"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "error"),
     [
         (["*** Delete File: x"], "Failed to read file to delete x: there is none (line 2 of the patch)"),
@@ -92,7 +93,7 @@ def test_what_cannot_be_done_is_named_with_file_and_line(lines: list[str], error
     assert refused.value.message.startswith(error)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [("a", "A"), ("x/ß", "x/SS"), ("Dir/a", "dir/b"), ("é", "e\u0301"), ("a", "A/b"), ("ﬁ", "FI")],
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.patch.text import MAX_CHUNKS, AddFile, Chunk, DeleteFile, UpdateFile, parse_patch
+from tests.tables import each_row
 from tests.tools.patching import patch
 
 PIECES = st.sampled_from(
@@ -110,14 +111,14 @@ def test_a_file_may_be_moved_without_a_change_and_made_without_a_line() -> None:
     assert parse_patch(patch("*** Add File: a")) == (AddFile("a", "", 2),)
 
 
-@pytest.mark.parametrize("separator", ["\u2028", "\x0b", "\x0c", "\x85", "\r"])
+@each_row("separator", ["\u2028", "\x0b", "\x0c", "\x85", "\r"])
 def test_only_a_newline_ends_a_line(separator: str) -> None:
     [hunk] = parse_patch(patch("*** Add File: a", f"+x{separator}y"))
     assert isinstance(hunk, AddFile)
     assert hunk.content == f"x{separator}y\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "error"),
     [
         ("", "invalid patch: the first line of the patch must be"),
@@ -143,7 +144,7 @@ def test_what_is_no_patch_is_refused_with_its_line(text: str, error: str) -> Non
     assert error in refused.value.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         *(
@@ -166,9 +167,7 @@ def test_what_is_no_patch_is_refused_with_its_line(text: str, error: str) -> Non
         *("a\tb", "a\x1bb", "a\x7f", "x" * 256, "é" * 128, "a/" * 600 + "b"),
     ],
 )
-@pytest.mark.parametrize(
-    "header", ["*** Add File: {}", "*** Delete File: {}", "*** Update File: {}", "*** Move to: {}"]
-)
+@each_row("header", ["*** Add File: {}", "*** Delete File: {}", "*** Update File: {}", "*** Move to: {}"])
 def test_a_path_that_leads_away_or_is_none_is_refused(path: str, header: str) -> None:
     """A23: traversal, absolute."""
     lines = ["*** Update File: ok", header.format(path), "-x"] if "Move" in header else [header.format(path), "-x"]
@@ -184,7 +183,7 @@ def test_a_nul_and_half_a_character_are_refused(text: str) -> None:
             parse_patch(patch(*lines))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "lines",
     [
         ["*** Delete File: a"] * 1_000_000,
