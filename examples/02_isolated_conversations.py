@@ -29,7 +29,7 @@ async def main() -> None:
 
         sent = model.last_request
         assert sent.instructions == "You review code."
-        assert not any("poem" in getattr(item, "text", "") for item in sent.items)
+        assert not any("poem" in item.text for item in sent.items if isinstance(item, tertulia.UserMessage))
 
         (narrowed,) = (await critic.context()).narrowed
         print(f"asked for {narrowed.asked}, given {narrowed.given}, because of the {narrowed.because}")

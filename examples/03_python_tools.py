@@ -30,11 +30,11 @@ async def main() -> None:
         async with RecordedEvents(session) as events:
             reply = await session.root.message("Two teas and a glass of wine?")
         for event in events.seen:
-            if event.type == "tool_call_end":
-                print(event.data)
+            if isinstance(event.data, tertulia.ToolCallEnd):
+                print(f"{event.data.name} -> {event.data.output}")
         print(reply.text)
 
-        outputs = [item for item in model.last_request.items if type(item).__name__ == "ToolOutput"]
+        outputs = [item for item in model.last_request.items if isinstance(item, tertulia.ToolOutput)]
         assert (outputs[0].text, outputs[0].success) == ("5.0", True)
         assert not outputs[1].success  # KeyError: the model is told, the task goes on
         assert reply.tool_calls == 2

@@ -26,7 +26,7 @@ async def main() -> None:
         # Both conversations are answered by the same process, and what one has read the other does not see.
         question, spoken = "What is the sea like? Answer in one sentence.", ""
         async for event in sailor.stream(question):
-            if event.type == "agent_message_delta":
+            if isinstance(event.data, tertulia.AgentMessageDelta):
                 spoken += event.data.text
         print(f"sailor: {spoken}")
         assert spoken

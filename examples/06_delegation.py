@@ -4,12 +4,12 @@ import asyncio
 import json
 
 import tertulia
-from tertulia.testing import RecordedEvents, ScriptedModel, ScriptedRequest, call, check_invariants, say
+from tertulia.testing import RecordedEvents, ScriptedAnswer, ScriptedModel, ScriptedRequest, call, check_invariants, say
 
 
-def editor(asked: ScriptedRequest) -> object:
+def editor(asked: ScriptedRequest) -> ScriptedAnswer:
     """Has a text written, has it shortened, and lets the writer go. It remembers the id from the first answer."""
-    outputs = [json.loads(item.text) for item in asked.items if type(item).__name__ == "ToolOutput"]
+    outputs = [json.loads(item.text) for item in asked.items if isinstance(item, tertulia.ToolOutput)]
     match len(outputs):
         case 0:
             brief = {"base_instruction_text": "You write.", "user_instruction": "A line about tea.", "title": "writer"}
@@ -23,7 +23,7 @@ def editor(asked: ScriptedRequest) -> object:
             return say(outputs[1]["last_assistant_message"])
 
 
-def model(asked: ScriptedRequest) -> object:
+def model(asked: ScriptedRequest) -> ScriptedAnswer:
     if asked.instructions.startswith("You write."):
         return say("Tea." if asked.last_input == "Shorter!" else "Tea is what conversations are made of.")
     return editor(asked)
@@ -35,9 +35,14 @@ async def main() -> None:
         reply = await session.root.message("Get me a line about tea.")
         editor_id, left = session.root.id, session.conversations()
     for event in events.seen:
-        if event.type in ("conversation_opened", "task_started", "turn_aborted", "tool_call_end", "task_complete"):
-            name = "editor" if event.conversation_id == editor_id else "writer"
-            print(f"{name:7} {event.type:20} {getattr(event.data, 'kind', getattr(event.data, 'reason', ''))}")
+        name = "editor" if event.conversation_id == editor_id else "writer"
+        match event.data:
+            case tertulia.TaskStarted(kind=detail) | tertulia.TurnAborted(reason=detail):
+                print(f"{name:7} {event.type:20} {detail}")
+            case tertulia.ConversationOpened() | tertulia.ToolCallEnd() | tertulia.TaskComplete():
+                print(f"{name:7} {event.type}")
+            case _:
+                pass
 
     assert (reply.text, reply.tool_calls) == ("Tea.", 3)
     assert len(left) == 1  # the writer is gone

@@ -22,17 +22,22 @@ async def first_life() -> str:
         return session.id
 
 
+def texts(model: ScriptedModel) -> list[str]:
+    said = (tertulia.UserMessage, tertulia.AssistantMessage)
+    return [item.text for item in model.last_request.items if isinstance(item, said)]
+
+
 async def second_life(session_id: str) -> None:
     model = ScriptedModel(["Under the mat.", "I was told, but it is gone."])
     async with tertulia.Session.resume(session_id, tertulia.Settings(model=model)) as session:
         reply = await session.root.message("Where is the key?")
         print(f"root remembers: {reply.text}")
-        assert any("under the mat" in getattr(item, "text", "") for item in model.last_request.items)
+        assert any("under the mat" in text for text in texts(model))
 
         (_, diary) = session.conversations()
         reply = await diary.message("What did I write?")
         print(f"diary: {reply.text}")
-        assert not any("Nobody must" in getattr(item, "text", "") for item in model.last_request.items)
+        assert not any("Nobody must" in text for text in texts(model))
 
 
 def tertulia_says(*arguments: str) -> str:

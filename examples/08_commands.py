@@ -33,21 +33,23 @@ async def main(place: Path) -> None:
     workspace, outside = place / "workspace", place / "outside"
     workspace.mkdir()
     outside.mkdir()
-    ends = []
+    ends: list[tertulia.ToolCallEnd] = []
     async with tertulia.Session.start(tertulia.Settings(model=model(outside), cwd=str(workspace))) as session:
         # This loop answers approvals, and says so: to follow a stream without `approver` is to look on.
         async for event in session.root.stream("Take a note about tea.", approver=True):
-            if event.type == "approval_request":
-                decision = "deny" if "refused" in event.data["title"] else "allow"
-                print(f"asked: {event.data['title']} -> {decision}")
-                await session.approvals.resolve(event.data["approval_id"], decision)
-            elif event.type == "tool_call_end":
-                print(f"{event.data['name']:12} {'ok' if event.data['success'] else 'failed'}")
-                ends.append(event.data)
-    if "sandbox_unavailable" in ends[0]["output"]:
-        print(f"there is no sandbox here, so nothing was run: {ends[0]['output']}")
+            match event.data:
+                case tertulia.ApprovalRequest(approval_id=approval_id, title=title):
+                    print("asked:", title)
+                    await session.approvals.resolve(approval_id, "deny" if "refused" in title else "allow")
+                case tertulia.ToolCallEnd() as end:
+                    print(f"{end.name:12} {'ok' if end.success else 'failed'}")
+                    ends.append(end)
+                case _:
+                    pass
+    if "sandbox_unavailable" in ends[0].output:
+        print(f"there is no sandbox here, so nothing was run: {ends[0].output}")
         return
-    assert [end["success"] for end in ends] == [True, True, False, True, False]
+    assert [end.success for end in ends] == [True, True, False, True, False]
     assert (workspace / "notes" / "tea.md").read_text() == "# Tea\nGreen, black, or none.\n"
     assert [path.name for path in outside.iterdir()] == ["asked"]
 

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 import tertulia
-from tertulia.testing import ScriptedModel, call, say
+from tertulia.testing import ScriptedAnswer, ScriptedModel, call, say
 
 SERVER = """
 import os
@@ -28,20 +28,21 @@ app.run()
 
 
 async def main() -> None:
-    model = ScriptedModel([call("notes__read", {"title": "plan"}), say("read")] * 2
-                          + [call("notes__erase", {"title": "plan"}), say("erased")] * 2)  # fmt: skip
+    read: list[ScriptedAnswer] = [call("notes__read", {"title": "plan"}), say("read")]
+    erase: list[ScriptedAnswer] = [call("notes__erase", {"title": "plan"}), say("erased")]
+    model = ScriptedModel([*read, *read, *erase, *erase])
     servers = {"notes": {"command": sys.executable, "args": ["-c", SERVER]}}
     async with tertulia.Session.start(tertulia.Settings(model=model, mcp_servers=servers)) as session:
         print(session.info.mcp)
         reader = await session.open(mcp_tool_allowlist=["notes__read"])
         writer = await session.open()
         assert [t.name for t in reader.tools() if t.source == "mcp"] == ["notes__read"]
-        said = []
+        said: list[str] = []
         async with session.events(after=0) as events, session.approvals.answer_with(lambda request: "allow"):
             for conversation in (reader, writer, reader, writer):
                 await conversation.message("go on")
             async for event in events:
-                if event.type == "tool_call_end":
+                if isinstance(event.data, tertulia.ToolCallEnd):
                     said.append(event.data.output)
                     print(event.data.name, "->", event.data.output)
                     if len(said) == 4:

@@ -34,12 +34,16 @@ async def main() -> None:
         ada = await session.open(agent={"name": "ada", "archetype": "employee"})
         for part in (await ada.context()).additions:
             print(f"{part['provider']:16} {part['tokens']:4} tokens")
-        outputs, shown = [], None
+        outputs: list[str] = []
+        shown: str | None = None
         async for event in ada.stream("Show me the mail."):
-            if event.type == "tool_call_end":
-                outputs.append(event.data.output)
-            elif event.type == "canvas_updated":
-                shown = event.data.title
+            match event.data:
+                case tertulia.ToolCallEnd(output=output):
+                    outputs.append(output)
+                case tertulia.CanvasUpdated(title=title):
+                    shown = title
+                case _:
+                    pass
         repo = await session.open(agent={"name": "eva", "archetype": "repo"})
         plain = await session.open()
         assert outputs[0] == "One letter for ada, from the library."

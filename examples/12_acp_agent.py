@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 try:
     import acp
@@ -20,7 +20,8 @@ SCRIPT = [
 ]
 
 
-class Editor(acp.Client):
+class Editor:
+    # Of `acp.Client` as much as this agent uses.
     def __init__(self) -> None:
         self.said = ""
         self.asked: list[str] = []
@@ -43,7 +44,7 @@ async def main() -> None:
     flags = ("-m", "scripted/script.json", "-a", "untrusted", "-s", "danger-full-access")
     command = (sys.executable, "-m", "tertulia", "acp", *flags)
     editor = Editor()
-    async with acp.spawn_agent_process(editor, *command, env=dict(os.environ)) as (agent, _):
+    async with acp.spawn_agent_process(cast(acp.Client, editor), *command, env=dict(os.environ)) as (agent, _):
         await agent.initialize(protocol_version=acp.PROTOCOL_VERSION)
         session = await agent.new_session(cwd=str(Path.cwd()))
         done = await agent.prompt(session_id=session.session_id, prompt=[acp.text_block("Make a file.")])

@@ -13,6 +13,7 @@ import tertulia.testing
 from tests.tables import each_row
 
 PUBLIC = [
+    "AgentFields",
     "AgentInstanceMeta",
     "AgentMessage",
     "AgentMessageDelta",
@@ -31,6 +32,7 @@ PUBLIC = [
     "ConversationCloseForced",
     "ConversationClosed",
     "ConversationContextChanged",
+    "ConversationFields",
     "ConversationOpened",
     "CoreContextProvider",
     "Decider",
@@ -50,6 +52,7 @@ PUBLIC = [
     "Host",
     "ImagePart",
     "Item",
+    "LimitFields",
     "McpServerStatus",
     "McpServerStdio",
     "McpToolCallBegin",
@@ -106,6 +109,7 @@ FOR_TESTS = [
     "FakeClock",
     "Match",
     "RecordedEvents",
+    "ScriptedAnswer",
     "ScriptedCall",
     "ScriptedModel",
     "ScriptedReply",

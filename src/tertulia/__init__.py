@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     )
     from tertulia.protocol.usage import Usage
     from tertulia.scheduler.reply import Reply
+    from tertulia.session.conversation_fields import AgentFields, ConversationFields, LimitFields
     from tertulia.session.handle import Conversation
     from tertulia.session.host import Host
     from tertulia.session.session import Session
@@ -131,6 +132,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ),
     "tertulia.protocol.usage": ("Usage",),
     "tertulia.scheduler.reply": ("Reply",),
+    "tertulia.session.conversation_fields": ("AgentFields", "ConversationFields", "LimitFields"),
     "tertulia.session.handle": ("Conversation",),
     "tertulia.session.host": ("Host",),
     "tertulia.session.session": ("Session",),
@@ -143,6 +145,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
+    "AgentFields",
     "AgentInstanceMeta",
     "AgentMessage",
     "AgentMessageDelta",
@@ -161,6 +164,7 @@ __all__ = [
     "ConversationCloseForced",
     "ConversationClosed",
     "ConversationContextChanged",
+    "ConversationFields",
     "ConversationOpened",
     "CoreContextProvider",
     "Decider",
@@ -180,6 +184,7 @@ __all__ = [
     "Host",
     "ImagePart",
     "Item",
+    "LimitFields",
     "McpServerStatus",
     "McpServerStdio",
     "McpToolCallBegin",

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 def session(*replies: Any, **settings: Any) -> AbstractAsyncContextManager[tertulia.Session]:
     """A session whose model says these things, one after another."""
-    return tertulia.Session.start(tertulia.Settings(model=ScriptedModel(list(replies)), **settings))
+    return tertulia.Session.start(tertulia.Settings(**{"model": ScriptedModel(list(replies)), **settings}))
 
 
 async def soon(something: Awaitable[T]) -> T:

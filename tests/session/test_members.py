@@ -32,7 +32,7 @@ async def test_a_tool_of_a_provider_and_one_of_a_server_are_made_for_the_convers
         agent = await acting.session.open(agent=EMPLOYEE)
         conversation = acting.parts.conversations.find(agent.id)
         offered = acting.parts.toolbox.offered(conversation.terms, conversation.terms.rights)
-        reach = acting.parts.toolbox.reach(offered, conversation.id, conversation.terms.context.mcp_view)
+        reach = acting.parts.toolbox.reach(offered, conversation.id, conversation.terms)
         assert isinstance(reach.get("canvas_update"), InternalTool)
         assert isinstance(reach.get("fake__echo"), McpTool)
         assert reach.get("nobody") is None

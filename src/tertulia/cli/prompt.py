@@ -15,6 +15,7 @@ from tertulia.cli.output.columns import format_count, write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.errors import InvalidParamsError
 from tertulia.events.journal import NoJournal
+from tertulia.session.conversation_fields import AgentFields
 from tertulia.session.describe import PromptPart, prompt_parts
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
@@ -60,7 +61,7 @@ def command(
     if archetype is not None and agent is None:
         raise InvalidParamsError("--archetype is a property of an agent; add --agent NAME")
     loaded = given.load()
-    spec = None if agent is None else {"name": agent, **({"archetype": archetype} if archetype else {})}
+    spec: AgentFields | None = None if agent is None else {"name": agent, "archetype": archetype or "repo"}
     prompt = asyncio.run(_collect_prompt(loaded.settings, spec, mcp=mcp))
     if as_json:
         sys.stdout.buffer.write(json_line({**asdict(prompt), "tokens": _sum(prompt.parts)}))
@@ -73,7 +74,7 @@ def command(
     return 0
 
 
-async def _collect_prompt(settings: Settings, agent: dict[str, str] | None, *, mcp: bool) -> PromptListing:
+async def _collect_prompt(settings: Settings, agent: AgentFields | None, *, mcp: bool) -> PromptListing:
     asleep = [] if mcp else [*settings.mcp_servers, *(server.name for server in settings.project_servers)]
     shown = settings if mcp else replace(settings, mcp_servers={}, project_servers=())
     async with Session.start(shown, journal=NoJournal()) as session:

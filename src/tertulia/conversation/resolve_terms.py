@@ -22,8 +22,9 @@ from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowing, Rights, narrow
 from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire, sandbox_to_wire
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import ContextFields, check_text, near_names
+from tertulia.protocol.inputs import ChangeFromPython, ContextFields, OpenFromPython, check_text, near_names
 from tertulia.protocol.storage import storage_from_wire
+from tertulia.tools.tool import Tool
 
 _RIGHTS = (
     "approval_policy", "sandbox", "storage_policy", "include_plan_tool", "include_apply_patch_tool",
@@ -84,7 +85,8 @@ def resolve_terms(asked: ContextFields, current: Terms, ground: TermsBase) -> Re
     # Last, because it alone may make something: a refusal after it would leave a wire that nobody closes.
     wire = _wire(asked.model, current, ground)
     view, tools = _view(context.mcp_view, rights), tool_preferences(rights, shell_mode, wire.family)
-    terms = Terms(ConversationContext(base, user, view, tools), rights, wire, backend, cwd, shell_mode, current.agent)
+    context, functions = ConversationContext(base, user, view, tools), _functions(asked, current)
+    terms = Terms(context, rights, wire, backend, cwd, shell_mode, current.agent, functions)
     return ResolvedTerms(terms, tuple(_narrowed_as_asked(narrowed, asked)), tuple(warnings))
 
 
@@ -152,6 +154,16 @@ def _text(asked: Any, current: str | None, field: str) -> str | None:
             return None
         case _:
             return check_text(asked, field)
+
+
+def _functions(asked: ContextFields, current: Terms) -> tuple[Tool, ...]:
+    match asked:
+        case OpenFromPython(functions=tuple() as functions) | ChangeFromPython(functions=tuple() as functions):
+            return functions
+        case OpenFromPython(functions=None) | ChangeFromPython(functions=None):
+            return ()
+        case _:
+            return current.functions
 
 
 def _view(view: McpView, rights: Rights) -> McpView:

@@ -14,6 +14,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.tool import Tool
 
 
 class ContextAddition(msgspec.Struct, frozen=True):
@@ -85,7 +86,9 @@ class Terms(msgspec.Struct, frozen=True):
     shell_mode: ShellMode | None
     """As asked; None derives it from the approval policy and the model's family."""
     agent: Agent | None = None
-    """Of a conversation that was opened as one. Nobody inherits it."""
+    """Of a conversation that was opened as one. No other conversation inherits it."""
+    functions: tuple[Tool, ...] = ()
+    """Python functions that only this conversation can call. A child does not inherit them, a fork has them."""
 
 
 def tool_preferences(rights: Rights, shell_mode: ShellMode | None, family: str) -> ToolsPrefs:

@@ -6,13 +6,13 @@ Nothing is read from a session or a turn: the terms and the rights say it all.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.conversation.terms import ShellMode, Terms, ToolsPrefs, tool_preferences
 from tertulia.errors import TertuliaError
-from tertulia.mcp.view import McpView
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import OfferedTools, assemble_tools
 from tertulia.protocol.ids import ConversationId
@@ -36,13 +36,13 @@ _SHELLS = {
 }
 
 
-_Key = tuple[ToolsPrefs, int, frozenset[str] | None, int, int, bool]
+_Key = tuple[ToolsPrefs, int, frozenset[str] | None, int, int, int, bool]
 
 
 class _BuiltList(msgspec.Struct, frozen=True):
     offered: OfferedTools
-    held: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]
-    """Held so that their `id`s, which are part of the key, are nobody else's as long as the list is kept."""
+    held: tuple[object, ...]
+    """Kept alive so that their `id`s, which are part of the key, are not reused as long as the list is kept."""
 
 
 class Toolbox:
@@ -72,28 +72,44 @@ class Toolbox:
         wanted = tool_preferences(rights, terms.shell_mode, terms.wire.family)
         view = terms.context.mcp_view
         injected = () if terms.agent is None else terms.agent.tools
-        key = (wanted, self.registry.revision, rights.mcp_tool_allowlist, id(view.tools), id(injected), delegating)
+        allowlist, ids = rights.mcp_tool_allowlist, (id(view.tools), id(injected), id(terms.functions))
+        key = (wanted, self.registry.revision, allowlist, *ids, delegating)
         made = self._lists.get(key)
         if made is None:
-            seen = view.with_allowlist(rights.mcp_tool_allowlist).list_tools()
-            offered = assemble_tools([*self._own(wanted, delegating), *injected, *seen])
-            made = self._lists[key] = _BuiltList(offered, (view.tools, injected))
+            own = [*self._own(wanted, delegating), *injected]
+            offered = self._assemble(own, terms.functions, view.with_allowlist(allowlist).list_tools())
+            made = self._lists[key] = _BuiltList(offered, (view.tools, injected, terms.functions))
             if len(self._lists) > _KEPT_LISTS:
                 self._lists.popitem(last=False)
         self._lists.move_to_end(key)
         return made.offered
 
-    def reach(self, offered: OfferedTools, conversation: ConversationId, view: McpView) -> ToolLookup:
-        """Where the calls of a request find their tools: the session's own, and others' as they were offered.
+    def reach(self, offered: OfferedTools, conversation: ConversationId, terms: Terms) -> ToolLookup:
+        """Where the calls of a request find their tools: the session's, the conversation's, and those of servers.
 
-        `view`: of the conversation, which knows why one is not offered any more.
+        `terms`: of the conversation, whose view knows why a tool is not offered any more.
         """
         remote = self._remote
-        return (
-            self.registry
-            if remote is None
-            else _OfferedReach(self.registry, offered, lambda spec: remote(spec, conversation), view)
+        return _OfferedReach(
+            self.registry, offered, None if remote is None else lambda spec: remote(spec, conversation), terms
         )
+
+    def _assemble(self, own: list[ToolSpec], functions: tuple[Tool, ...], remote: Iterable[ToolSpec]) -> OfferedTools:
+        """The list. Between two tools of one name none is chosen in silence, however alike they look to a model."""
+        injected = {spec.name for spec in own if spec.source == "injector"}
+        clashing = {
+            tool.spec.name
+            for tool in functions
+            if tool.spec.name in injected or self.registry.get(tool.spec.name) not in (None, tool)
+        }
+        given = [tool.spec for tool in functions if tool.spec.name not in clashing]
+        own = [spec for spec in own if spec.name not in clashing or spec.source in ("builtin", "conv")]
+        offered = assemble_tools([*own, *given, *remote])
+        clashes = (
+            f"tool {name!r} is claimed by a function of the conversation and by another tool of the session"
+            for name in clashing
+        )
+        return replace(offered, conflicts=(*offered.conflicts, *sorted(clashes))) if clashing else offered
 
     def knows(self, name: str) -> bool:
         """Whether there is a tool of that name: one of the session's own, or one that was offered lately."""
@@ -110,15 +126,15 @@ class Toolbox:
 class _OfferedReach:
     """Implements `ToolLookup`."""
 
-    __slots__ = ("_offered", "_registry", "_remote", "_view")
+    __slots__ = ("_offered", "_registry", "_remote", "_terms")
 
     def __init__(
-        self, registry: ToolRegistry, offered: OfferedTools, remote: Callable[[ToolSpec], Tool], view: McpView
+        self, registry: ToolRegistry, offered: OfferedTools, remote: Callable[[ToolSpec], Tool] | None, terms: Terms
     ) -> None:
-        self._view = view
         self._registry = registry
         self._offered = offered
         self._remote = remote
+        self._terms = terms
 
     def get(self, name: str) -> Tool | None:
         # Nothing that a server calls itself comes before what is ours.
@@ -126,13 +142,16 @@ class _OfferedReach:
         if tool is not None or name not in self._offered.names:
             return tool
         spec = next(spec for spec in self._offered.specs if spec.name == name)
-        return self._remote(spec) if spec.source in ("mcp", "injector") else None
+        if spec.source in ("mcp", "injector"):
+            return None if self._remote is None else self._remote(spec)
+        return next((tool for tool in self._terms.functions if tool.spec == spec), None)
 
     def schema(self, spec: ToolSpec) -> Schema:
         return self._registry.schema(spec)
 
     def absence(self, name: str) -> TertuliaError:
-        return withheld_error(name) if self._view.withholds(name) else self._registry.absence(name)
+        withheld = self._terms.context.mcp_view.withholds(name)
+        return withheld_error(name) if withheld else self._registry.absence(name)
 
 
 def _is_enabled(spec: ToolSpec, wanted: ToolsPrefs) -> bool:

@@ -141,7 +141,7 @@ async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
 
 def _record(scope: TaskScope, answer: ModelAnswer, known: OfferedTools) -> list[CheckedCall]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
-    reach = scope.around.toolbox.reach(known, scope.conversation.id, scope.conversation.terms.context.mcp_view)
+    reach = scope.around.toolbox.reach(known, scope.conversation.id, scope.conversation.terms)
     checked, dropped = check_calls(answer.calls, reach, known.names, _context_for(scope))
     unwanted = set(map(id, dropped))
     items = [item for item in answer.items if id(item) not in unwanted]

@@ -14,6 +14,8 @@ from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import Conjunction, Product, TotalOrder
 
 AutoRun = Literal["trusted", "sandboxed"]
+ApprovalName = Literal["untrusted", "on-request", "on_request", "on-failure", "on_failure", "never"]
+"""A preset as people write it."""
 
 
 class ApprovalPolicy(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):

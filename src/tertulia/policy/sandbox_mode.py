@@ -8,6 +8,8 @@ from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import TotalOrder
 
 SandboxMode = Literal["read_only", "workspace_write", "danger_full_access"]
+SandboxName = SandboxMode | Literal["read-only", "workspace-write", "danger-full-access"]
+"""A mode as people write it."""
 
 SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)
 """Strictest first."""

@@ -14,26 +14,26 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tertulia.errors import InvalidParamsError
 
-ModelName = Annotated[
+ModelValue = Annotated[
     Any, Meta(description="provider/model; null: the default", extra_json_schema={"type": ["string", "null"]})
 ]
-ApprovalName = Annotated[
+ApprovalValue = Annotated[
     Any,
     Meta(
         description="untrusted, on-request, on-failure or never, or its parts; null: the default",
         extra_json_schema={"type": ["string", "object", "null"]},
     ),
 ]
-StorageName = Annotated[
+StorageValue = Annotated[
     Any,
     Meta(
         description="full, headers_only, none or {ttl: seconds}; null: the default",
         extra_json_schema={"type": ["string", "object", "null"]},
     ),
 ]
-SandboxName = Annotated[str, Meta(description="read-only, workspace-write or danger-full-access")]
-ShellName = Annotated[str, Meta(description="default, with_request, local, streamable or none")]
-VisibilityName = Annotated[str, Meta(description="session or subtree")]
+SandboxValue = Annotated[str, Meta(description="read-only, workspace-write or danger-full-access")]
+ShellValue = Annotated[str, Meta(description="default, with_request, local, streamable or none")]
+VisibilityValue = Annotated[str, Meta(description="session or subtree")]
 """Checked when they are understood, so that a refusal can say what there is; the schema says what they look like."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
@@ -81,18 +81,18 @@ class ContextFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     include_apply_patch_tool: bool | None | UnsetType = UNSET
     include_conv_tools: bool | None | UnsetType = UNSET
     tools_web_search_request: bool | None | UnsetType = UNSET
-    shell_mode: ShellName | None | UnsetType = UNSET
-    model: ModelName = UNSET
+    shell_mode: ShellValue | None | UnsetType = UNSET
+    model: ModelValue = UNSET
     """`provider/model`; from Python also a Wire."""
     backend: str | None | UnsetType = UNSET
     agent: AgentSpec | None | UnsetType = UNSET
     cwd: str | None | UnsetType = UNSET
-    approval_policy: ApprovalName = UNSET
-    sandbox: SandboxName | None | UnsetType = UNSET
-    storage_policy: StorageName = UNSET
+    approval_policy: ApprovalValue = UNSET
+    sandbox: SandboxValue | None | UnsetType = UNSET
+    storage_policy: StorageValue = UNSET
     limits: dict[str, float | None] | None | UnsetType = UNSET
     title: str | None | UnsetType = UNSET
-    visibility: VisibilityName | None | UnsetType = UNSET
+    visibility: VisibilityValue | None | UnsetType = UNSET
 
 
 class NewConversation(ContextFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,6 +106,19 @@ class SetContext(ContextFields, frozen=True, kw_only=True, forbid_unknown_fields
 
     conversation_id: str
     refresh_mcp_view: bool | None = None
+
+
+class OpenFromPython(NewConversation, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`Session.open`: a conversation may also be given functions of this process. Never parsed from a wire."""
+
+    functions: tuple[Any, ...] | None | UnsetType = UNSET
+    """Tools, see `tools/tool.py`."""
+
+
+class ChangeFromPython(SetContext, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`Conversation.set_context`, likewise."""
+
+    functions: tuple[Any, ...] | None | UnsetType = UNSET
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -247,11 +260,11 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     model: str | None = None
     cwd: str | None = None
-    approval_policy: ApprovalName = None
-    sandbox: SandboxName | None = None
+    approval_policy: ApprovalValue = None
+    sandbox: SandboxValue | None = None
     network: bool | None = None
     writable_roots: list[str] | None = None
-    storage_policy: StorageName = None
+    storage_policy: StorageValue = None
     limits: dict[str, float | None] | None = None
 
 

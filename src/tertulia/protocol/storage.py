@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
@@ -38,6 +38,8 @@ class Ttl(msgspec.Struct, frozen=True, gc=False, tag="ttl"):
 
 
 StoragePolicy = Full | HeadersOnly | NoStorage | Ttl
+StorageName = Literal["full", "headers_only", "headers-only", "none"]
+"""A policy as people write it; one with a time has none."""
 WireStorage = str | dict[str, float]
 
 

@@ -24,7 +24,7 @@ from tertulia.protocol.events import (
     ConversationOpened,
 )
 from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
-from tertulia.protocol.inputs import ContextFields, NewConversation, SetContext, check_text
+from tertulia.protocol.inputs import ChangeFromPython, ContextFields, NewConversation, SetContext, check_text
 from tertulia.protocol.records import ForkRecord
 from tertulia.session.resume.pins import pins_record
 from tertulia.session.resume.terms_codec import terms_record
@@ -185,6 +185,8 @@ class Conversations:
             # What was pinned holds no longer, and nothing has taken its place.
             conversation.note(pins_record(conversation))
         changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
+        if isinstance(asked, ChangeFromPython) and asked.functions is not UNSET:
+            changed.append("tools")
         scope = EventScope("", conversation.id)
         self._bus.publish(ConversationContextChanged(changed), scope)
         _publish_narrowed(self._bus, settled, scope)

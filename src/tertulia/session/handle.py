@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, nullcontext
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import msgspec
 
@@ -15,7 +15,7 @@ from tertulia.errors import InvalidParamsError, NotRunningError
 from tertulia.history.compaction import Compaction
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, ItemId
-from tertulia.protocol.inputs import GetHistory, InputItem, Message, SetContext
+from tertulia.protocol.inputs import ChangeFromPython, GetHistory, InputItem, Message
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe, submission
@@ -29,7 +29,8 @@ from tertulia.session.answers import (
     OpenAnswer,
     ToolInfo,
 )
-from tertulia.session.inputs import parse
+from tertulia.session.conversation_fields import ConversationFields
+from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.parts import SessionParts
 from tertulia.session.shutdown import close_conversation
 from tertulia.session.transactions import change_conversation, fork_conversation
@@ -163,9 +164,25 @@ class Conversation:
         reason = reply.error.message if reply.error else reply.status
         return CompactAnswer(compacted=False, before_tokens=tokens, after_tokens=tokens, reason=reason)
 
-    async def set_context(self, **changes: Any) -> OpenAnswer:
-        """Change instructions, tools, model, policies. What is absent stays, None goes back to the default."""
-        asked = parse(SetContext, {**changes, "conversation_id": self.id})
+    async def set_context(
+        self, *, refresh_mcp_view: bool | None = None, **changes: Unpack[ConversationFields]
+    ) -> OpenAnswer:
+        """Change instructions, tools, model, policies, from the next model request on. What is absent stays.
+
+        Args:
+            refresh_mcp_view: Look at the tools of MCP servers anew, also at those whose definition changed.
+            changes: The fields to change, None for the default; `help(tertulia.ConversationFields)` has each.
+
+        Returns:
+            The terms that hold from now on, what was narrowed, and warnings.
+
+        Raises:
+            InvalidParamsError: A field is unknown, or its value is not one of those that there are.
+            ToolConflictError: Two different tools would have one name.
+            ClosedError: The conversation or the session is closed.
+        """
+        named = {"conversation_id": self.id, "refresh_mcp_view": refresh_mcp_view}
+        asked = parse_with_functions(ChangeFromPython, {**changes, **named})
         conversation = self._parts.conversations.find(self.id)
         settled = await change_conversation(self._parts, conversation, asked)
         return describe.open_answer(self._parts, conversation, settled)

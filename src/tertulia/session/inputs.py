@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.inputs import ChangeFromPython, OpenFromPython
+from tertulia.tools.function import as_tools
 
 T = TypeVar("T")
+F = TypeVar("F", OpenFromPython, ChangeFromPython)
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _FREE_FORM_FIELDS = frozenset({"previous_result", "output_schema", "arguments", "model"})
 """Values that are the user's own and whose keys are left alone."""
@@ -27,6 +32,16 @@ def parse(kind: type[T], values: Mapping[str, Any]) -> T:
         raise InvalidParamsError("there is a lone surrogate where none may be; send valid Unicode") from None
     except RecursionError:
         raise InvalidParamsError("the values are nested too deeply") from None
+
+
+def parse_with_functions(kind: type[F], values: Mapping[str, Any]) -> F:
+    """The same for what Python gives a conversation: `tools` holds functions and tools, which stay as they are."""
+    values = dict(values)
+    if "functions" in values:
+        raise InvalidParamsError("there is an unknown field `functions`; Python functions are given as `tools`")
+    tools = values.pop("tools", UNSET)
+    spec = parse(kind, values)
+    return spec if tools is UNSET else replace(spec, functions=None if tools is None else as_tools(tools))
 
 
 def to_snake_case(values: Mapping[str, Any]) -> dict[str, Any]:

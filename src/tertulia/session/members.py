@@ -43,7 +43,7 @@ from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
 from tertulia.tools.conv import conv_tools
 from tertulia.tools.editor import EditorView
-from tertulia.tools.function import FunctionTool
+from tertulia.tools.function import as_tool
 from tertulia.tools.mcp.mcp_tool import McpTool
 from tertulia.tools.patch.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.read_file import ReadFile
@@ -150,7 +150,7 @@ def toolbox_for(
     """All tools of a session: ours, then the application's."""
     editor = None if settings.buffers is None else EditorView(command_services.place, settings.buffers)
     own = (*_command_tools(command_services, editor), UpdatePlan(), WebSearch(), *conv_tools(directory))
-    return Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN}, remote)
+    return Toolbox(ToolRegistry([*own, *map(as_tool, settings.tools)]), {"default": PLAIN}, remote)
 
 
 def _command_tools(command_services: CommandServices, editor: EditorView | None) -> tuple[Tool, ...]:
@@ -191,12 +191,3 @@ def agent_registry_for(
         keep=base.journal.keep,
         discover=installed_providers,
     )
-
-
-def _as_tool(given: object) -> Tool:
-    """A tool as it is, or a plain typed function made into one."""
-    if isinstance(getattr(given, "spec", None), ToolSpec):
-        return cast(Tool, given)
-    if callable(given):
-        return FunctionTool(given)
-    raise InvalidParamsError(f"tools: {given!r} is neither a tool nor a function")

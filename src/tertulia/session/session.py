@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Any
+from typing import Unpack
 
 from msgspec.structs import replace
 
@@ -13,15 +13,16 @@ from tertulia.events.clock import Clock, SystemClock
 from tertulia.events.journal import Journal
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.ids import SessionId
-from tertulia.protocol.inputs import ConversationParams, GetMetrics, NewConversation, Subscribe
+from tertulia.protocol.inputs import ConversationParams, GetMetrics, OpenFromPython, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
 from tertulia.session.answers import CloseAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals.approvals import Approvals
 from tertulia.session.approvals.callback import ApprovalHandler, check_handler
 from tertulia.session.assembly import assemble_session
+from tertulia.session.conversation_fields import ConversationFields
 from tertulia.session.handle import Conversation
-from tertulia.session.inputs import parse
+from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.mcp.host import McpHost
 from tertulia.session.parts import SessionParts
 from tertulia.session.resume.retention_sweep import sweep_before_serving
@@ -185,9 +186,24 @@ class Session:
         """The conversation that always exists."""
         return Conversation(self.parts, self.parts.conversations.root.id)
 
-    async def open(self, **fields: Any) -> Conversation:
-        """A new isolated conversation. Fields are those of `conversation/open`; none gives one like root."""
-        conversation, settled = await open_conversation(self.parts, parse(NewConversation, fields))
+    async def open(self, *, parent_id: str | None = None, **fields: Unpack[ConversationFields]) -> Conversation:
+        """A new isolated conversation. Without any field it is one like root.
+
+        Args:
+            parent_id: The conversation that it stands below and is narrowed to; None: root.
+            fields: What it is given; `help(tertulia.ConversationFields)` has each.
+
+        Returns:
+            The conversation, open; its `warnings` say what was not as asked.
+
+        Raises:
+            InvalidParamsError: A field is unknown, or its value is not one of those that there are.
+            ToolConflictError: Two different tools would have one name.
+            NotFoundError: There is no conversation `parent_id`.
+            ClosedError: The session is closed, or was not entered.
+        """
+        spec = parse_with_functions(OpenFromPython, {**fields, "parent_id": parent_id})
+        conversation, settled = await open_conversation(self.parts, spec)
         return Conversation(self.parts, conversation.id, settled.warnings)
 
     def conversation(self, id: str) -> Conversation:

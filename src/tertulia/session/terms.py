@@ -131,7 +131,7 @@ class TermsResolver:
     ) -> OpenTerms:
         """For one that a client opens below another: it gets its rights and place of work, not what it was told."""
         blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
-        inherited, ground = replace(parent.terms, context=blank, agent=None), self._below(parent)
+        inherited, ground = replace(_inheritable(parent.terms), context=blank), self._below(parent)
         if prepared_agent is not None:
             inherited, ground = (
                 self._arrived(inherited, prepared_agent),
@@ -141,11 +141,11 @@ class TermsResolver:
 
     def under_caller(self, spec: NewConversation, caller: ConversationState) -> OpenTerms:
         """For one that a model opens: it inherits from its caller and can only be narrower."""
-        return self._draw(spec, replace(caller.terms, agent=None), self._below(caller))
+        return self._draw(spec, _inheritable(caller.terms), self._below(caller))
 
     def rehearse(self, spec: NewConversation, caller: ConversationState) -> Rights:
         """Raise what `under_caller` would raise, and keep nothing. The rights that it would have."""
-        settled = self._check_tools(resolve_terms(spec, caller.terms, self._below(caller)))
+        settled = self._check_tools(resolve_terms(spec, _inheritable(caller.terms), self._below(caller)))
         if spec.model not in (UNSET, None):
             self.release(settled.terms)
         return settled.terms.rights
@@ -218,6 +218,11 @@ class TermsResolver:
             return replace(settled, warnings=settled.warnings + tools.conflicts)
         tools.require()
         return settled
+
+
+def _inheritable(terms: Terms) -> Terms:
+    """All but what belongs to one conversation alone: the agent that it is, and its Python functions."""
+    return replace(terms, agent=None, functions=())
 
 
 def _with_view(terms: Terms, view: McpView) -> Terms:

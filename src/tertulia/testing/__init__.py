@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from tertulia.events.subscription import Subscription
-from tertulia.models.scripted.reply_queue import ScriptedRequest
+from tertulia.models.scripted.reply_queue import ScriptedAnswer, ScriptedRequest
 from tertulia.models.scripted.script import Match, ScriptedCall, ScriptedReply, call, fail, say
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.protocol.events import Event
@@ -19,6 +19,7 @@ __all__ = [
     "FakeClock",
     "Match",
     "RecordedEvents",
+    "ScriptedAnswer",
     "ScriptedCall",
     "ScriptedModel",
     "ScriptedReply",

@@ -7,17 +7,18 @@ import inspect
 import re
 import textwrap
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from types import FunctionType, MethodType, SimpleNamespace
-from typing import Annotated, Any, Generic, ParamSpec, TypeVar, overload
+from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.threads import run_in_thread, thread_context
-from tertulia.tools.tool import CallContext, Handoff, Outcome, Result
+from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,6 +110,24 @@ def tool(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     The description is the docstring's first paragraph, those of the parameters come from its `Args:` section.
     """
     return functools.partial(FunctionTool[..., Any], **options) if fn is None else FunctionTool(fn, **options)
+
+
+def as_tool(value: object) -> Tool:
+    """A tool as it is, or a plain typed function made into one; InvalidParams for anything else."""
+    if isinstance(getattr(value, "spec", None), ToolSpec):
+        return cast(Tool, value)
+    if callable(value):
+        return FunctionTool(value)
+    raise InvalidParamsError(f"tools: {value!r:.200} is neither a tool nor a function")
+
+
+def as_tools(values: object) -> tuple[Tool, ...]:
+    """A list of tools and functions as tools; InvalidParams for anything else, ToolConflict for two of one name."""
+    if not isinstance(values, list | tuple):
+        raise InvalidParamsError(f"tools must be a list of functions, not {type(values).__name__}")
+    tools = tuple(map(as_tool, cast("Sequence[object]", values)))
+    ToolRegistry(tools)
+    return tools
 
 
 def _label(function: Callable[..., Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.policy.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
+from tertulia.policy.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_from_wire, sandbox_to_wire
 from tertulia.session.session import Session
 
 _MODES: dict[SandboxMode, tuple[str, str]] = {
@@ -70,7 +70,7 @@ async def choose_mode(session: Session, mode: str) -> None:
         raise InvalidParamsError(
             f"the mode must be one of {', '.join(allowed)}, not {mode[:64]!r}; your settings say so"
         )
-    await session.root.set_context(sandbox=mode)
+    await session.root.set_context(sandbox=sandbox_from_wire(mode))
 
 
 async def choose_model(session: Session, model: str) -> None:

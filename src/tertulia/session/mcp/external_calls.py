@@ -90,5 +90,5 @@ def _check_call(
 ) -> list[CheckedCall]:
     offered = parts.toolbox.offered(conversation.terms, context(call).rights, delegating=False)
     reachable = {spec.name for spec in offered.specs if spec.source in sources}
-    reach = parts.toolbox.reach(offered, conversation.id, conversation.terms.context.mcp_view)
+    reach = parts.toolbox.reach(offered, conversation.id, conversation.terms)
     return check_calls([call], reach, reachable, context)[0]

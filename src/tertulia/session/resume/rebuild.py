@@ -114,7 +114,8 @@ class ConversationRestorer:
         )
         cwd = agreement.cwd or default.cwd
         agent = _agent(agreement)
-        return Terms(context, rights, wire, agreement.backend, cwd, agreement.shell_mode, agent), warnings
+        terms = Terms(context, rights, wire, agreement.backend, cwd, agreement.shell_mode, agent)
+        return terms, (*warnings, *_missing_functions(old.id, agreement.functions))
 
     def _wire(self, old: RecordedConversation, agreement: RecordedTerms) -> tuple[Wire, tuple[str, ...]]:
         """The model it spoke with; the session's, where that is what it was or where it cannot be had any more."""
@@ -127,6 +128,14 @@ class ConversationRestorer:
         except TertuliaError as error:
             told = f"conversation {old.id} spoke with {agreement.model}, which cannot be had: {error.message}"
             return self._terms_resolver.copied(default).wire, (told,)
+
+
+def _missing_functions(conversation: ConversationId, names: tuple[str, ...]) -> Iterator[str]:
+    if names:
+        yield (
+            f"conversation {conversation} had Python functions of its own, which are not stored: {', '.join(names)}; "
+            "give them again with set_context(tools=[…])"
+        )
 
 
 def _agent(agreement: RecordedTerms) -> Agent | None:

@@ -40,6 +40,8 @@ class RecordedTerms(msgspec.Struct, frozen=True):
     narrowed: tuple[Narrowing, ...] = ()
     agent: dict[str, Any] | None = None
     """What was said of the agent that it is, if it is one."""
+    functions: tuple[str, ...] = ()
+    """The names of Python functions that only it could call. They were objects of the process and are not stored."""
 
 
 def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing]) -> TermsRecord:
@@ -65,6 +67,7 @@ def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing])
             "user_instructions": context.user_instructions,
             "narrowed": msgspec.to_builtins(list(narrowed)),
             **({} if terms.agent is None else {"agent": terms.agent.meta}),
+            **({"functions": [tool.spec.name for tool in terms.functions]} if terms.functions else {}),
             "roots": [terms.rights.writable_roots, conversation.ceiling.writable_roots],
             # Of the root, which may work elsewhere: what commands may write where nobody named a directory.
             **({} if conversation.parent_id is not None else {"workspace": conversation.default.cwd}),

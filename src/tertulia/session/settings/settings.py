@@ -7,14 +7,15 @@ can only take away from it; what the user says on the command line holds against
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec.structs import asdict, force_setattr, replace
 
+from tertulia.context.injector import NamedProvider
 from tertulia.conversation.terms import ShellMode
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition
@@ -22,11 +23,11 @@ from tertulia.mcp.config.named_view import NamedView
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.models.catalog import ModelProvider
 from tertulia.models.wire import Wire
-from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy, approval_from_wire
+from tertulia.policy.approval_policy import ON_REQUEST, ApprovalName, ApprovalPolicy, approval_from_wire
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights, Visibility
-from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire
-from tertulia.protocol.storage import Full, StoragePolicy, storage_from_wire
+from tertulia.policy.sandbox_mode import SANDBOX_ORDER, SandboxName, sandbox_from_wire
+from tertulia.protocol.storage import Full, StorageName, StoragePolicy, storage_from_wire
 from tertulia.session.settings.config_file import anchor, anchor_servers, read_config, read_override
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.layers import SettingLayers, merge
@@ -37,9 +38,8 @@ from tertulia.session.settings.project_file import (
     read_project_servers,
 )
 from tertulia.session.settings.values import check_name, parse_limits, parse_setting, rename_old_settings
-
-if TYPE_CHECKING:
-    from tertulia.tools.editor import Buffers
+from tertulia.tools.editor import Buffers
+from tertulia.tools.tool import Tool
 
 Table = Mapping[str, Any]
 
@@ -54,15 +54,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model: str | Wire | None = None
     """`provider/model`, or a wire."""
     model_providers: Mapping[str, ModelProvider | Table] = {}
-    approval_policy: ApprovalPolicy | Table | str = ON_REQUEST
-    sandbox: str = "workspace_write"
-    begins_in: str | None = None
+    approval_policy: ApprovalPolicy | ApprovalName | Table = ON_REQUEST
+    """When a person is asked."""
+    sandbox: SandboxName = "workspace_write"
+    """How commands are confined at most."""
+    begins_in: SandboxName | None = None
     """The sandbox that conversations begin in, where it is less than `sandbox`, which they may be set to."""
     network: bool = False
     """Whether commands in the sandbox reach the network."""
     writable_roots: Sequence[str] | None = None
     """Absolute directories; None: wherever the sandbox mode allows. Links in them are followed once, now."""
-    storage_policy: StoragePolicy | Table | str = Full()
+    storage_policy: StoragePolicy | StorageName | Table = Full()
+    """What of conversations may be written down."""
     mcp_servers: Mapping[str, ServerDefinition | Table] = {}
     """Those of the user; see `mcp/config/server_table.py`."""
     mcp_views: Mapping[str, NamedView | Table] = {}
@@ -85,12 +88,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a record survives once it is acknowledged: the death of the process, or of the machine as well."""
     notify: Sequence[str] = ()
     """A program and its arguments."""
-    executors: Mapping[str, Any] = {}
-    acp: Mapping[str, Any] = {}
-    providers: Sequence[Any] = ()
+    executors: Mapping[str, Table] = {}
+    """Command-line agents that can do a conversation's work, by name."""
+    acp: Mapping[str, Table] = {}
+    """ACP agents, by name."""
+    providers: Sequence[NamedProvider] = ()
     """Context providers."""
-    tools: Sequence[Any] = ()
-    """Functions made tools by `@tertulia.tool`."""
+    tools: Sequence[Tool | Callable[..., Any]] = ()
+    """Functions that every conversation can call: made tools by `@tertulia.tool`, or plain typed ones."""
     buffers: Buffers | None = None
     """What the user's editor has of files, where there is one; see `tools/editor.py`."""
     include_plan_tool: bool | None = None

@@ -1,0 +1,104 @@
+"""What a conversation can be given from Python, as typed keywords of `Session.open` and `Conversation.set_context`.
+
+Only names, types and what each field does: values are parsed by `session.inputs` and narrowed by `conversation.terms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Required, TypedDict
+
+from tertulia.context.agent_meta import AgentInstanceMeta
+from tertulia.conversation.terms import ShellMode
+from tertulia.models.wire import Wire
+from tertulia.policy.approval_policy import ApprovalName, ApprovalPolicy
+from tertulia.policy.narrowing import Visibility
+from tertulia.policy.sandbox_mode import SandboxName
+from tertulia.protocol.storage import StorageName, StoragePolicy
+from tertulia.tools.tool import Tool
+
+
+class AgentFields(TypedDict, total=False):
+    """The agent that a conversation is to be."""
+
+    name: Required[str]
+    archetype: str
+    """`repo` (default), `service` or `employee`."""
+    backend_type: str
+    """Who does its work: `native` (default), or a backend by its name."""
+    workspace_policy: Literal["persistent", "ephemeral"]
+    launch_mode: Literal["managed", "direct"]
+
+
+class TtlTable(TypedDict):
+    """A storage policy in wire spelling: each text is removed after so many seconds."""
+
+    ttl: float
+
+
+class LimitFields(TypedDict, total=False):
+    """Numbers that bound a conversation; None takes a limit away, as far as the session allows. See `[limits]`."""
+
+    mcp_concurrency: int | None
+    mcp_rate_per_s: float | None
+    mcp_wait_s: float | None
+    max_history_tokens: int | None
+    max_history_items: int | None
+    max_interrupt_chain_depth: int | None
+    max_chain_conversations: int | None
+    max_task_interrupts: int | None
+    max_conversations: int | None
+    max_output_bytes: int | None
+    task_timeout_s: float | None
+    target_timeout_s: float | None
+
+
+class ConversationFields(TypedDict, total=False):
+    """The fields of a conversation. When it is opened, an absent field is inherited; in a change, it is kept.
+
+    None is the default in both. More than the session allows is not an error: what is allowed is given, and
+    `Conversation.context()` lists the difference under `narrowed`.
+    """
+
+    base_instructions: str | None
+    """The system instructions; None: those of the model's family."""
+    user_instructions: str | None
+    """Stands before the first message."""
+    tools: Sequence[Tool | Callable[..., Any]] | None
+    """Python functions that only this conversation can call: `@tertulia.tool` functions or plain typed ones.
+
+    A child does not inherit them, a fork has them, and a stored session does not keep them: give them again with
+    `set_context(tools=[…])` after a resume.
+    """
+    mcp_tool_allowlist: Sequence[str] | None
+    """`server__tool` or `server__*`; None: every tool of every MCP server."""
+    include_plan_tool: bool | None
+    """Whether there is `update_plan`."""
+    include_apply_patch_tool: bool | None
+    """Whether there is `apply_patch`."""
+    include_conv_tools: bool | None
+    """Whether there are `conv_create` and the other conversation tools."""
+    tools_web_search_request: bool | None
+    """Whether there is the provider's own `web_search`."""
+    shell_mode: ShellMode | None
+    """The form of the shell; `none`: no shell, and no tool that looks at files."""
+    model: str | Wire | None
+    """`provider/model`, or a wire."""
+    backend: str | None
+    """Who does the work: `native`, `codex`, `claude`, `command:NAME` or `acp:NAME`."""
+    agent: AgentInstanceMeta | AgentFields | None
+    """The agent that it is; only when it is opened."""
+    cwd: str | None
+    """Where it works: an absolute path."""
+    approval_policy: ApprovalPolicy | ApprovalName | Mapping[str, object] | None
+    """When a person is asked."""
+    sandbox: SandboxName | None
+    """How its commands are confined."""
+    storage_policy: StoragePolicy | StorageName | TtlTable | None
+    """What of it may be written down."""
+    limits: LimitFields | None
+    """Those that are named; the others stay."""
+    title: str | None
+    """A short name for lists."""
+    visibility: Visibility | None
+    """Which conversations it can list, read and send to."""
