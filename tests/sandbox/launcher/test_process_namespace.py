@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -17,11 +18,13 @@ import tertulia
 from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.launcher import launched_process, process_namespace
+from tertulia.sandbox.launcher.landlock_tier import LandlockTier
 from tertulia.sandbox.launcher.launched_process import Namespace
 from tertulia.sandbox.launcher.process_namespace import NamespaceSupport
 from tertulia.sandbox.process_tree import children, descendants
 from tertulia.sandbox.runner import Command, CommandResult
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.sandbox.tier import Streams
 from tests.sandbox.confined import DEADLINE_S, NOBODY, ROOT, Place, need, ordinary_python, tagged
 from tests.sandbox.kept import above, is_running
 
@@ -99,6 +102,10 @@ class Storm:
         assert self._product.stdout is not None
         self.guardian, self.launcher = json.loads(self._product.stdout.readline())
         self.keepers = children(self.launcher)
+        until = SystemClock().monotonic() + DEADLINE_S
+        # One that is just being executed has no arguments at all.
+        while len(self.left()) < 4 and SystemClock().monotonic() < until:
+            pass
 
     def left(self) -> list[int]:
         """Who carries the tag, the product left out."""
@@ -345,3 +352,95 @@ async def test_l5_a_command_in_landlock_is_in_one(place: Place) -> None:
     assert number == "2"
     assert {line.split()[1] for line in capabilities if not line.startswith("CapBnd")} == {"0" * 16}
     assert finished.exit_code == 1
+
+
+# ---- made before there is a request
+
+
+async def _landlock(place: Place) -> Sandbox:
+    """One that has run a command, so that its launcher is there."""
+    need("landlock")
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    await sandbox.run(place.command("true"), timeout_s=DEADLINE_S)
+    return sandbox
+
+
+def _waiting(launcher: int) -> list[int]:
+    """The processes below its keepers that stand in another pid namespace than we do."""
+    ours, found = os.readlink("/proc/self/ns/pid"), list[int]()
+    for pid, _ in descendants(launcher):
+        try:
+            if os.readlink(f"/proc/{pid}/ns/pid") != ours:
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+async def test_l5_a_command_in_landlock_waits_for_no_namespace_and_none_serves_twice(place: Place) -> None:
+    """L5: the process that takes the request stands in one before; each command finds itself alone there."""
+    _need_namespace(None)
+    sandbox = await _landlock(place)
+    _, launcher = above(sandbox._tier._launcher)
+    await place.until(lambda: len(_waiting(launcher)) == 4)
+    waiting = {*_waiting(launcher)}
+    running = await sandbox.start(place.command("sh", "-c", "echo up; read word", keep_stdin=True))
+    await place.until(lambda: b"up" in running._all.output().head)
+    assert waiting <= {*_waiting(launcher)}, "it became the command, and nothing else was started for it"
+    running.close_stdin()
+    await running.wait(DEADLINE_S)
+    for _ in range(4):
+        finished = await sandbox.run(place.command("sh", "-c", "echo $$; (sleep 600 &)"), timeout_s=DEADLINE_S)
+        assert finished.output.text() == "2\n"
+    await sandbox.close()
+
+
+async def test_l5_those_that_wait_end_when_all_of_ours_are_killed_at_once(place: Place) -> None:
+    _need_namespace(None)
+    sandbox = await _landlock(place)
+    guardian, launcher = above(sandbox._tier._launcher)
+    await place.until(lambda: len(_waiting(launcher)) == 4)
+    below, keepers = [pid for pid, _ in descendants(guardian)], children(launcher)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in (guardian, launcher, *keepers):
+            os.kill(pid, number)
+    await place.until(lambda: not any(map(is_running, below)))
+    assert (await sandbox.run(place.command("echo", "again"), timeout_s=DEADLINE_S)).output.text() == "again\n"
+    await sandbox.close()
+
+
+async def test_l5_a_burst_of_commands_waits_for_no_namespace_of_another(place: Place) -> None:
+    """L5: a request that is there already is taken first, and its namespace made then."""
+    _need_namespace(None)
+    sandbox = await _landlock(place)
+    script = "echo $$; grep CapEff /proc/self/status"
+    many = [sandbox.run(place.command("sh", "-c", script), timeout_s=DEADLINE_S) for _ in range(12)]
+    said = {tuple(finished.output.text().split()) for finished in await asyncio.gather(*many)}
+    assert said == {("2", "CapEff:", "0" * 16)}
+    await sandbox.close()
+
+
+async def test_l5_in_landlock_none_left_changes_nothing_else(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    _with(monkeypatch, NONE_LEFT)
+    sandbox = await _landlock(place)
+    script = "readlink /proc/self/ns/pid; grep CapEff /proc/self/status"
+    finished = await sandbox.run(place.command("sh", "-c", script), timeout_s=DEADLINE_S)
+    assert finished.output.text().split() == [os.readlink("/proc/self/ns/pid"), "CapEff:", "0" * 16]
+    await sandbox.close()
+
+
+async def test_l5_in_landlock_half_of_one_is_told_to_whom_it_concerns(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L5: it failed before the request came, and the request is answered with it."""
+    need("landlock")
+    _with(monkeypatch, HALF)
+    tier = LandlockTier()
+    ended = asyncio.get_running_loop().create_future()
+    with open(os.devnull, "r+b") as nothing:
+        streams = Streams(nothing.fileno(), nothing.fileno(), nothing.fileno())
+        tier.spawn(place.command("touch", "ran"), streams, ended.set_result)
+        ending = await asyncio.wait_for(ended, DEADLINE_S)
+    assert (ending.began, ending.reason) == (False, "No space left on device")
+    assert list(place.root.iterdir()) == []
+    tier.close()

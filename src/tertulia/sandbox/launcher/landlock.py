@@ -90,7 +90,7 @@ def drop_capabilities() -> None:
 
 def rehearse() -> None:
     """Go through it once without consequences, so that a fork has its own copy of what it needs before it is needed."""
-    os.close(_rules(["/"], readable_places([]), network=False))
+    os.close(_rules(["/"], readable_places(["/etc"]), network=False))
 
 
 def _rules(writable: Iterable[str], readable: Iterable[str], network: bool) -> int:
@@ -193,7 +193,7 @@ def _allow(ruleset: int, path: str, access: int, *, exactly: bool = False) -> No
     try:
         if exactly and os.readlink(f"/proc/self/fd/{fd}") != path:
             raise OSError(errno.ESTALE, f"{path} was swapped for something else")
-        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+        if access & ~_ON_FILES and not stat.S_ISDIR(os.fstat(fd).st_mode):
             access &= _ON_FILES
         _call(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", access, fd), 0)
     except OSError as error:

@@ -26,7 +26,8 @@ _CODE = """
 import sys
 sys.path.insert(0, {source!r})
 from tertulia.sandbox.launcher.program import serve
-serve(int(sys.argv[1]), int(sys.argv[2]), confines=sys.argv[3] == "confines", open_files=int(sys.argv[4]))
+confines, in_front = sys.argv[3] == "confines", sys.argv[4] == "in front"
+serve(int(sys.argv[1]), int(sys.argv[2]), confines=confines, in_front=in_front, open_files=int(sys.argv[5]))
 """
 """Read from standard input: whoever kills by what a command line says shall not meet the guardian."""
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
@@ -122,9 +123,9 @@ class LauncherClient:
             failing.callback(os.close, gone)
             code = memory_fd(_CODE.format(source=_SOURCE).encode())
             passing.callback(os.close, code)
-            files = str(limit_before() or 0)
+            where, files = "in front" if in_front else "apart", str(limit_before() or 0)
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-", str(theirs.fileno()), str(living), self._confines, files],
+                [sys.executable, "-I", "-S", "-", str(theirs.fileno()), str(living), self._confines, where, files],
                 env={},
                 cwd="/",
                 stdin=code,

@@ -80,7 +80,7 @@ class UsageMeter:
     def conclude(self) -> None:
         """When all of it has ended: bring `written` up to date by what is there. May take long."""
         limit = self._limits["written_bytes"]
-        self.count_written()
+        self.count_written([self._ours] if self._ours else ())
         if limit is not None and self._added.grown() - self.written > limit // _UNSEEN:
             self.written = max(self.written, self._added.found(self.written))
 
