@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests.guards import no_lock_over_an_await
+from tests.tables import made
 from tests.thorough import THOROUGH, grows, times
 
 # A slow machine is not a failing test: the deadline is pytest-timeout's, for the whole test.
@@ -91,6 +92,12 @@ def pytest_runtest_setup() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Large values of a `parametrize` are made for their test alone."""
+    pyfuncitem.funcargs.update(made(pyfuncitem.funcargs))
 
 
 def _patience(item: pytest.Item) -> float:

@@ -9,9 +9,21 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """A value of a row that is made when the row runs, and gone after it: `Large(lambda: "x" * 50_000_000)`.
+
+    What stands in a table stays in every process of a parallel run from its first moment to its last.
+    """
+
+    make: Callable[[], Any]
+
 
 _Ids = Iterable[str] | Callable[[Any], object] | None
 
@@ -29,7 +41,7 @@ def each_row(names: str | Sequence[str], rows: Iterable[Any], ids: _Ids = None) 
                 failures = _Failures(len(named_rows))
                 for name, row in named_rows:
                     with failures.noting(name):
-                        await test(**row, **others)
+                        await test(**made(row), **others)
                 failures.raise_first()
         else:
 
@@ -38,7 +50,7 @@ def each_row(names: str | Sequence[str], rows: Iterable[Any], ids: _Ids = None) 
                 failures = _Failures(len(named_rows))
                 for name, row in named_rows:
                     with failures.noting(name):
-                        test(**row, **others)
+                        test(**made(row), **others)
                 failures.raise_first()
 
         signature = inspect.signature(test)
@@ -47,6 +59,11 @@ def each_row(names: str | Sequence[str], rows: Iterable[Any], ids: _Ids = None) 
         return run
 
     return decorate
+
+
+def made(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its large values."""
+    return {name: value.make() if isinstance(value, Large) else value for name, value in row.items()}
 
 
 class _Failures:

@@ -18,6 +18,7 @@ from tertulia.context.provider_answers import (
     fit_to_budget,
 )
 from tertulia.errors import InvalidParamsError
+from tests.tables import Large
 
 
 def test_one_bad_entry_does_not_cost_the_others(meta: Any, a_tool: Any) -> None:
@@ -49,7 +50,9 @@ def test_an_answer_that_is_no_list_is_refused(answer: Any, meta: Any) -> None:
     assert collected.take_tools(None) == collected.take_servers(None) == []
 
 
-@pytest.mark.parametrize("answer", [5, ["a"], b"a", "\ud800", "x" * (16 * 1024 * 1024 + 1)], ids=lambda a: str(a)[:9])
+@pytest.mark.parametrize(
+    "answer", [5, ["a"], b"a", "\ud800", Large(lambda: "x" * (16 * 1024 * 1024 + 1))], ids=lambda a: str(a)[:9]
+)
 def test_a_text_that_is_none_is_refused(answer: Any, meta: Any) -> None:
     collected = ProviderAnswers(meta())
     with pytest.raises(InvalidParamsError):

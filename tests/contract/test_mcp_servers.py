@@ -35,7 +35,7 @@ from tests.contract.serving_tools import (
 )
 from tests.contract.talking import soon
 from tests.mcp.fakes import plain, web
-from tests.tables import each_row
+from tests.tables import Large, each_row
 
 
 async def gone(*pids: int) -> None:
@@ -138,7 +138,7 @@ def catalogue() -> Path:
         b'{"tools": 1}',
         b"\xff\xfe",
         b"[" * 100_000,
-        b"0" * (64 << 20),
+        Large(lambda: b"0" * (64 << 20)),
         "link",
         "folder",
         "other",

@@ -13,7 +13,7 @@ from tertulia.conversation.user_message import MAX_IMAGE_BYTES, MAX_MESSAGE_CHAR
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, ImageInput, InputItem, LocalImageInput, TextInput
 from tertulia.protocol.items import ImagePart, TextPart
-from tests.tables import each_row
+from tests.tables import Large, each_row
 
 PICTURES = {
     "a.png": (b"\x89PNG\r\n\x1a\nrest", "image/png"),
@@ -23,7 +23,10 @@ PICTURES = {
     "a.webp": (b"RIFF\n\x00\xff\x01WEBPrest", "image/webp"),
 }
 PNG = PICTURES["a.png"][0]
-LONGEST = "x" * MAX_TEXT_BYTES
+
+
+def longest() -> str:
+    return "x" * MAX_TEXT_BYTES
 
 
 @pytest.fixture
@@ -75,7 +78,7 @@ def test_each_message_is_a_new_item() -> None:
 
 @each_row(
     "text",
-    ["hi", " ", "\0", "a\0b", "\u2028\x85", "ñ😀", "\ufeff", "x" * 10_000_000, LONGEST],
+    ["hi", " ", "\0", "a\0b", "\u2028\x85", "ñ😀", "\ufeff", Large(lambda: "x" * 10_000_000), Large(longest)],
     ids=["plain", "space", "nul", "nul-inside", "line-ends", "wide", "bom", "10-MB", "16-MB"],
 )
 def test_any_valid_unicode_up_to_16_megabytes_is_taken_as_it_is(text) -> None:
@@ -137,13 +140,13 @@ def test_lone_surrogates_are_refused_with_the_field(text) -> None:
 
 
 def test_one_byte_more_than_16_megabytes_is_refused() -> None:
-    assert refused(LONGEST + "x", None) == "text is 16,777,217 bytes long; the limit is 16,777,216"
-    assert refused(None, [TextInput(LONGEST + "x")]).startswith("items[0].text is 16,777,217 bytes long")
+    assert refused(longest() + "x", None) == "text is 16,777,217 bytes long; the limit is 16,777,216"
+    assert refused(None, [TextInput(longest() + "x")]).startswith("items[0].text is 16,777,217 bytes long")
 
 
 def test_a_message_of_many_large_parts_is_refused() -> None:
     """G1: a bound on the whole, whatever it is made of."""
-    fitting = [TextInput(LONGEST)] * (MAX_MESSAGE_CHARS // MAX_TEXT_BYTES)
+    fitting = [TextInput(longest())] * (MAX_MESSAGE_CHARS // MAX_TEXT_BYTES)
     assert len(to_user_message(None, fitting, cwd="/").parts) == 4
     assert refused("x", fitting).startswith("items[3] is one too many")
     assert refused(None, [*fitting, TextInput("x")]).startswith("items[4] is one too many")

@@ -22,7 +22,7 @@ from tertulia.protocol.inputs import (
     TextInput,
     check_text,
 )
-from tests.tables import each_row
+from tests.tables import Large, each_row
 
 STRUCTS = [
     value
@@ -114,12 +114,16 @@ def test_an_agent_needs_no_more_than_a_name() -> None:
 # ---- texts
 
 
-@each_row("text", ["", "hello", "ñ😀", "\0", "\u2028", "x" * MAX_TEXT_BYTES])
+@each_row("text", ["", "hello", "ñ😀", "\0", "\u2028", Large(lambda: "x" * MAX_TEXT_BYTES)])
 def test_a_text_that_can_be_kept_is_given_back(text) -> None:
     assert check_text(text, "text") is text
 
 
-@pytest.mark.parametrize("text", ["x" * (MAX_TEXT_BYTES + 1), "ñ" * (MAX_TEXT_BYTES // 2 + 1)], ids=["ascii", "wide"])
+@pytest.mark.parametrize(
+    "text",
+    [Large(lambda: "x" * (MAX_TEXT_BYTES + 1)), Large(lambda: "ñ" * (MAX_TEXT_BYTES // 2 + 1))],
+    ids=["ascii", "wide"],
+)
 def test_a_text_over_16_megabytes_of_utf8_is_refused_with_its_size(text) -> None:
     with pytest.raises(InvalidParamsError, match=r"^text is 16,777,21[78] bytes long; the limit is 16,777,216$"):
         check_text(text, "text")

@@ -27,7 +27,7 @@ from tertulia.tools.dispatch import (
 from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Handoff, Result, TargetResult, Tool
-from tests.tables import each_row
+from tests.tables import Large, each_row
 from tests.tools.calling import HandClock, StubTool, at_most_100_ms, call, context
 
 DEADLINE = 30.0
@@ -99,7 +99,7 @@ TEXT = {
         (call("nothing"), "not_found"),
         (call("hidden"), "not_found"),
         (call("searched"), "not_found"),
-        (call("x" * 1_000_000), "not_found"),
+        (Large(lambda: call("x" * 1_000_000)), "not_found"),
         (call("echo", "{"), "invalid_params"),
         (call("echo", '{"text": NaN}'), "invalid_params"),
         (call("echo", '{"text": "\ud800"}'), "invalid_params"),
@@ -113,10 +113,10 @@ TEXT = {
         (call("echo", {"text": "a", "more": 1}), "invalid_params"),
         (call("echo", "[" * 100_000 + "]" * 100_000), "invalid_params"),
         (call("echo", '{"text":' + "[" * 100_000), "invalid_params"),
-        (call("echo", " " * (MAX_ARGUMENTS + 1)), "invalid_params"),
-        (call("echo", f'{{"text": [{"[]," * (MAX_ARGUMENTS // 3 - 9)}0]}}'), "invalid_params"),
+        (Large(lambda: call("echo", " " * (MAX_ARGUMENTS + 1))), "invalid_params"),
+        (Large(lambda: call("echo", f'{{"text": [{"[]," * (MAX_ARGUMENTS // 3 - 9)}0]}}')), "invalid_params"),
         (call("echo", f'{{"text": [{"[]," * (MAX_BRACKETS - 2)}0]}}'), "invalid_params"),
-        (call("echo", '{"text": [' + '"a",' * (MAX_ARGUMENTS // 4 - 9) + "0]}"), "invalid_params"),
+        (Large(lambda: call("echo", '{"text": [' + '"a",' * (MAX_ARGUMENTS // 4 - 9) + "0]}")), "invalid_params"),
         (call("looping", "{}"), "invalid_params"),
         (call("bomb", {"text": "a" * 200_000 + "!"}), "invalid_params"),
         (call("denied"), "approval_denied"),
@@ -335,7 +335,7 @@ class Cruel(BaseException):
         (ValueError("no such city"), "ValueError: no such city"),
         (KeyError(), "KeyError"),
         (Mute(), "Mute"),
-        (OSError("x" * 10_000_000), "OSError: xxx"),
+        (Large(lambda: OSError("x" * 10_000_000)), "OSError: xxx"),
         (ValueError("\ud800"), "ValueError: \ufffd"),
         (TimeoutError("its own"), "TimeoutError: its own"),
         (RecursionError(), "RecursionError"),
@@ -441,10 +441,16 @@ async def test_a_picture_that_cannot_be_encoded_is_mended() -> None:
     assert ended.result.parts == (ImagePart("https://example.org/\ufffd"),)
 
 
-LINES = "".join(f"{n}\n" for n in range(1_000_000))
-
-
-@each_row("text", [LINES, "x" * 10_000_000, "\ud800" * 100_000, "\0" * 100_000, "é" * 5_000_000])
+@each_row(
+    "text",
+    [
+        Large(lambda: "".join(f"{n}\n" for n in range(1_000_000))),
+        Large(lambda: "x" * 10_000_000),
+        "\ud800" * 100_000,
+        "\0" * 100_000,
+        Large(lambda: "é" * 5_000_000),
+    ],
+)
 @pytest.mark.parametrize("limit", [1_000, 65_536])
 async def test_an_output_is_bounded_and_says_its_true_size(text: str, limit: int) -> None:
     """G3."""

@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.tools.editor import EditorView
 from tertulia.tools.read_file import DEFAULT_LINES, ReadFile
+from tests.tables import Large
 from tests.tools.test_editor import Open
 from tests.tools.workbench import Workbench, code, workbench
 
@@ -52,7 +53,7 @@ async def test_a_long_file_comes_in_pieces(tmp_path: Path) -> None:
         ("missing", None, "not_found"),
         ("latin", b"\xe9", "invalid_params"),
         ("binary", b"a\0b", "invalid_params"),
-        ("huge", b"x" * (17 * 1024 * 1024), "invalid_params"),
+        ("huge", Large(lambda: b"x" * (17 * 1024 * 1024)), "invalid_params"),
         ("../outside/a", b"a", "invalid_params"),
     ],
 )

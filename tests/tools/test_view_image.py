@@ -10,6 +10,7 @@ import pytest
 
 from tertulia.protocol.items import ImagePart
 from tertulia.tools.view_image import MAX_PICTURE_BYTES
+from tests.tables import Large
 from tests.tools.test_images import PNG
 from tests.tools.workbench import code, workbench
 
@@ -52,8 +53,8 @@ async def test_a_masked_picture_is_refused_and_the_mask_named(tmp_path: Path) ->
     [
         ("no.png", None, "not_found"),
         ("text.png", b"no picture", "invalid_params"),
-        ("large.png", PNG + b"\0" * MAX_PICTURE_BYTES, "invalid_params"),
-        ("huge.png", PNG + b"\0" * 17 * 1024 * 1024, "invalid_params"),
+        ("large.png", Large(lambda: PNG + b"\0" * MAX_PICTURE_BYTES), "invalid_params"),
+        ("huge.png", Large(lambda: PNG + b"\0" * 17 * 1024 * 1024), "invalid_params"),
         ("a\0b", None, "invalid_params"),
     ],
 )

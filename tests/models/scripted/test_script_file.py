@@ -26,7 +26,7 @@ from tertulia.models.scripted.script import (
 )
 from tertulia.models.scripted.script_file import MAX_FILE_BYTES, load_script, parse_reply, parse_script
 from tertulia.protocol.usage import Usage
-from tests.tables import each_row
+from tests.tables import Large, each_row
 
 
 def refusal(value: object) -> str:
@@ -254,8 +254,16 @@ def test_a_byte_order_mark_is_no_part_of_a_yaml_script(tmp_path: Path) -> None:
         ("a.yaml", b"- 2024-01-01", ", reply 1: expected a text or a mapping, not a date"),
         ("a.yaml", b"- text: 2024-01-01", ", reply 1: text: expected a text or nothing, got a date"),
         ("a.yaml", b'- "\\ud800"', ", reply 1: a reply has a lone surrogate at position 0"),
-        ("a.yaml", b"- " + b"x" * MAX_FILE_BYTES, ": it is larger than 1,048,576 bytes, the limit of a script"),
-        ("a.json", b'"' + b"x" * 10_000_000, ": it is larger than 1,048,576 bytes, the limit of a script"),
+        (
+            "a.yaml",
+            Large(lambda: b"- " + b"x" * MAX_FILE_BYTES),
+            ": it is larger than 1,048,576 bytes, the limit of a script",
+        ),
+        (
+            "a.json",
+            Large(lambda: b'"' + b"x" * 10_000_000),
+            ": it is larger than 1,048,576 bytes, the limit of a script",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_in_one_sentence(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tertulia.server.jsonrpc.line_framing import LineSplitter
 from tests.server.client import Client, Message, connected, is_event
 from tests.server.jsonrpc.test_strict_json import BROKEN
-from tests.tables import each_row
+from tests.tables import Large, each_row
 
 PARSE = (-32700, "parse_error")
 REQUEST = (-32600, "invalid_request")
@@ -100,7 +100,7 @@ async def test_a_request_that_cannot_be_parsed_is_refused_under_no_id(line: byte
         saying("12"),
         saying("null"),
         saying('""'),
-        saying(json.dumps("a" * (16 * 1024 * 1024 + 1))),
+        Large(lambda: saying(json.dumps("a" * (16 * 1024 * 1024 + 1)))),
         request(params=[]),
         request(params=["root"]),
         request(params="root"),
@@ -112,7 +112,7 @@ async def test_a_request_that_cannot_be_parsed_is_refused_under_no_id(line: byte
         request("conversation/history", params={"conversation_id": "root", "limit": 0}),
         request("conversation/close", params={"conversation_id": "root"}),
     ],
-    ids=lambda line: line[:100],
+    ids=lambda line: "large" if isinstance(line, Large) else line[:100],
 )
 async def test_wrong_parameters_are_refused_under_the_requests_id(line: str) -> None:
     """D9."""

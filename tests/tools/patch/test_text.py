@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.patch.text import MAX_CHUNKS, AddFile, Chunk, DeleteFile, UpdateFile, parse_patch
-from tests.tables import each_row
+from tests.tables import Large, each_row
 from tests.tools.patching import patch
 
 PIECES = st.sampled_from(
@@ -186,9 +186,9 @@ def test_a_nul_and_half_a_character_are_refused(text: str) -> None:
 @each_row(
     "lines",
     [
-        ["*** Delete File: a"] * 1_000_000,
-        [f"*** Add File: {number}" for number in range(300_000)],
-        ["*** Update File: a", *["@@", "+"] * 1_000_000],
+        Large(lambda: ["*** Delete File: a"] * 1_000_000),
+        Large(lambda: [f"*** Add File: {number}" for number in range(300_000)]),
+        Large(lambda: ["*** Update File: a", *["@@", "+"] * 1_000_000]),
         ["*** Update File: a", *["@@ x", "+"] * (MAX_CHUNKS + 1)],
     ],
 )
