@@ -36,6 +36,7 @@ from tertulia.executors.executor import (
 from tertulia.executors.step_events import StepEvents, bound_text
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
+from tertulia.protocol.events import EVENT_TYPES
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.usage import Usage
@@ -209,11 +210,11 @@ def test_long_outputs_are_cut_and_say_so() -> None:
 # ---- whole runs
 
 
-@pytest.mark.parametrize("name", [*names("codex"), *names("claude")])
+@each_row("name", [*names("codex"), *names("claude")])
 def test_a_recorded_run_tells_each_call_once_and_nothing_foreign(name: str) -> None:
     """DESIGN: native and foreign turns share one vocabulary."""
     events = told(recorded(name), CodexJsonl() if name.startswith("codex") else ClaudeStream())
-    assert {event.type for event in events} <= set(t.EVENT_TYPES) - {"foreign_event", "task_complete", "turn_aborted"}
+    assert {event.type for event in events} <= set(EVENT_TYPES) - {"foreign_event", "task_complete", "turn_aborted"}
     for begin, end in (("tool_call_begin", "tool_call_end"), ("exec_command_begin", "exec_command_end")):
         begun = [event["call_id"] for event in events if event.type == begin]
         assert Counter(begun) == Counter(event["call_id"] for event in events if event.type == end)
