@@ -28,7 +28,7 @@ empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test torture coverage demo local-model node-tools agents more-agents conformance fuzz bench lock format clean packages fetched $(GATES)
+.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools agents more-agents conformance fuzz bench lock format clean packages fetched $(GATES)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +81,15 @@ test: setup packages fetched ## every test on every processor, and every example
 		$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --cov --cov-report= \
 		|| { [ $$? = 1 ] && $(BIN)/python -m tests.second_look; }
 	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
+
+# Folders whose tests start no programs, or few: what one runs while editing.
+FAST := $(addprefix tests/,context conversation events executors history models policy prompt protocol schema scheduler tools)
+test-fast: setup ## the unit tests, without slow ones and real programs (under two minutes): while you edit
+	@$(BIN)/pytest -q --no-header --numprocesses $(WORKERS) --dist loadgroup -m 'not torture and not slow' $(FAST)
+
+mutants: setup ## how many of 300 mutants of policy, scheduler, history and rollout the tests find (an hour; goes on where it stopped)
+	@[ -e .mutants/lines ] || $(BIN)/python -m tests.mutation record
+	@$(BIN)/python -m tests.mutation run
 
 torture: setup packages fetched ## the storms, all examples of every law, every agent, FUZZ_S seconds of each fuzzer (hours)
 	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/python -m tests.torture $(WORKERS) $(FUZZ_S)
@@ -159,5 +168,5 @@ format: setup ## let ruff mend what it can
 	@$(BIN)/ruff format --quiet .
 
 clean: ## remove .venv and everything that was built or cached
-	@rm -rf .venv .coverage .fuzz .hypothesis .pytest_cache .ruff_cache .import_linter_cache build dist
+	@rm -rf .venv .coverage .fuzz .hypothesis .mutants .pytest_cache .ruff_cache .import_linter_cache build dist
 	@find src tests bench examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
