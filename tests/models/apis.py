@@ -128,7 +128,7 @@ class Recording:
         self.attempts += 1
         yield self
 
-    async def next_events(self, *, progress: bool = True) -> list[bytes]:
+    async def next_events(self, *, progress: bool = True) -> list[bytearray]:
         while self._chunks:
             if events := self._splitter.feed(self._chunks.pop(0)):
                 return events

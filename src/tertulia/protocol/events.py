@@ -293,7 +293,7 @@ EVENT_TYPES: dict[str, type[EventData]] = {kind.type: kind for kind in get_args(
 
 
 class Event(msgspec.Struct, frozen=True, dict=True):
-    """The envelope. `json()` is encoded once, however many subscribers ask."""
+    """The envelope. `json()` is encoded once, however many subscribers ask, unless it is long."""
 
     epoch: int
     """Grows with each owner of the session (resume, takeover); a cursor is (epoch, seq)."""
@@ -316,8 +316,12 @@ class Event(msgspec.Struct, frozen=True, dict=True):
         kept: dict[str, bytes] = vars(self)
         encoded = kept.get("_json")
         if encoded is None:
-            encoded = kept["_json"] = _encoder.encode(self)
+            encoded = _encoder.encode(self)
+            if len(encoded) <= _MAX_KEPT_BYTES:
+                kept["_json"] = encoded
         return encoded
 
 
 _encoder = msgspec.json.Encoder()
+_MAX_KEPT_BYTES = 1024 * 1024
+"""A longer encoded form is not kept with its event: it would fill the memory with copies of one text."""

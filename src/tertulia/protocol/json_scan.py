@@ -103,7 +103,9 @@ def find_excess(text: bytes | bytearray | str, max_parts: int = MAX_PARTS, max_d
     return JsonScan(max_parts, max_depth).feed(data)
 
 
-async def find_excess_in_steps(text: bytes, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH) -> str | None:
+async def find_excess_in_steps(
+    text: bytes | bytearray, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH
+) -> str | None:
     """The same for a text of any length; the loop is never held for long."""
     if len(text) <= _STEP:
         return find_excess(text, max_parts, max_depth)

@@ -23,7 +23,7 @@ RECORDED = [
 ]
 
 
-def fed(*chunks: bytes) -> list[bytes]:
+def fed(*chunks: bytes) -> list[bytearray]:
     splitter = EventSplitter()
     return [event for chunk in chunks for event in splitter.feed(chunk)]
 
@@ -70,7 +70,10 @@ def test_single_bytes_give_the_same_events(stream: bytes) -> None:
 
 
 @given(
-    st.lists(st.sampled_from([b"data: ", b"data", b":", b"\r", b"\n", b"\r\n", b"x", b" ", b"\xef\xbb\xbf"])), st.data()
+    st.lists(
+        st.sampled_from([b"data: ", b"data", b":", b"\r", b"\n", b"\r\n", b"x", b" ", b"y" * 17, b"\xef\xbb\xbf"])
+    ),
+    st.data(),
 )
 @settings(max_examples=examples(2_000))
 def test_any_bytes_in_any_pieces_give_what_a_plain_reading_of_the_standard_gives(
@@ -134,6 +137,23 @@ def test_a_long_line_in_many_pieces_is_joined_once() -> None:
     for byte in stream:
         splitter.feed(bytes([byte]))
     assert splitter.feed(b"\n\n") == [b"x" * 1_000_000]
+
+
+def test_a_long_line_takes_little_more_memory_than_it_has_bytes() -> None:
+    """L1: five copies of it were made."""
+    chunk = b"x" * 64 * 1024
+    splitter = EventSplitter()
+    tracemalloc.start()
+    try:
+        splitter.feed(b"data: ")
+        for _ in range(100):
+            splitter.feed(chunk)
+        events = splitter.feed(b"\n\n")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [len(event) for event in events] == [100 * len(chunk)]
+    assert peak < 1.5 * 100 * len(chunk)
 
 
 def test_an_event_of_very_many_lines_takes_little_more_memory_than_it_has_bytes() -> None:

@@ -98,7 +98,7 @@ class ChatDecoder:
         """See Reader."""
         return self._room.said
 
-    def take(self, data: bytes) -> Iterable[AnswerPiece]:
+    def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
         """See Reader."""
         if data == b"[DONE]":
             self.whole = True

@@ -59,7 +59,7 @@ class EventStream:
     def __init__(self, content: aiohttp.StreamReader, idle_s: float, progress_s: float) -> None:
         self._content = content
         self._splitter = EventSplitter()
-        self._ready: list[bytes] = []
+        self._ready: list[bytearray] = []
         """Events that have come, and are not asked for yet."""
         self._idle_s = idle_s
         self._progress_s = progress_s
@@ -69,7 +69,7 @@ class EventStream:
         self._waits_since: float | None = None
         self._timer = self._loop.call_later(min(idle_s, progress_s), self._look)
 
-    async def next_events(self, *, progress: bool = True) -> list[bytes]:
+    async def next_events(self, *, progress: bool = True) -> list[bytearray]:
         """The data of the next events, at least of one; none when the stream is over. `progress`: see `Events`."""
         if progress:
             self._waited_s = 0.0
@@ -81,8 +81,8 @@ class EventStream:
         events, self._ready = self._ready[:_IN_A_ROW], self._ready[_IN_A_ROW:]
         return events
 
-    async def _read(self) -> list[bytes]:
-        events: list[bytes] = []
+    async def _read(self) -> list[bytearray]:
+        events: list[bytearray] = []
         while not events:
             began = self._waits_since = self._loop.time()
             chunk = await self._content.readany()

@@ -6,9 +6,11 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
+
+from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import ModelProvider, model_family
@@ -20,12 +22,22 @@ from tertulia.models.http.provider_error import (
     without_key,
 )
 from tertulia.models.http.stream_decoder import AnswerLimits, StreamDecoder
-from tertulia.models.wire import AnswerFailure, AnswerPiece, Dialect, ModelRequest, RetryNotice
+from tertulia.models.wire import (
+    AnswerFailure,
+    AnswerPiece,
+    Dialect,
+    ModelRequest,
+    ReasoningDelta,
+    RetryNotice,
+    TextDelta,
+)
 from tertulia.version import __version__
 
 MAX_WAITING_S = 30.0
 """Between the attempts of one request, all together."""
 _FIRST_PAUSE_S = 0.5
+PIECE_CHARACTERS = 64 * 1024
+"""A longer piece of an answer is given in pieces of this length, so that no step that handles one takes long."""
 
 KeyOf = Callable[[str], str | None]
 """The value of an environment variable. Asked at each request, and kept nowhere."""
@@ -35,7 +47,7 @@ Sleeper = Callable[[float], Awaitable[object]]
 class AnswerEvents(Protocol):
     """An answer that is coming in."""
 
-    async def next_events(self, *, progress: bool = True) -> list[bytes]:
+    async def next_events(self, *, progress: bool = True) -> list[bytearray]:
         """The data of the next events; none when the stream is over.
 
         `progress`: whether the last ones brought anything of the answer. Without it for too long the stream is cut.
@@ -159,13 +171,11 @@ class HttpWire(ABC):
                 headers = self._headers(key)
                 async with self._connected().post(body, headers) as events:
                     said = 0
-                    while not reader.whole and (news := await events.next_events(progress=reader.said > said)):
+                    while not reader.whole and (ready := await events.next_events(progress=reader.said > said)):
                         said = reader.said
-                        for data in news:
-                            for piece in reader.take(data):
+                        async with aclosing(_read_pieces(reader, ready)) as pieces:
+                            async for piece in pieces:
                                 yield piece
-                            if reader.whole:
-                                break
                     last = [*reader.end()]
                     await events.drain()
             except ProviderAttemptError as trouble:
@@ -214,6 +224,30 @@ class HttpWire(ABC):
         if trouble.after is not None and trouble.after > MAX_WAITING_S:
             message += f" (it asks to wait {trouble.after:.0f} s)"
         return AnswerFailure(without_key(message, key), overflow=trouble.overflow)
+
+
+async def _read_pieces(reader: StreamDecoder, events: list[bytearray]) -> AsyncGenerator[AnswerPiece, None]:
+    """The pieces of some events. A long event is decoded in a step of its own, and given in short pieces.
+
+    Nothing of an event is held when its pieces are given: whoever takes them makes copies of their own.
+    """
+    events.reverse()
+    while events and not reader.whole:
+        data = events.pop()
+        if len(data) <= PIECE_CHARACTERS:
+            for piece in reader.take(data):
+                yield piece
+            continue
+        pieces = [*reader.take(data)]
+        del data
+        for piece in pieces:
+            await asyncio.sleep(0)
+            if not isinstance(piece, TextDelta | ReasoningDelta):
+                yield piece
+                continue
+            for start in range(0, len(piece.text), PIECE_CHARACTERS):
+                yield replace(piece, text=piece.text[start : start + PIECE_CHARACTERS])
+                await asyncio.sleep(0)
 
 
 def _api_url(provider_name: str, base_url: str, path: str) -> str:

@@ -120,7 +120,7 @@ class MessagesDecoder:
         """See Reader."""
         return self._room.said
 
-    def take(self, data: bytes) -> Iterable[AnswerPiece]:
+    def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
         """See Reader."""
         event = parse_known(_event, data, self._place, self._acts)
         if event is None:

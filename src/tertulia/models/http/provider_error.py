@@ -95,7 +95,7 @@ def refused_request(
     )
 
 
-def reported_failure(place: ProviderAddress, body: bytes) -> ProviderAttemptError:
+def reported_failure(place: ProviderAddress, body: bytes | bytearray) -> ProviderAttemptError:
     """A failure that the provider reports inside a stream, as JSON."""
     told = _read(body)
     said = told.shown or told.code[:_SHOWN] or "no reason was given"
@@ -145,7 +145,7 @@ class _ProviderMessage(msgspec.Struct, frozen=True):
         return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
-def _read(body: bytes) -> _ProviderMessage:
+def _read(body: bytes | bytearray) -> _ProviderMessage:
     """The error of a JSON body in any of the usual shapes; nothing of any other body, which may be a whole page."""
     try:
         said: object = msgspec.json.decode(body)

@@ -49,7 +49,7 @@ class StreamDecoder(Protocol):
         """How many characters of the answer have come."""
         ...
 
-    def take(self, data: bytes) -> Iterable[AnswerPiece]:
+    def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
         """What one event says. Never how the answer ends."""
         ...
 
@@ -119,22 +119,29 @@ class AnswerBudget:
 class Draft:
     """A text while it is being said, under the id that its item will have."""
 
-    __slots__ = ("_room", "_text", "item_id")
+    __slots__ = ("_first", "_rest", "_room", "item_id")
 
     def __init__(self, room: AnswerBudget) -> None:
         self.item_id = room.item()
         self._room = room
+        self._first = ""
+        """By itself: a long answer that comes in one piece is not copied."""
         # Not a list of pieces: an object for each would take fifty times the room of a word, and of an empty one some.
-        self._text = StringIO()
+        self._rest: StringIO | None = None
 
     def add(self, text: str) -> None:
         """One piece more."""
-        self._text.write(self._room.take(text))
+        self._room.take(text)
+        if not self._first:
+            self._first = text
+        else:
+            self._rest = self._rest or StringIO()
+            self._rest.write(text)
 
     @property
     def text(self) -> str:
         """All of it so far."""
-        return self._text.getvalue()
+        return self._first if self._rest is None else self._first + self._rest.getvalue()
 
 
 class ArgumentDraft(Draft):
@@ -153,7 +160,7 @@ class ArgumentDraft(Draft):
         super().add(text)
 
 
-def parse(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw, place: ProviderAddress) -> T:
+def parse(decoder: msgspec.json.Decoder[T], data: bytes | bytearray | msgspec.Raw, place: ProviderAddress) -> T:
     """An event, or a part of one, as its type; Trouble when it is none.
 
     Half of a surrogate pair, which some servers cut emoji into, becomes a question mark, and so do bytes that are
@@ -168,7 +175,7 @@ def parse(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw, place: Pr
 
 
 def parse_known(
-    decoder: msgspec.json.Decoder[T], data: bytes, place: ProviderAddress, known: Container[str]
+    decoder: msgspec.json.Decoder[T], data: bytes | bytearray, place: ProviderAddress, known: Container[str]
 ) -> T | None:
     """The same for an event that names its type. One of another type than the known is None, whatever its form."""
     try:
@@ -179,7 +186,7 @@ def parse_known(
         return None
 
 
-def _parse(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
+def _parse(decoder: msgspec.json.Decoder[T], data: bytes | bytearray | msgspec.Raw) -> T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:

@@ -256,6 +256,8 @@ class RpcConnection:
         elif done.after_seq:
             session_id = _session_id_param(request.params) or (own.id if own is not None else "")
             await self._following.sent(session_id, done.after_seq)
+            # The answer repeats a text that may be long and still on its way: one copy of it at a time.
+            await self._out.drain()
         return done
 
     def _session(self, own: Session | None, params: dict[str, Any]) -> Session:
