@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
 from tertulia.executors.executor import Parser, Step
+
+T = TypeVar("T", covariant=True)
+
+
+class Reader(Protocol[T]):
+    """A parser, or a reader of lines."""
+
+    async def feed(self, chunk: bytes) -> T: ...
+
+    async def end(self) -> T: ...
+
 
 STREAMS = Path(__file__).parent / "streams"
 JSON = st.recursive(
@@ -32,9 +43,28 @@ def lines_of(*objects: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(each).encode() + b"\n" for each in objects)
 
 
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine comes to that never waits for anything but its next turn."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as end:
+            return end.value
+
+
+def feed(reader: Reader[T], chunk: bytes) -> T:
+    """What a parser, or a reader of lines, makes of a chunk."""
+    return drive(reader.feed(chunk))
+
+
+def finish(reader: Reader[T]) -> T:
+    """What it makes of the end."""
+    return drive(reader.end())
+
+
 def understood(parser: Parser, output: bytes) -> list[Step]:
     """All steps but the ending, which is the last and only one of its kind."""
-    *steps, _ = [*parser.feed(output), *parser.end()]
+    *steps, _ = [*feed(parser, output), *finish(parser)]
     return steps
 
 
@@ -44,9 +74,9 @@ def in_pieces(parser: Parser, output: bytes, sizes: list[int]) -> list[Step]:
     place = number = 0
     while place < len(output):
         size = sizes[number % len(sizes)]
-        steps += parser.feed(output[place : place + size])
+        steps += feed(parser, output[place : place + size])
         place, number = place + size, number + 1
-    return [*steps, *parser.end()]
+    return [*steps, *finish(parser)]
 
 
 @st.composite

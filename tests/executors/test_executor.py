@@ -11,6 +11,7 @@ from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
 from tertulia.executors.command.plain_text import PlainText
 from tertulia.executors.executor import Assignment, Parser, RunEnd, Step
+from tests.executors.recorded import feed, finish
 from tests.tables import each_row
 
 PARSERS: list[type[CodexJsonl] | type[ClaudeStream] | type[PlainText]] = [CodexJsonl, ClaudeStream, PlainText]
@@ -28,9 +29,9 @@ def test_steps_are_frozen(step: type[msgspec.Struct]) -> None:
 def test_every_parser_takes_any_bytes_and_ends_exactly_once(make: type[CodexJsonl], junk: bytes) -> None:
     """Issue 11, bad input: HTML, floods, nothing at all."""
     parser: Parser = make()
-    steps = parser.feed(junk)
+    steps = feed(parser, junk)
     assert not [step for step in steps if isinstance(step, RunEnd)]
-    assert [isinstance(step, RunEnd) for step in parser.end()][-1:] == [True]
+    assert [isinstance(step, RunEnd) for step in finish(parser)][-1:] == [True]
 
 
 def test_an_assignment_without_more_is_a_fresh_run() -> None:

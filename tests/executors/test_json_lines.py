@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
+from time import thread_time
 
 import pytest
 from hypothesis import given
@@ -10,12 +12,14 @@ from hypothesis import strategies as st
 
 from tertulia.executors.executor import ForeignOutput, Notice
 from tertulia.executors.json_lines import DroppedLine, JsonLines, parse_steps
+from tests.executors.recorded import feed, finish
+from tests.loop_steps import MOST_S
 
 
 def everything(output: bytes, size: int, limit: int = 64) -> tuple[list[object], int]:
     lines = JsonLines(limit)
-    found = [line for start in range(0, len(output), size) for line in lines.feed(output[start : start + size])]
-    return [*found, *lines.end()], lines.passed_over
+    found = [line for start in range(0, len(output), size) for line in feed(lines, output[start : start + size])]
+    return [*found, *finish(lines)], lines.passed_over
 
 
 def test_lines_are_objects_and_the_last_may_have_no_end() -> None:
@@ -55,12 +59,12 @@ def test_a_line_without_end_fills_no_memory() -> None:
     tracemalloc.start()
     try:
         for _ in range(800):
-            assert lines.feed(chunk) == []
+            assert feed(lines, chunk) == []
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 3 << 20
-    assert lines.end() == [DroppedLine(800 * 65_536)]
+    assert finish(lines) == [DroppedLine(800 * 65_536)]
 
 
 @pytest.mark.parametrize("size", [65_536, 1 << 30])
@@ -100,3 +104,59 @@ def test_what_is_not_understood_is_kept() -> None:
     """S003-26: unknown types are kept raw."""
     told = parse_steps([{"a": 1}, DroppedLine(9), {"b": 2}], lambda line: [Notice("hm")] if "b" in line else None)
     assert told == [ForeignOutput({"a": 1}), ForeignOutput({"dropped_line_bytes": 9}), Notice("hm")]
+
+
+LONG = {
+    "escapes": b'{"a":"' + rb"\"" * 7_500_000 + b'"}',
+    "a text": b'{"a":"' + b"x" * 15_000_000 + b'"}',
+    "members": b'{"a":[' + b'{"b":"cd"},' * 30_000 + b'"' + b"x" * 14_000_000 + b'"]}',
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_line_is_decoded_in_short_steps(name: str) -> None:
+    """L1: lines of up to 16 MB were decoded in one step."""
+    lines = JsonLines()
+    assert all(not feed(lines, LONG[name][start : start + 65_536]) for start in range(0, len(LONG[name]), 65_536))
+    decoding, steps = lines.end(), [0.0]
+    with pytest.raises(StopIteration) as end:
+        while True:
+            before = thread_time()
+            decoding.send(None)
+            steps.append(thread_time() - before)
+    assert end.value.value == [json.loads(LONG[name])]
+    assert len(steps) > 5
+    assert max(steps) < MOST_S
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_line_takes_little_more_memory_than_it_has_bytes(name: str) -> None:
+    """L1: at most four times."""
+    lines = JsonLines()
+    tracemalloc.start()
+    try:
+        for start in range(0, len(LONG[name]), 65_536):
+            feed(lines, LONG[name][start : start + 65_536])
+        assert len(finish(lines)) == 1
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(LONG[name])
+
+
+@pytest.mark.parametrize(
+    ("text", "decoded"),
+    [(rb"\ud800z", "?z"), (rb"\ud83d\ude00", "😀"), ("é".encode(), "é"), (b"\xff", None), (b'","b":NaN,"c":"', None)],
+)
+def test_a_long_line_is_read_like_a_short_one_but_for_bytes_that_are_not_text(text: bytes, decoded: str | None) -> None:
+    lines = JsonLines()
+    feed(lines, b'{"a":"' + b"x" * 300_000 + text + b'"}')
+    assert finish(lines) == ([] if decoded is None else [{"a": "x" * 300_000 + decoded}])
+    assert lines.passed_over == (decoded is None)
+
+
+def test_a_long_line_that_is_no_object_is_passed_over() -> None:
+    lines = JsonLines()
+    feed(lines, b"[" + b"1," * 90_000 + b'1]\n{"a":' + b"9" * 200_000 + b"}\n" + b"x" * 200_000)
+    assert finish(lines) == []
+    assert lines.passed_over == 3

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tertulia.executors.executor import ForeignOutput, Notice, RunFinished, RunInterrupted, Step
 from tertulia.executors.json_lines import JsonlParser, Line
+from tests.executors.recorded import feed, finish
 
 
 class Simple(JsonlParser):
@@ -27,20 +28,20 @@ def test_it_has_ended_when_the_agent_says_so_and_not_when_that_goes_on() -> None
     """S003-26: the last word counts, and output without one was interrupted."""
     parser = Simple()
     assert not parser.ended
-    assert parser.feed(b'{"over":"a"}\n') == []
+    assert feed(parser, b'{"over":"a"}\n') == []
     assert parser.ended
-    assert parser.feed(b'{"note":"b"}\n{"over":') == [Notice("b")]
+    assert feed(parser, b'{"note":"b"}\n{"over":') == [Notice("b")]
     assert not parser.ended
-    assert parser.end() == [RunInterrupted()]
+    assert finish(parser) == [RunInterrupted()]
     assert parser.passed_over == 1
 
 
 def test_the_last_line_needs_no_end_and_what_is_not_known_is_kept() -> None:
     """S003-26, S003-27"""
     parser = Simple(max_line_bytes=20)
-    assert parser.feed(b'{"what":1}\n' + b"x" * 21 + b'\n{"over":"c"}') == [
+    assert feed(parser, b'{"what":1}\n' + b"x" * 21 + b'\n{"over":"c"}') == [
         ForeignOutput({"what": 1}),
         ForeignOutput({"dropped_line_bytes": 21}),
     ]
-    assert parser.end() == [RunFinished("c")]
+    assert finish(parser) == [RunFinished("c")]
     assert parser.passed_over == 0

@@ -41,7 +41,7 @@ from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.usage import Usage
 from tertulia.testing import FakeClock
-from tests.executors.recorded import mutated, names, recorded
+from tests.executors.recorded import feed, finish, mutated, names, recorded
 from tests.tables import each_row
 
 CALL = CallId("run:c")
@@ -53,7 +53,7 @@ def newsroom(**more: int) -> StepEvents:
 
 def told(output: bytes, parser: Parser) -> list[e.EventData]:
     room = newsroom()
-    return [event for step in (*parser.feed(output), *parser.end()) for event in room.tell(step)]
+    return [event for step in (*feed(parser, output), *finish(parser)) for event in room.tell(step)]
 
 
 def done(act: object = None, output: str = "out", *, success: bool = True, code: int | None = None) -> ToolUseEnd:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from tertulia.executors.executor import Parser, RunFailed, RunFinished, RunInterrupted, Step
+from tests.executors.recorded import feed, finish
 from tests.fuzz.targets import cuts, pieces
 
 _LIMIT = 3_000
@@ -22,5 +23,5 @@ def check(make: Callable[[int], Parser], data: bytes) -> None:
 
 
 def _steps(parser: Parser, chunks: list[bytes]) -> list[Step]:
-    steps = [step for chunk in chunks for step in parser.feed(chunk)]
-    return [*steps, *parser.end()]
+    steps = [step for chunk in chunks for step in feed(parser, chunk)]
+    return [*steps, *finish(parser)]

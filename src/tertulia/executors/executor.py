@@ -197,11 +197,11 @@ class Parser(Protocol):
         """Whether the agent has said how it ended: what is left is for the program to exit."""
         ...
 
-    def feed(self, chunk: bytes) -> list[Step]:
+    async def feed(self, chunk: bytes) -> list[Step]:
         """What these bytes make whole."""
         ...
 
-    def end(self) -> list[Step]:
+    async def end(self) -> list[Step]:
         """The output is over: what is left to say, and how it ended."""
         ...
 

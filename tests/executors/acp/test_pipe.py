@@ -69,7 +69,7 @@ async def test_more_than_anybody_can_want_in_one_task_ends_it(tmp_path: Path, mo
 
 async def test_whoever_reads_slowly_holds_the_agent_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded memory: the program waits, and nothing is lost."""
-    monkeypatch.setattr(acp_pipe, "MAX_UNREAD", 10)
+    monkeypatch.setattr(acp_pipe, "UNREAD_BYTES", 100)
     async with acp_crew(tmp_path) as crew:
         pipe, watch = await started(crew, "for n in range(100_000): print('{\"id\": %d}' % n)")
         heard = [message["id"] async for message in _all(pipe)]
@@ -109,7 +109,7 @@ async def test_one_that_asks_and_does_not_listen_is_not_listened_to(
 ) -> None:
     """Bounded memory: so many requests without an answer, and the next is heard when one has been answered."""
     monkeypatch.setattr(acp_pipe, "MAX_ASKED", 3)
-    code = 'for n in range(9): print(\'{"id": %d, "method": "a"}\' % n, flush=True)\ninput()'
+    code = 'for n in range(9): print(\'{"id": %d, "method": "a"}\' % n, flush=True)\ninput()\ninput()'
     async with acp_crew(tmp_path) as crew:
         pipe, watch = await started(crew, code)
         heard = [await pipe.receive() for _ in range(3)]

@@ -31,7 +31,7 @@ from tertulia.executors.executor import (
 )
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import Usage
-from tests.executors.recorded import in_pieces, lines_of, mutated, names, recorded, understood
+from tests.executors.recorded import feed, finish, in_pieces, lines_of, mutated, names, recorded, understood
 from tests.tables import each_row
 
 RUN = "00000000-0000-4000-8000-000000000001"
@@ -60,7 +60,7 @@ def result(content: Any, call: str = "c", **more: Any) -> dict[str, Any]:
 
 def test_a_plain_answer() -> None:
     parser = ClaudeStream()
-    assert [*parser.feed(recorded("claude_plain")), *parser.end()] == [
+    assert [*feed(parser, recorded("claude_plain")), *finish(parser)] == [
         NativeSessionId(RUN),
         Thought("msg_1:0", "hm, a greeting"),
         AgentText("msg_1:1", "ok 1"),
@@ -106,10 +106,10 @@ def test_tools_in_our_words() -> None:
 def test_an_error_of_the_model_is_no_answer_and_the_result_says_that_it_was_the_end() -> None:
     """Its subtype is `success` all the same."""
     parser = ClaudeStream()
-    steps = parser.feed(recorded("claude_error"))
+    steps = feed(parser, recorded("claude_error"))
     assert steps[1] == Notice("API Error: 400 mock broke")
     assert not [step for step in steps if isinstance(step, AgentText)]
-    assert parser.end() == [RunFailed("API Error: 400 mock broke")]
+    assert finish(parser) == [RunFailed("API Error: 400 mock broke")]
 
 
 def test_a_retry_is_a_notice() -> None:
@@ -120,15 +120,15 @@ def test_a_retry_is_a_notice() -> None:
 def test_a_refused_resume_fails_without_an_id() -> None:
     """S003-32: the id that was asked for is in the result, and it is not one to be kept."""
     parser = ClaudeStream()
-    assert not [step for step in parser.feed(recorded("claude_resume_refused")) if isinstance(step, NativeSessionId)]
-    (end,) = parser.end()
+    assert not [step for step in feed(parser, recorded("claude_resume_refused")) if isinstance(step, NativeSessionId)]
+    (end,) = finish(parser)
     assert isinstance(end, RunFailed)
     assert end.message.startswith("No conversation found")
 
 
 @each_row("name", names("claude"))
 def test_a_recording_has_nothing_foreign_and_may_come_in_any_pieces(name: str) -> None:
-    whole = [*(parser := ClaudeStream()).feed(recorded(name)), *parser.end()]
+    whole = [*feed(parser := ClaudeStream(), recorded(name)), *finish(parser)]
     assert not [step for step in whole if isinstance(step, ForeignOutput)]
     assert parser.passed_over == 0
     for sizes in ([1], [7, 64], [1_000]):
@@ -218,9 +218,9 @@ def test_it_remembers_no_more_than_it_should() -> None:
     """An agent that begins without end fills no memory; an end whose beginning is forgotten is kept as it comes."""
     parser = ClaudeStream()
     for n in range(1_200):
-        parser.feed(lines_of(assistant(use("Read", {}, f"c{n}"), message=f"m{n}")))
+        feed(parser, lines_of(assistant(use("Read", {}, f"c{n}"), message=f"m{n}")))
     forgotten, known = result("x", "c0"), result("x", "c1199")
-    steps = parser.feed(lines_of(forgotten, known))
+    steps = feed(parser, lines_of(forgotten, known))
     assert steps[0] == ForeignOutput(forgotten)
     assert isinstance(steps[1], ToolUseEnd)
 
@@ -242,15 +242,15 @@ def test_it_remembers_no_more_than_it_should() -> None:
 )
 def test_how_results_end(line: dict[str, Any], end: object) -> None:
     parser = ClaudeStream()
-    (cost,) = parser.feed(lines_of({"type": "result", **line}))
+    (cost,) = feed(parser, lines_of({"type": "result", **line}))
     assert cost == UsageReport(Usage())
     assert parser.ended
-    assert parser.end() == [end]
+    assert finish(parser) == [end]
 
 
 def test_output_without_a_result_was_interrupted() -> None:
     """DESIGN Executors"""
-    assert ClaudeStream().end() == [RunInterrupted()]
+    assert finish(ClaudeStream()) == [RunInterrupted()]
 
 
 def test_of_several_results_the_last_counts_and_costs_add_up() -> None:
@@ -258,21 +258,21 @@ def test_of_several_results_the_last_counts_and_costs_add_up() -> None:
     parser = ClaudeStream()
     first = {"type": "result", "subtype": "success", "result": "one", "usage": {"input_tokens": 1}}
     second = first | {"result": "two", "usage": {"input_tokens": 2}}
-    steps = parser.feed(lines_of(first))
+    steps = feed(parser, lines_of(first))
     assert parser.ended
-    steps += parser.feed(lines_of(assistant({"type": "text", "text": "more"})))
+    steps += feed(parser, lines_of(assistant({"type": "text", "text": "more"})))
     assert not parser.ended
-    steps += parser.feed(lines_of(second))
+    steps += feed(parser, lines_of(second))
     assert sum(step.turn.input_tokens for step in steps if isinstance(step, UsageReport)) == 3
-    assert parser.end() == [RunFinished("two")]
+    assert finish(parser) == [RunFinished("two")]
 
 
 def test_an_overlong_line_is_a_note_and_the_task_goes_on() -> None:
     """S003-27"""
     parser = ClaudeStream(max_line_bytes=4_000)
-    assert parser.feed(b"x" * 5_000 + b"\n") == [ForeignOutput({"dropped_line_bytes": 5_000})]
-    assert parser.feed(recorded("claude_plain"))
-    assert parser.end() == [RunFinished("ok 1")]
+    assert feed(parser, b"x" * 5_000 + b"\n") == [ForeignOutput({"dropped_line_bytes": 5_000})]
+    assert feed(parser, recorded("claude_plain"))
+    assert finish(parser) == [RunFinished("ok 1")]
 
 
 @given(mutated("claude"), st.lists(st.integers(1, 400), min_size=1, max_size=4))
@@ -280,4 +280,4 @@ def test_broken_output_never_breaks_the_parser(output: bytes, sizes: list[int]) 
     """Issue 11: mutated JSONL. And how it is cut makes no difference."""
     steps = in_pieces(ClaudeStream(), output, sizes)
     assert [step for step in steps if isinstance(step, RunFinished | RunFailed | RunInterrupted)] == steps[-1:]
-    assert steps == [*(parser := ClaudeStream()).feed(output), *parser.end()]
+    assert steps == [*feed(parser := ClaudeStream(), output), *finish(parser)]

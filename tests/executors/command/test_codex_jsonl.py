@@ -30,7 +30,7 @@ from tertulia.executors.executor import (
 )
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import Usage
-from tests.executors.recorded import in_pieces, lines_of, mutated, names, recorded, understood
+from tests.executors.recorded import feed, finish, in_pieces, lines_of, mutated, names, recorded, understood
 from tests.tables import each_row
 
 
@@ -47,7 +47,7 @@ def usage(**counts: int) -> bytes:
 
 def test_a_plain_answer() -> None:
     """S003-26: a note that comes as an error is no failure."""
-    steps = [*(parser := CodexJsonl()).feed(recorded("codex_plain")), *parser.end()]
+    steps = [*feed(parser := CodexJsonl(), recorded("codex_plain")), *finish(parser)]
     native, note, said, cost, end = steps
     assert native == NativeSessionId("<UUID>")
     assert isinstance(note, Notice)
@@ -87,10 +87,10 @@ def test_an_mcp_call(name: str, success: bool, output: str) -> None:
 def test_a_failed_turn() -> None:
     """S003-26: errors before it are notices, `turn.failed` is the end."""
     parser = CodexJsonl()
-    steps = parser.feed(recorded("codex_error_500"))
+    steps = feed(parser, recorded("codex_error_500"))
     assert sum(isinstance(step, Notice) for step in steps) == 3
     assert parser.ended
-    (end,) = parser.end()
+    (end,) = finish(parser)
     assert isinstance(end, RunFailed)
     assert "high demand" in end.message
 
@@ -98,7 +98,7 @@ def test_a_failed_turn() -> None:
 @each_row("name", names("codex"))
 def test_a_recording_has_nothing_foreign_and_may_come_in_any_pieces(name: str) -> None:
     """S003-26, S003-27"""
-    whole = [*(parser := CodexJsonl()).feed(recorded(name)), *parser.end()]
+    whole = [*feed(parser := CodexJsonl(), recorded(name)), *finish(parser)]
     assert not [step for step in whole if isinstance(step, ForeignOutput)]
     for sizes in ([1], [7, 64], [1_000]):
         assert in_pieces(CodexJsonl(), recorded(name), sizes) == whole
@@ -213,9 +213,9 @@ def test_usage_is_the_difference_to_what_the_thread_had_cost() -> None:
     """S003-26: Codex counts over the whole thread."""
     before = Usage(100, 40, 10, 5, 110)
     parser = CodexJsonl(before)
-    steps = parser.feed(usage(input_tokens=150, cached_input_tokens=60, output_tokens=30, reasoning_output_tokens=6))
+    steps = feed(parser, usage(input_tokens=150, cached_input_tokens=60, output_tokens=30, reasoning_output_tokens=6))
     assert steps == [UsageReport(Usage(50, 20, 20, 1, 70), Usage(150, 60, 30, 6, 180))]
-    again = parser.feed(usage(input_tokens=150, cached_input_tokens=60, output_tokens=31, reasoning_output_tokens=6))
+    again = feed(parser, usage(input_tokens=150, cached_input_tokens=60, output_tokens=31, reasoning_output_tokens=6))
     assert again == [UsageReport(Usage(0, 0, 1, 0, 1), Usage(150, 60, 31, 6, 181))]
 
 
@@ -226,7 +226,7 @@ def test_a_resumed_thread_goes_on_counting_where_it_was() -> None:
 
 
 def test_a_count_that_began_anew_is_all_of_this_turn() -> None:
-    (cost,) = CodexJsonl(Usage(100, 0, 10, 0, 110)).feed(usage(input_tokens=20, output_tokens=30))
+    (cost,) = feed(CodexJsonl(Usage(100, 0, 10, 0, 110)), usage(input_tokens=20, output_tokens=30))
     assert cost == UsageReport(Usage(20, 0, 30, 0, 50), Usage(20, 0, 30, 0, 50))
 
 
@@ -235,35 +235,35 @@ def test_a_count_that_began_anew_is_all_of_this_turn() -> None:
 
 def test_output_without_a_last_line_was_interrupted() -> None:
     """S003-26, DESIGN Executors: whatever the exit code."""
-    assert CodexJsonl().end() == [RunInterrupted()]
+    assert finish(CodexJsonl()) == [RunInterrupted()]
     parser = CodexJsonl()
-    parser.feed(lines_of({"type": "turn.started"}, item("completed", "agent_message", text="half")))
+    feed(parser, lines_of({"type": "turn.started"}, item("completed", "agent_message", text="half")))
     assert not parser.ended
-    assert parser.end() == [RunInterrupted()]
+    assert finish(parser) == [RunInterrupted()]
 
 
 def test_a_turn_after_the_last_must_end_too() -> None:
     parser = CodexJsonl()
-    parser.feed(usage())
+    feed(parser, usage())
     assert parser.ended
-    parser.feed(lines_of({"type": "turn.started"}))
+    feed(parser, lines_of({"type": "turn.started"}))
     assert not parser.ended
-    assert parser.end() == [RunInterrupted()]
+    assert finish(parser) == [RunInterrupted()]
 
 
 def test_a_failure_without_a_reason_has_a_sentence() -> None:
     parser = CodexJsonl()
-    parser.feed(lines_of({"type": "turn.failed"}))
-    assert parser.end() == [RunFailed("the agent failed and did not say why")]
+    feed(parser, lines_of({"type": "turn.failed"}))
+    assert finish(parser) == [RunFailed("the agent failed and did not say why")]
 
 
 def test_an_overlong_line_is_a_note_and_the_task_goes_on() -> None:
     """S003-27"""
     parser = CodexJsonl(max_line_bytes=1_000)
     long = lines_of(item("completed", "agent_message", text="x" * 1_000))
-    assert parser.feed(long) == [ForeignOutput({"dropped_line_bytes": len(long) - 1})]
-    assert isinstance(parser.feed(recorded("codex_plain"))[0], NativeSessionId)
-    assert parser.end() == [RunFinished("ok 1")]
+    assert feed(parser, long) == [ForeignOutput({"dropped_line_bytes": len(long) - 1})]
+    assert isinstance(feed(parser, recorded("codex_plain"))[0], NativeSessionId)
+    assert finish(parser) == [RunFinished("ok 1")]
 
 
 @given(mutated("codex"), st.lists(st.integers(1, 400), min_size=1, max_size=4))
@@ -271,4 +271,4 @@ def test_broken_output_never_breaks_the_parser(output: bytes, sizes: list[int]) 
     """Issue 11: mutated JSONL. And how it is cut makes no difference."""
     steps = in_pieces(CodexJsonl(), output, sizes)
     assert [step for step in steps if isinstance(step, RunFinished | RunFailed | RunInterrupted)] == steps[-1:]
-    assert steps == [*(parser := CodexJsonl()).feed(output), *parser.end()]
+    assert steps == [*feed(parser := CodexJsonl(), output), *finish(parser)]

@@ -218,9 +218,9 @@ async def test_others_have_their_turn_while_one_floods_us(tmp_path: Path, monkey
     fed: list[int] = []
     real = CodexJsonl.feed
 
-    def feed(parser: CodexJsonl, chunk: bytes) -> list[Step]:
+    async def feed(parser: CodexJsonl, chunk: bytes) -> list[Step]:
         fed.append(len(chunk))
-        return real(parser, chunk)
+        return await real(parser, chunk)
 
     monkeypatch.setattr(CodexJsonl, "feed", feed)
     monkeypatch.setattr(command_executor, "MAX_OUTPUT_BYTES", 4_000_000)
@@ -239,7 +239,7 @@ async def test_a_slow_reader_holds_the_program_up_and_misses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits for us is bounded."""
-    monkeypatch.setattr(command_executor, "MAX_UNREAD", 1)
+    monkeypatch.setattr(command_executor, "UNREAD_BYTES", 1)
     async with crew(tmp_path) as made:
         assert kinds(await made.run(fake("codex", output="codex-jsonl")))[-2:] == ["UsageReport", "RunFinished"]
 

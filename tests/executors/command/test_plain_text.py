@@ -7,28 +7,28 @@ from hypothesis import strategies as st
 
 from tertulia.executors.command.plain_text import PlainText
 from tertulia.executors.executor import AgentDelta, AgentText, ForeignOutput, RunFinished
-from tests.executors.recorded import in_pieces
+from tests.executors.recorded import feed, finish, in_pieces
 
 
 def test_all_that_it_prints_is_the_answer() -> None:
     parser = PlainText()
-    assert parser.feed("é".encode()[:1]) == []
-    assert parser.feed("é".encode()[1:] + b"t\n") == [AgentDelta("text", "ét\n")]
+    assert feed(parser, "é".encode()[:1]) == []
+    assert feed(parser, "é".encode()[1:] + b"t\n") == [AgentDelta("text", "ét\n")]
     assert not parser.ended
-    assert parser.end() == [AgentText("text", "ét"), RunFinished("ét")]
+    assert finish(parser) == [AgentText("text", "ét"), RunFinished("ét")]
     assert parser.passed_over == 0
 
 
 def test_silence_is_an_end_too() -> None:
-    assert PlainText().end() == [RunFinished(None)]
+    assert finish(PlainText()) == [RunFinished(None)]
 
 
 def test_a_flood_is_bounded_and_said() -> None:
     """Issue 11, bad input: floods of output."""
     parser = PlainText(max_bytes=10)
-    assert parser.feed(b"x" * 8 + b"y" * 8) == [AgentDelta("text", "xxxxxxxxyy")]
-    assert parser.feed(b"z") == []
-    assert parser.end() == [
+    assert feed(parser, b"x" * 8 + b"y" * 8) == [AgentDelta("text", "xxxxxxxxyy")]
+    assert feed(parser, b"z") == []
+    assert finish(parser) == [
         AgentText("text", "xxxxxxxxyy"),
         ForeignOutput({"dropped_bytes": 7}),
         RunFinished("xxxxxxxxyy"),

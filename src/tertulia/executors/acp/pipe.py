@@ -16,8 +16,8 @@ from tertulia.executors.command.failure_text import ErrorOutput
 from tertulia.executors.json_lines import MAX_LINE_BYTES, DroppedLine, JsonLines, Line
 from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
 
-MAX_UNREAD = 1_000
-"""Messages that wait for us to look at them; the agent waits too, then."""
+UNREAD_BYTES = 65_536
+"""Output that waits to be read; the agent waits too, then."""
 MAX_ASKED = 100
 """Requests of its own that have no answer yet, or whose answer it has not read; after these it is not listened to."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
@@ -38,6 +38,8 @@ class AcpPipe:
         """Set while messages may be handed on: whoever reads steps too slowly clears it."""
         self.held_back.set()
         self._lines = JsonLines(max_line_bytes)
+        self._unread: deque[bytes] = deque()
+        self._unread_bytes = 0
         self._messages: deque[Line] = deque()
         self._something = asyncio.Event()
         self._asked = 0
@@ -100,10 +102,13 @@ class AcpPipe:
                 message = self._messages.popleft()
                 self._asked += "method" in message and "id" in message
                 return message
-            if self._over:
-                return None
-            assert self._process is not None
             if not self._messages:
+                if self._unread:
+                    await self._read()
+                    continue
+                if self._over:
+                    return None
+                assert self._process is not None
                 self._process.resume()
             self._something.clear()
             await self._something.wait()
@@ -118,7 +123,19 @@ class AcpPipe:
         if self._over:
             return
         self._bytes += len(data)
-        for line in self._lines.feed(data):
+        self._unread.append(data)
+        self._unread_bytes += len(data)
+        if self._bytes > MAX_OUTPUT_BYTES:
+            self._break(f"it wrote more than {MAX_OUTPUT_BYTES:,} bytes in one task")
+        elif self._unread_bytes >= UNREAD_BYTES and self._process is not None:
+            self._process.pause()
+        self._something.set()
+
+    async def _read(self) -> None:
+        """The messages of the oldest output that was not read yet."""
+        data = self._unread.popleft()
+        self._unread_bytes -= len(data)
+        for line in await self._lines.feed(data):
             if isinstance(line, DroppedLine):
                 self._break(f"it sent a line of {line.bytes:,} bytes" + (f" with {line.why}" if line.why else ""))
                 return
@@ -126,15 +143,11 @@ class AcpPipe:
                 self._messages.append(line)
             else:
                 self._strange += 1
-        if self._bytes > MAX_OUTPUT_BYTES:
-            self._break(f"it wrote more than {MAX_OUTPUT_BYTES:,} bytes in one task")
-        elif len(self._messages) > MAX_UNREAD and self._process is not None:
-            self._process.pause()
-        self._something.set()
 
     def _break(self, why: str) -> None:
         self.broken = why
         self._messages.clear()
+        self._unread.clear()
         self._end()
 
     def _end(self) -> None:

@@ -24,10 +24,8 @@ from tertulia.sandbox.runner import Command, CommandLimits, CommandResult, Comma
 
 GRACE_S = 2.0
 """For a program that has said all it had to say."""
-MAX_UNREAD = 1_000
-"""Steps that wait for us; the program waits too, then."""
 UNREAD_BYTES = 65_536
-"""And after so many bytes, steps or not: nobody else is served while they are understood."""
+"""Output that waits to be read; the program waits too, then."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 MAX_STEPS = 1_000_000
 MAX_NONSENSE = 100_000
@@ -99,13 +97,14 @@ class CommandExecutor:
             heard.process = process
             self._spawn(heard.watch(process), f"executor {self.name}")
             while True:
-                while heard.steps:
-                    yield heard.steps.popleft()
+                while heard.unread:
+                    for step in await heard.read():
+                        yield step
                 if heard.exited is not None:
                     break
                 process.resume()
                 await self._wait(heard, process)
-            for step in heard.parser.end():
+            for step in await heard.parser.end():
                 yield self._judged(step, heard, heard.exited) if isinstance(step, RunEnd) else step
         finally:
             await self._end(process)
@@ -183,18 +182,18 @@ class _OutputBuffer:
     """What the program said so far. Fed by callbacks, read by the one who runs it."""
 
     __slots__ = (
-        "_bytes", "_leaves_by", "_news", "_steps", "_unread", "errors", "exited", "parser", "process", "steps",
+        "_bytes", "_leaves_by", "_news", "_steps", "_unread_bytes", "errors", "exited", "parser", "process", "unread",
     )  # fmt: skip
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
         self.errors = ErrorOutput()
-        self.steps: deque[Step] = deque()
+        self.unread: deque[bytes] = deque()
         self.process: RunningCommand | None = None
         self.exited: CommandResult | None = None
         self._bytes = 0
         self._steps = 0
-        self._unread = 0
+        self._unread_bytes = 0
         self._leaves_by: float | None = None
         self._news = asyncio.Event()
 
@@ -217,14 +216,22 @@ class _OutputBuffer:
         return self._leaves_by
 
     def feed(self, data: bytes) -> None:
-        said = self.parser.feed(data)
-        self.steps.extend(said)
-        self._steps += len(said)
+        self.unread.append(data)
         self._bytes += len(data)
-        self._unread += len(data)
-        if self.process is not None and (len(self.steps) > MAX_UNREAD or self._unread >= UNREAD_BYTES):
+        self._unread_bytes += len(data)
+        if self.process is not None and self._unread_bytes >= UNREAD_BYTES:
             self.process.pause()
         self._news.set()
+
+    async def read(self) -> list[Step]:
+        """The steps of the oldest output that was not read yet."""
+        data = self.unread.popleft()
+        self._unread_bytes -= len(data)
+        steps = await self.parser.feed(data)
+        # Whoever takes the steps may never wait for anything: others have their turn.
+        await asyncio.sleep(0)
+        self._steps += len(steps)
+        return steps
 
     async def watch(self, process: RunningCommand) -> None:
         self.exited = await process.wait()
@@ -234,4 +241,3 @@ class _OutputBuffer:
         """Until something was said since the last time, or the program is gone."""
         await self._news.wait()
         self._news.clear()
-        self._unread = 0

@@ -30,11 +30,11 @@ class PlainText:
         """Never before the output has."""
         return False
 
-    def feed(self, chunk: bytes) -> list[Step]:
+    async def feed(self, chunk: bytes) -> list[Step]:
         """The characters that these bytes make whole."""
         return self._add(chunk, final=False)
 
-    def end(self) -> list[Step]:
+    async def end(self) -> list[Step]:
         """The whole answer."""
         steps = self._add(b"", final=True)
         answer = self._text.getvalue().strip()

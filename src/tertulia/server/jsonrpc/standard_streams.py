@@ -13,7 +13,7 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, redirect_stdout
 from io import FileIO
 from typing import Protocol, cast
@@ -25,6 +25,8 @@ CHUNK_BYTES = 64 * 1024
 PATIENCE_S = 2.0
 """How long a client that reads nothing is waited for in the end."""
 _LOOK_EVERY_S = 0.05
+_LONG_BYTES = 64 * 1024
+"""A longer message is written as it is: to join it with others would copy it."""
 
 
 async def read_chunks(source: int) -> AsyncGenerator[bytes, None]:
@@ -118,7 +120,8 @@ class PipeSink(asyncio.BaseProtocol):
     def send(self, messages: Sequence[bytes]) -> None:
         """See `Sink`."""
         if messages and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"\n".join((*messages, b"")))
+            for piece in _lines(messages):
+                self._transport.write(piece)
 
     async def drain(self) -> None:
         """See `Sink`."""
@@ -139,6 +142,19 @@ class PipeSink(asyncio.BaseProtocol):
             await self._lost.wait()
 
 
+def _lines(messages: Sequence[bytes]) -> Iterator[bytes]:
+    """One message a line, in pieces to be written one after the other: short ones joined, long ones not copied."""
+    short: list[bytes] = []
+    for message in messages:
+        if len(message) > _LONG_BYTES:
+            yield b"\n".join((*short, b""))
+            yield message
+            short = [b""]
+        else:
+            short.append(message)
+    yield b"\n".join((*short, b""))
+
+
 class FileSink:
     """Messages to a file or a device, one a line."""
 
@@ -150,10 +166,11 @@ class FileSink:
 
     def send(self, messages: Sequence[bytes]) -> None:
         """See `Sink`."""
-        rest = memoryview(b"\n".join((*messages, b"")) if messages else b"")
         try:
-            while rest and not self._lost:
-                rest = rest[os.write(self._target, rest) :]
+            for piece in _lines(messages) if messages else ():
+                rest = memoryview(piece)
+                while rest and not self._lost:
+                    rest = rest[os.write(self._target, rest) :]
         except OSError:
             self._lost = True
             self._on_lost()
