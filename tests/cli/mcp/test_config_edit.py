@@ -5,12 +5,14 @@ from __future__ import annotations
 import stat
 import tomllib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.cli.mcp.config_edit import add_table, remove_table, toml_value
+from tertulia.cli.mcp import config_edit
+from tertulia.cli.mcp.config_edit import add_table, remove_table
 from tertulia.errors import InvalidParamsError, StorageError
 
 OWN = """# my settings
@@ -110,29 +112,47 @@ def test_the_same_name_twice_is_refused(file) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "left"),
     [
-        'mcp_servers = { x = { command = "c" } }\n',
-        'mcp_servers.x.command = "c"\n',
-        'note = """\n[mcp_servers.x]\n"""\n[mcp_servers]\nx.command = "c"\n',
-        '[mcp_servers]\nx = { command = "c" }\n',
+        ('mcp_servers = {y = {}, x = {command = "c"}} # all\n', "mcp_servers = {y = {} } # all\n"),
+        ('model = "a/b"\nmcp_servers.x.command = "c"\nsandbox = "s"\n', 'model = "a/b"\nsandbox = "s"\n'),
+        (
+            'note = """\n[mcp_servers.x]\n"""\n[mcp_servers]\nx.command = "c"\n',
+            'note = """\n[mcp_servers.x]\n"""\n[mcp_servers]\n',
+        ),
+        ('[mcp_servers]\n# mine\nx = { command = "c" }\ny = {}\n', "[mcp_servers]\n# mine\ny = {}\n"),
+        (
+            '[mcp_servers.x]\ncommand = "c"\n# one\n[limits]\n# two\n[mcp_servers.x.env]\nA = "1"\n# three\n',
+            "# one\n[limits]\n# two\n# three\n",
+        ),
+        (
+            '[mcp_servers.a]\nurl = "a"\n\n# one\n[mcp_servers.x]\n# two\n\n[mcp_servers.b]\nurl = "b"\n',
+            '[mcp_servers.a]\nurl = "a"\n\n# one\n# two\n[mcp_servers.b]\nurl = "b"\n',
+        ),
     ],
 )
-def test_what_is_written_in_another_way_is_left_to_its_author(file, text) -> None:
+def test_a_table_is_removed_however_it_is_written(file, text, left) -> None:
     file.parent.mkdir()
     file.write_text(text)
-    assert tomllib.loads(text)["mcp_servers"]["x"] == {"command": "c"}
-    with pytest.raises(InvalidParamsError, match=r"cannot be changed safely; edit \[mcp_servers\] by hand"):
-        remove_table(file, "mcp_servers", "x")
-    assert file.read_text() == text
+    assert remove_table(file, "mcp_servers", "x")
+    assert file.read_text() == left
+    assert "x" not in tomllib.loads(left).get("mcp_servers", {})
 
 
-def test_an_inline_family_takes_no_other_table(file) -> None:
+def test_a_table_is_added_to_an_inline_family(file) -> None:
     file.parent.mkdir()
-    file.write_text("mcp_servers = {}\n")
-    with pytest.raises(InvalidParamsError, match="by hand"):
-        add_table(file, "mcp_servers", "x", {"command": "c"})
-    assert file.read_text() == "mcp_servers = {}\n"
+    file.write_text('mcp_servers = {y = {url = "u"}} # all\nmodel = "a/b"\n')
+    add_table(file, "mcp_servers", "x", {"command": "c"})
+    assert file.read_text() == 'mcp_servers = {y = {url = "u"}, x = {command = "c"}} # all\nmodel = "a/b"\n'
+
+
+def test_what_would_come_out_otherwise_than_meant_is_left_to_its_author(file, monkeypatch) -> None:
+    file.parent.mkdir()
+    file.write_text(OWN)
+    monkeypatch.setattr(config_edit, "_without_table", lambda text, family, name: text)
+    with pytest.raises(InvalidParamsError, match=r"cannot be changed safely; edit \[mcp_servers\] by hand"):
+        remove_table(file, "mcp_servers", "time")
+    assert file.read_text() == OWN
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path) -> None:
@@ -159,9 +179,13 @@ _values = st.recursive(
 
 @given(_values)
 def test_whatever_is_written_is_read_back(value) -> None:
-    assert tomllib.loads(f"x = {toml_value(value)}") == {"x": value}
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "config.toml"
+        add_table(file, "mcp_servers", "x", {"value": value})
+        assert tomllib.loads(file.read_text()) == {"mcp_servers": {"x": {"value": value}}}
 
 
-def test_what_toml_does_not_know_is_refused() -> None:
-    with pytest.raises(InvalidParamsError, match="cannot be written as TOML"):
-        toml_value(None)
+def test_what_toml_does_not_know_is_refused(file) -> None:
+    with pytest.raises(InvalidParamsError, match=r"\[mcp_servers\.x\] has a value that cannot be written as TOML"):
+        add_table(file, "mcp_servers", "x", {"env": {"A": None}})
+    assert not file.exists()

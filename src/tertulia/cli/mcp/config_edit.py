@@ -1,15 +1,19 @@
-"""`tertulia mcp add` and `rm`: a server written into the user's `config.toml`, or taken out of it."""
+"""`tertulia mcp add` and `rm`: a server written into the user's `config.toml`, or taken out of it.
+
+The file is edited with tomlkit, which is imported when it is needed: comments, order and layout of everything else
+stay. The new text is parsed again and must say exactly what was meant; otherwise nothing is written and the user is
+asked to edit the file.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -18,6 +22,11 @@ from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import InvalidParamsError, NotFoundError, StorageError
 from tertulia.mcp.config.server_table import server_from_wire
 from tertulia.session.settings.config_file import read_override
+
+if TYPE_CHECKING:
+    from tomlkit.items import Item, Key, Table
+
+    _Body = list[tuple[Key | None, Item]]
 
 _FAMILY = "mcp_servers"
 
@@ -103,61 +112,42 @@ def rm(given: GlobalFlags, *, name: str) -> int:
     return 0
 
 
+# ---- editing the file
+
+
 def add_table(path: Path, family: str, name: str, table: Mapping[str, Any]) -> None:
-    """Append `[family.name]`. InvalidParams if there is one; StorageError if it cannot be written."""
+    """Append `[family.name]`; where the family is an inline table, add it there.
+
+    Raises:
+        InvalidParamsError: there is one already, or the file or a value is no TOML.
+        StorageError: the file cannot be written.
+    """
     text, before = _read(path)
-    tables = _family(before, family)
+    tables = _tables(before, family)
     if name in tables:
         raise InvalidParamsError(f"{path} has [{family}.{name}] already; remove it first")
-    lines = [f"[{family}.{_key(name)}]", *(f"{_key(key)} = {toml_value(value)}" for key, value in table.items())]
-    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-    _write(path, f"{text}{gap}{chr(10).join(lines)}\n", {**before, family: {**tables, name: dict(table)}}, family)
+    expected = {**before, family: {**tables, name: dict(table)}}
+    _write(path, _with_table(text, family, name, table), expected, family)
 
 
 def remove_table(path: Path, family: str, name: str) -> bool:
-    """Take out `[family.name]` with all below it; False if there is none."""
+    """Take out `[family.name]` with all below it, but for the comments; False if there is none."""
     text, before = _read(path)
-    tables = _family(before, family)
+    tables = _tables(before, family)
     if name not in tables:
         return False
     rest = {key: value for key, value in tables.items() if key != name}
-    after = {key: value for key, value in before.items() if key != family}
-    kept = _without(text.splitlines(keepends=True), (family, name))
-    _write(path, kept, {**after, family: rest} if rest else after, family)
+    _write(path, _without_table(text, family, name), {**before, family: rest}, family)
     return True
 
 
-def toml_value(value: Any) -> str:
-    """Any value of a setting as TOML writes it."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            # A JSON text is a TOML text, but for one character.
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case int() | float():
-            return repr(value)
-        case list() | tuple():
-            return f"[{', '.join(map(toml_value, cast('list[Any]', value)))}]"
-        case Mapping():
-            entries = cast("Mapping[str, Any]", value).items()
-            return f"{{ {', '.join(f'{_key(key)} = {toml_value(each)}' for key, each in entries)} }}"
-        case _:
-            raise InvalidParamsError("that cannot be written as TOML")
-
-
-def _key(name: str) -> str:
-    bare = name.isascii() and name and all(character.isalnum() or character in "_-" for character in name)
-    return name if bare else toml_value(name)
-
-
-def _family(tables: Mapping[str, Any], family: str) -> dict[str, Any]:
-    return cast("dict[str, Any]", tables.get(family, {}))
+def _tables(settings: Mapping[str, Any], family: str) -> dict[str, Any]:
+    return cast("dict[str, Any]", settings.get(family, {}))
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
     try:
-        # As it is: its line ends may be another system's.
+        # Not as text: the ends of its lines may be another system's, and stay.
         text = path.read_bytes().decode()
     except (FileNotFoundError, NotADirectoryError):
         text = ""
@@ -167,43 +157,99 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         raise InvalidParamsError(f"{path}: {error}") from None
 
 
-def _without(lines: list[str], gone: tuple[str, str]) -> str:
-    kept: list[str] = []
-    inside = False
-    for line in lines:
-        header = _header(line)
-        if header is not None:
-            if header[:2] == gone and not inside:
-                # The empty line before it goes with it.
-                kept = kept[:-1] if kept and not kept[-1].strip() else kept
-            inside = header[:2] == gone
-        if not inside or line.lstrip().startswith("#"):
-            kept.append(line)
-    return "".join(kept)
+def _with_table(text: str, family: str, name: str, table: Mapping[str, Any]) -> str:
+    import tomlkit
+    from tomlkit.exceptions import ConvertError
+    from tomlkit.items import InlineTable
 
-
-def _header(line: str) -> tuple[str, ...] | None:
-    """What `[a.b]` names; None for every other line."""
-    if not line.lstrip().startswith("["):
-        return None
     try:
-        tables: Any = tomllib.loads(line)
-    except tomllib.TOMLDecodeError:
-        return None
-    names: list[str] = []
-    while isinstance(tables, dict) and tables:
-        name = next(iter(cast("dict[str, Any]", tables)))
-        names.append(name)
-        tables = cast("dict[str, Any]", tables)[name]
-    return tuple(names)
+        fields = tomlkit.inline_table()
+        for key, value in table.items():
+            fields.append(key, value)
+    except ConvertError:
+        raise InvalidParamsError(f"[{family}.{name}] has a value that cannot be written as TOML") from None
+    document = tomlkit.parse(text)
+    for key, inline in document.body:
+        if key is not None and key.key == family and isinstance(inline, InlineTable):
+            inline.append(name, fields)
+            return document.as_string()
+    # At the end of the file, and not behind its siblings: comments before the next table would be torn from it.
+    added, tables, entry = tomlkit.document(), tomlkit.table(is_super_table=True), tomlkit.table()
+    for key, value in fields.value.body:
+        entry.append(key, value)
+    tables.append(name, entry)
+    added.append(family, tables)
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    return f"{text}{gap}{added.as_string()}"
 
 
-def _write(path: Path, text: str, wanted: Mapping[str, Any], family: str) -> None:
-    try:
-        found: dict[str, Any] | None = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        found = None
-    if found != wanted and not (found is not None and {**found, family: found.get(family, {})} == wanted):
+def _without_table(text: str, family: str, name: str) -> str:
+    import tomlkit
+    from tomlkit.items import InlineTable, Table
+
+    document = tomlkit.parse(text)
+    # From the end: what is put in and taken out moves only what was visited.
+    for at in reversed(range(len(document.body))):
+        key, parent = document.body[at]
+        if key is None or key.key != family:
+            continue
+        if isinstance(parent, InlineTable):
+            parent.remove(name)
+        elif isinstance(parent, Table):
+            _take_out(document.body, at, parent, name)
+    return document.as_string()
+
+
+def _take_out(document: _Body, at: int, parent: Table, name: str) -> None:
+    """Remove an entry from the table at a position of the document; its comments and those below it stay there."""
+    body = parent.value.body
+    for index in reversed(range(len(body))):
+        key, item = body[index]
+        if key is None or key.key != name:
+            continue
+        del body[index]
+        # A comment among the entries of a table without a header would give it one.
+        headless = parent.is_super_table() and index == 0
+        place, end = _end_of_text(document, at) if headless else _end_of_text(body, index)
+        place[end:end] = _comments(item)
+        _drop_empty_line(place, end)
+
+
+def _end_of_text(body: _Body, index: int) -> tuple[_Body, int]:
+    """Where the text before an entry ends: in the last table before it, or in the same body."""
+    from tomlkit.items import Table
+
+    key, previous = body[index - 1] if index else (None, None)
+    if isinstance(previous, Table) and key is not None and not key.is_dotted():
+        inner = previous.value.body
+        return _end_of_text(inner, len(inner))
+    return body, index
+
+
+def _comments(item: Item) -> list[tuple[Key | None, Item]]:
+    """The lines of a table, and of the tables in it, that are comments."""
+    from tomlkit.items import Comment, Table
+
+    body = item.value.body if isinstance(item, Table) else []
+    return [
+        comment
+        for key, entry in body
+        for comment in ([(key, entry)] if isinstance(entry, Comment) else _comments(entry))
+    ]
+
+
+def _drop_empty_line(body: _Body, end: int) -> None:
+    """The empty line before a table that was removed."""
+    from tomlkit.items import Whitespace
+
+    key, previous = body[end - 1] if end else (None, None)
+    if isinstance(previous, Whitespace):
+        body[end - 1] = key, Whitespace(previous.s.removesuffix("\n").removesuffix("\r"))
+
+
+def _write(path: Path, text: str, expected: Mapping[str, Any], family: str) -> None:
+    """Replace the file, if its new text says exactly what was meant."""
+    if {family: {}, **_loads(text)} != {family: {}, **expected}:
         raise InvalidParamsError(f"{path} is written in a way that cannot be changed safely; edit [{family}] by hand")
     try:
         _replace(path, text)
@@ -211,17 +257,24 @@ def _write(path: Path, text: str, wanted: Mapping[str, Any], family: str) -> Non
         raise StorageError(f"{path} cannot be written: {error.strerror}", file=str(path)) from None
 
 
+def _loads(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
 def _replace(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The link stays that somebody keeps it under: only what it leads to is replaced.
+    # A link that leads to the file stays: only what it leads to is replaced.
     real = Path(os.path.realpath(path))
     mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
-    unborn = real.with_name(f".{real.name}.new")
+    temporary = real.with_name(f".{real.name}.new")
     with suppress(FileNotFoundError):
-        unborn.unlink()
-    number = os.open(unborn, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        temporary.unlink()
+    number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(number, "wb") as file:
         file.write(text.encode())
         file.flush()
         os.fsync(number)
-    os.replace(unborn, real)
+    os.replace(temporary, real)
