@@ -32,7 +32,7 @@ def test_every_setting_has_its_source(shell: Shell, monkeypatch: pytest.MonkeyPa
     assert row(ran.out, "model") == ["model", "scripted/tour", "environment", "TERTULIA_MODEL"]
     assert row(ran.out, "limits.max_conversations") == ["limits.max_conversations", "7", "-c"]
     assert row(ran.out, "network") == ["network", "False", "default"]
-    assert "Nothing to complain about." in ran.out
+    assert "No problem was found." in ran.out
 
 
 def test_files_are_listed_whether_they_are_there_or_not(shell: Shell) -> None:

@@ -49,11 +49,11 @@ def given(*arguments: str) -> GlobalFlags:
     ],
 )
 def test_a_flag_may_stand_on_either_side_of_the_verb(flag: list[str], setting: dict[str, str]) -> None:
-    assert given(*flag, "verb").flags == given("verb", *flag).flags == setting
+    assert given(*flag, "verb").values == given("verb", *flag).flags == setting
 
 
 def test_the_flag_after_the_verb_wins() -> None:
-    assert given("-m", "a/b", "verb", "-m", "c/d").flags == {"model": "c/d"}
+    assert given("-m", "a/b", "verb", "-m", "c/d").values == {"model": "c/d"}
 
 
 def test_lists_are_added_up() -> None:
@@ -63,13 +63,13 @@ def test_lists_are_added_up() -> None:
 def test_directories_are_meant_from_where_the_person_stands(shell: Shell) -> None:
     (shell.folder / "one").mkdir()
     (shell.folder / "two").mkdir()
-    flags = given("-C", "one", "--add-dir", "one", "verb", "--add-dir", "two").flags
+    flags = given("-C", "one", "--add-dir", "one", "verb", "--add-dir", "two").values
     folder = shell.folder.resolve()
     assert flags == {"cwd": str(folder / "one"), "writable_roots": [str(folder / "one"), str(folder / "two")]}
 
 
 def test_without_flags_nothing_is_given() -> None:
-    assert given("verb").flags == {}
+    assert given("verb").values == {}
 
 
 def test_the_settings_know_the_flags_they_come_from(shell: Shell) -> None:

@@ -27,8 +27,8 @@ class Ticking:
         return self.time
 
 
-def calling(guest: str) -> ScriptedReply:
-    return ScriptedReply(tool_calls=(call("reserved_table", {"guest": guest}),))
+def calling(name: str) -> ScriptedReply:
+    return ScriptedReply(tool_calls=(call("reserved_table", {"name": name}),))
 
 
 def model(*replies: ReplyLike, name: str = "scripted/trial") -> ScriptedModel:

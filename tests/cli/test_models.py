@@ -107,7 +107,7 @@ def test_a_list_of_nobody_is_still_a_list(shell: Shell, weights: Weights, monkey
     monkeypatch.setattr("tertulia.models.server_discovery._list_models", lambda _: [])
     ran = shell.run("models", "ls", "-m", "local")
     assert ran.code == 0
-    assert "  nobody                   model 'local': no local server answers (tried ollama" in ran.out
+    assert "  none                     model 'local': no local server answers (tried ollama" in ran.out
 
 
 def test_no_port_is_knocked_at_unless_local_is_asked_for(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_progress_is_a_bar_where_somebody_is_watching() -> None:
 
 
 def test_a_trial_shows_the_answer_the_call_and_how_long_they_took(shell: Shell) -> None:
-    calling = {"tool_calls": [{"name": "reserved_table", "arguments": {"guest": "Ana"}}]}
+    calling = {"tool_calls": [{"name": "reserved_table", "arguments": {"name": "Ana"}}]}
     ran = shell.run("models", "test", shell.script("Hello.", calling, "Table 4217."))
     assert ran.code == 0
     lines = ran.out.splitlines()

@@ -1,4 +1,4 @@
-"""`tertulia agents`: which other agents can work for a conversation, and whether one does."""
+"""`tertulia agents`: lists other agents that can do a conversation's work, and tries one out."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ _SHOWN = 60
 
 
 class InstalledAgent(msgspec.Struct, frozen=True):
-    """One agent, as far as this machine has it."""
+    """One agent, and whether it is installed on this machine."""
 
     backend: str
     program: str | None
-    """Where it is; None where it is not installed."""
+    """The path of its program; None where it is not installed."""
     version: str | None
     install: str | None
-    """How to get it, where that is known."""
+    """The command that installs it, where that is known."""
     tested: bool
-    """Whether we have ever seen it at work; of the user's own we cannot know."""
+    """False for presets that were never run in tests."""
 
 
 @click.group("agents", invoke_without_command=True, epilog=_MORE)
 @global_flags
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List other agents that can work for a conversation, and try one out."""
+    """List other agents that can do a conversation's work, and try one out."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -80,20 +80,20 @@ def command(context: click.Context) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @global_flags
 @click.pass_obj
-def ls(given: GlobalFlags, *, as_json: bool) -> int:
-    """Show which agents there are, which of them are installed, and how to get the others.
+def ls(flags: GlobalFlags, *, as_json: bool) -> int:
+    """Show the known agents, which of them are installed, and how to install the others.
 
-    Each program is asked for its version, and for nothing else.
+    Each program is only asked for its version.
     """
-    loaded = given.load()
+    loaded = flags.load()
     variables = loaded.environment.variables
-    known = executors_from_wire(loaded.settings.executors)
-    known |= {name: each.program for name, each in acp_agents_from_wire(loaded.settings.acp).items()}
-    found = [find_agent(name, each, variables) for name, each in known.items()]
+    definitions = executors_from_wire(loaded.settings.executors)
+    definitions |= {name: agent.program for name, agent in acp_agents_from_wire(loaded.settings.acp).items()}
+    agents = [find_agent(name, agent, variables) for name, agent in definitions.items()]
     if as_json:
-        click.echo(json_line(found), nl=False)
+        click.echo(json_line(agents), nl=False)
         return 0
-    rows = [_row(each) for each in found]
+    rows = [_row(agent) for agent in agents]
     write_columns(TerminalOutput(sys.stdout, variables), ("BACKEND", "VERSION", "PROGRAM"), rows)
     return 0
 
@@ -103,9 +103,9 @@ def ls(given: GlobalFlags, *, as_json: bool) -> int:
 @click.argument("prompt", default=_GREET)
 @global_flags
 @click.pass_obj
-def try_out(given: GlobalFlags, *, backend: str, prompt: str) -> int:
-    """Give the agent BACKEND one prompt, and show what it answers. Of the task no record is kept."""
-    loaded = given.load()
+def try_out(flags: GlobalFlags, *, backend: str, prompt: str) -> int:
+    """Give the agent BACKEND one prompt and show its answer. Nothing is stored."""
+    loaded = flags.load()
     variables = loaded.environment.variables
     reply = asyncio.run(_try(loaded.settings, backend, prompt))
     if reply.error is not None:
@@ -119,7 +119,7 @@ def try_out(given: GlobalFlags, *, backend: str, prompt: str) -> int:
 
 
 def find_agent(name: str, definition: ExecutorDefinition, variables: Mapping[str, str]) -> InstalledAgent:
-    """Whether its program is there, and what that says it is."""
+    """Look for an agent's program and ask it for its version."""
     environment = child_environment(definition, variables)
     program = shutil.which(definition.command[0], path=environment.get("PATH"))
     version = None if program is None else _version([program, *definition.version], environment)
@@ -128,7 +128,7 @@ def find_agent(name: str, definition: ExecutorDefinition, variables: Mapping[str
 
 def _version(argv: list[str], environment: Mapping[str, str]) -> str | None:
     try:
-        asked = subprocess.run(
+        finished = subprocess.run(
             argv,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
@@ -138,16 +138,16 @@ def _version(argv: list[str], environment: Mapping[str, str]) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    lines = asked.stdout.decode("utf-8", "replace").split("\n")
+    lines = finished.stdout.decode("utf-8", "replace").split("\n")
     return lines[0].strip()[:_SHOWN] or None
 
 
-def _row(found: InstalledAgent) -> tuple[StyledText, StyledText, StyledText]:
-    doubt = "" if found.tested else "; untested"
-    if found.program is None:
-        way = f"not installed; get it with `{found.install}`" if found.install else "not installed"
-        return found.backend, "-", (way + doubt, "dim")
-    return found.backend, found.version or "?", found.program + doubt
+def _row(agent: InstalledAgent) -> tuple[StyledText, StyledText, StyledText]:
+    doubt = "" if agent.tested else "; untested"
+    if agent.program is None:
+        way = f"not installed; get it with `{agent.install}`" if agent.install else "not installed"
+        return agent.backend, "-", (way + doubt, "dim")
+    return agent.backend, agent.version or "?", agent.program + doubt
 
 
 async def _try(settings: Settings, backend: str, prompt: str) -> Reply:

@@ -1,4 +1,4 @@
-"""`tertulia bench`: runs the benchmarks of a source checkout and holds them against their targets."""
+"""`tertulia bench`: runs the benchmarks of a source checkout and compares them with their targets."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class BenchmarkRow(msgspec.Struct, frozen=True):
 @click.option("--json", "as_json", is_flag=True, help="Print the rows, one JSON object a line.")
 @global_flags
 @click.pass_obj
-def command(given: GlobalFlags, *, names: Sequence[str], as_json: bool) -> int:
+def command(flags: GlobalFlags, *, names: Sequence[str], as_json: bool) -> int:
     """Measure the runtime (from a source checkout).
 
     Without a NAME everything is measured. The exit code is 1 when a target was missed.
     """
-    variables = given.load().environment.variables
+    variables = flags.load().environment.variables
     out, progress = TerminalOutput(sys.stdout, variables), TerminalOutput(sys.stderr, variables)
     folder = find_benchmarks(Path(__file__))
     chosen = _choose(names, folder)
@@ -81,11 +81,11 @@ def find_benchmarks(source: Path) -> Path:
 
 
 def _choose(names: Sequence[str], folder: Path) -> Sequence[str]:
-    known = sorted(path.stem for path in folder.glob("[a-z]*.py"))
-    unknown = [name for name in names if name not in known]
+    available = sorted(path.stem for path in folder.glob("[a-z]*.py"))
+    unknown = [name for name in names if name not in available]
     if unknown:
-        raise click.UsageError(f"there is no benchmark {unknown[0]!r}, only {', '.join(known)}")
-    return names or known
+        raise click.UsageError(f"there is no benchmark {unknown[0]!r}, only {', '.join(available)}")
+    return names or available
 
 
 def _measure(name: str, folder: Path) -> list[BenchmarkRow]:

@@ -1,6 +1,6 @@
-"""`tertulia conv`: the conversations of a stored session, by hand (S004-37).
+"""`tertulia conv`: opens, messages, reads and closes conversations of a stored session (S004-37).
 
-Each verb is an operation of the one set; `call` is any conversation tool as the root conversation would call it.
+Each command is one operation; `call` is any conversation tool, called as the root conversation would.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def with_session_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @global_flags
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Open, ask, read and close conversations of a stored session.
+    """Open, message, read and close conversations of a stored session.
 
     C is `root`, the id of a conversation, or its beginning.
     """
@@ -105,19 +105,19 @@ def command(context: click.Context) -> None:
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
 @with_session_options
 @click.pass_obj
-def ls(given: GlobalFlags, *, which: str | None, last: bool, as_json: bool) -> int:
+def ls(flags: GlobalFlags, *, which: str | None, last: bool, as_json: bool) -> int:
     """Show the open conversations, root first."""
-    loaded = given.load()
+    loaded = flags.load()
 
     async def act(host: Host, session: Session) -> Any:
         return (await operate(host, session, "conversation/list", {})).answer["conversations"]
 
-    found = _run(given, loaded, (which, last), act)
+    infos = _run(flags, loaded, (which, last), act)
     if as_json:
-        for info in found:
+        for info in infos:
             sys.stdout.buffer.write(json_line(info))
     else:
-        write_tree(_out(loaded), conversation_rows(found))
+        write_tree(_out(loaded), conversation_rows(infos))
     return 0
 
 
@@ -129,7 +129,7 @@ def ls(given: GlobalFlags, *, which: str | None, last: bool, as_json: bool) -> i
 @with_session_options
 @click.pass_obj
 def create(
-    given: GlobalFlags,
+    flags: GlobalFlags,
     *,
     words: Sequence[str],
     title: str | None,
@@ -138,22 +138,22 @@ def create(
     last: bool,
     as_json: bool,
 ) -> int:
-    """Open a conversation, and say something to it.
+    """Open a conversation and send it a message.
 
-    Without TEXT it only opens it and prints its id. It begins below root, within what the session allows.
+    Without TEXT it is only opened and its id printed. It is a child of root, within what the session allows.
     """
-    loaded = given.load()
+    loaded = flags.load()
     fields = {"title": title, "base_instructions": instructions}
-    asked = {name: value for name, value in fields.items() if value is not None}
+    fields = {name: value for name, value in fields.items() if value is not None}
     if words:
         return _run_message(
-            given, loaded, (which, last), MessageRequest(_text_input(words), opens=asked), as_json=as_json
+            flags, loaded, (which, last), MessageRequest(_text_input(words), opens=fields), as_json=as_json
         )
 
     async def act(host: Host, session: Session) -> Any:
-        return (await operate(host, session, "conversation/open", asked)).answer
+        return (await operate(host, session, "conversation/open", fields)).answer
 
-    opened = _run(given, loaded, (which, last), act)
+    opened = _run(flags, loaded, (which, last), act)
     if as_json:
         sys.stdout.buffer.write(json_line(opened))
     else:
@@ -168,33 +168,33 @@ def create(
 @with_session_options
 @click.pass_obj
 def send(
-    given: GlobalFlags, *, conversation: str, words: Sequence[str], which: str | None, last: bool, as_json: bool
+    flags: GlobalFlags, *, conversation: str, words: Sequence[str], which: str | None, last: bool, as_json: bool
 ) -> int:
-    """Say something to a conversation and print its answer."""
-    loaded = given.load()
+    """Send a message to a conversation and print the answer."""
+    loaded = flags.load()
     return _run_message(
-        given, loaded, (which, last), MessageRequest(_text_input(words), conversation_id=conversation), as_json=as_json
+        flags, loaded, (which, last), MessageRequest(_text_input(words), conversation_id=conversation), as_json=as_json
     )
 
 
 @command.command("history", epilog=_MORE_HISTORY)
 @click.argument("conversation", metavar="C")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the newest so many messages.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the newest N messages.")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
 @with_session_options
 @click.pass_obj
 def history(
-    given: GlobalFlags, *, conversation: str, limit: int | None, which: str | None, last: bool, as_json: bool
+    flags: GlobalFlags, *, conversation: str, limit: int | None, which: str | None, last: bool, as_json: bool
 ) -> int:
-    """Show what was said in a conversation, oldest first."""
-    loaded = given.load()
+    """Show the messages of a conversation, oldest first."""
+    loaded = flags.load()
 
     async def act(host: Host, session: Session) -> Any:
-        asked = {"conversation_id": find_open_conversation(session, conversation), "limit": limit}
-        return (await operate(host, session, "conversation/history", asked)).answer["entries"]
+        params = {"conversation_id": find_open_conversation(session, conversation), "limit": limit}
+        return (await operate(host, session, "conversation/history", params)).answer["entries"]
 
     out = _out(loaded)
-    for entry in _run(given, loaded, (which, last), act):
+    for entry in _run(flags, loaded, (which, last), act):
         if as_json:
             sys.stdout.buffer.write(json_line(entry))
         else:
@@ -206,16 +206,16 @@ def history(
 @click.argument("conversation", metavar="C")
 @with_session_options
 @click.pass_obj
-def destroy(given: GlobalFlags, *, conversation: str, which: str | None, last: bool) -> int:
-    """Close a conversation for good. What was said in it stays in the record."""
-    loaded = given.load()
+def destroy(flags: GlobalFlags, *, conversation: str, which: str | None, last: bool) -> int:
+    """Close a conversation for good. Its messages stay in the record."""
+    loaded = flags.load()
 
     async def act(host: Host, session: Session) -> str:
         conversation_id = find_open_conversation(session, conversation)
         await operate(host, session, "conversation/close", {"conversation_id": conversation_id})
         return conversation_id
 
-    _out(loaded).line(f"{_run(given, loaded, (which, last), act)} is closed")
+    _out(loaded).line(f"{_run(flags, loaded, (which, last), act)} is closed")
     return 0
 
 
@@ -224,13 +224,13 @@ def destroy(given: GlobalFlags, *, conversation: str, which: str | None, last: b
 @click.argument("arguments", metavar="JSON|-", default="{}")
 @with_session_options
 @click.pass_obj
-def call(given: GlobalFlags, *, name: str, arguments: str, which: str | None, last: bool) -> int:
+def call(flags: GlobalFlags, *, name: str, arguments: str, which: str | None, last: bool) -> int:
     """Call a conversation tool as the root conversation would.
 
     NAME is conv_create, conv_send, conv_list, conv_history or conv_destroy; a dot instead of the underscore will do.
     Prints the tool's JSON. Nothing is added to the root's own history.
     """
-    loaded = given.load()
+    loaded = flags.load()
     text = read_prompt([arguments])
     _check(name, text)
 
@@ -238,31 +238,33 @@ def call(given: GlobalFlags, *, name: str, arguments: str, which: str | None, la
         result = await call_conv_tool(session.parts, name, text)
         return result.text, result.success
 
-    answer, success = _run(given, loaded, (which, last), act)
+    answer, success = _run(flags, loaded, (which, last), act)
     sys.stdout.buffer.write(json_line(msgspec.Raw(answer.encode())))
     return 0 if success else 1
 
 
 def _check(name: str, arguments: str) -> None:
-    """A typing mistake is told before a session is touched."""
+    """Refuse a wrong name or wrong JSON before a session is opened."""
     if name.replace(".", "_", 1) not in CONV_TOOLS:
-        raise click.BadParameter(f"{name!r} is none; there are {', '.join(CONV_TOOLS)}", param_hint="NAME")
+        raise click.BadParameter(
+            f"{name!r} is no conversation tool; there are {', '.join(CONV_TOOLS)}", param_hint="NAME"
+        )
     try:
         msgspec.json.decode(arguments, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise click.BadParameter(f"this is no JSON object ({error})", param_hint="JSON") from None
 
 
-# ---- doing it
+# ---- running
 
 
 def _run(
-    given: GlobalFlags,
+    flags: GlobalFlags,
     loaded: LoadedSettings,
     wanted: tuple[str | None, bool],
     act: Callable[[Host, Session], Awaitable[T]],
 ) -> T:
-    resume_request = _resume_request(given, loaded, wanted)
+    resume_request = _resume_request(flags, loaded, wanted)
 
     async def run() -> T:
         host = Host(resume_request.settings)
@@ -275,22 +277,22 @@ def _run(
 
 
 def _run_message(
-    given: GlobalFlags,
+    flags: GlobalFlags,
     loaded: LoadedSettings,
     wanted: tuple[str | None, bool],
     message_request: MessageRequest,
     *,
     as_json: bool,
 ) -> int:
-    # What cannot be sent is refused while nothing has been touched.
+    # What cannot be sent is refused before a session is opened.
     to_user_message(None, message_request.items, cwd="/")
-    entering = _resume_request(given, loaded, wanted).session()
+    entering = _resume_request(flags, loaded, wanted).session()
     return asyncio.run(run_message(entering, message_request, choose_view(loaded, as_json=as_json))).exit_code
 
 
-def _resume_request(given: GlobalFlags, loaded: LoadedSettings, wanted: tuple[str | None, bool]) -> ResumeRequest:
+def _resume_request(flags: GlobalFlags, loaded: LoadedSettings, wanted: tuple[str | None, bool]) -> ResumeRequest:
     which, last = wanted
-    return ResumeRequest.of(given, loaded, find_stored_session(loaded.environment.home, which, last=last))
+    return ResumeRequest.of(flags, loaded, find_stored_session(loaded.environment.home, which, last=last))
 
 
 def _text_input(words: Sequence[str]) -> tuple[TextInput, ...]:

@@ -1,5 +1,7 @@
-"""`tertulia demo`: isolated conversations in one session. Two are played from a script; the third is a real model's,
-where one was pulled. Everything else is real."""
+"""`tertulia demo`: isolated conversations in one session.
+
+Two are answered from a script, the third by the embedded model where it was pulled. Everything else is real.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,7 @@ class DemoView:
 
     def _aborted(self, conversation_id: ConversationId, data: e.TurnAborted) -> None:
         if data.reason == "replaced":
-            self.row(conversation_id, "waits", "the other one speaks first; then this one goes on", "yellow")
+            self.row(conversation_id, "waits", "the other one answers first; then this one goes on", "yellow")
         else:
             self.row(conversation_id, "stopped", f"{data.reason}; what was said so far is kept", "yellow")
 
@@ -160,10 +162,10 @@ Examples:
 """
 
 _SECRET = "Alba"
-_TO_GUIDE = f"Plan my walk from Sol to the Prado. My guest is called {_SECRET}."
-_TO_CRITIC = "Plan the same for my guest. And what is the name?"
+_TO_GUIDE = f"Plan my walk from Sol to the Prado. My friend is called {_SECRET}."
+_TO_CRITIC = "Plan the same for my friend. And what is the name?"
 _PACE_S = 0.025
-"""A word's time on a terminal: the eye should be able to follow."""
+"""Seconds for each word on a terminal, so that a person can follow."""
 _ENOUGH = 24
 """After so many words the long answer is interrupted."""
 
@@ -171,20 +173,20 @@ _ENOUGH = 24
 @click.command("demo", epilog=_MORE)
 @global_flags
 @click.pass_obj
-def command(given: GlobalFlags) -> int:
+def command(flags: GlobalFlags) -> int:
     """Watch two isolated conversations in one session; needs no key.
 
-    The session is a real one and runs under your settings. Two conversations are played from a script (-m is not
-    heeded); a third, which one of them asks, is answered by the embedded model where it was pulled.
+    The session is a real one and runs under your settings. Two conversations are answered from a script (-m is
+    ignored); a third, which one of them opens, is answered by the embedded model where it was pulled.
     """
-    loaded = given.load()
+    loaded = flags.load()
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     script = ModelCatalogue(loaded.settings, loaded.environment).find(
         f"scripted/{Path(__file__).with_name('demo.json')}"
     )
     weights = first_usable_weights(loaded.environment.home)
     model = RecordingWire(script, _PACE_S if out.live else 0, None if weights is None else weights.model)
-    # It is about talking: nobody here has anything to run.
+    # It shows conversations, which run no commands.
     quiet = {"include_apply_patch_tool": False, "shell_mode": "none"}
     switches = {"include_plan_tool": None, "include_conv_tools": None, **quiet}
     settings = replace(loaded.settings, model=model, tools=(distance,), mcp_servers={}, project_servers=(), **switches)
@@ -240,7 +242,6 @@ class RecordingWire:
                 return piece
 
     async def close(self) -> None:
-        """Close the inner wire."""
         await self._inner.close()
 
 
@@ -261,7 +262,9 @@ async def _play(settings: Settings, model: RecordingWire, out: TerminalOutput) -
         stage.introduce(critic.id, "critic", "magenta")
         for conversation in (guide, critic):
             await _describe(conversation, stage)
-        stage.heading("Both get a message at the same time. They share a model and a session, and speak in turn.")
+        stage.heading(
+            "Both get a message at the same time. They share a model and a session, and answer one after the other."
+        )
         await asyncio.gather(_conversation(guide, _TO_GUIDE, stage), _conversation(critic, _TO_CRITIC, stage))
         stage.heading("A task can be stopped at any word.")
         await _conversation(guide, "Tell me the history of Madrid.", stage, enough=_ENOUGH)
@@ -279,8 +282,8 @@ async def _describe(conversation: Conversation, stage: DemoView) -> None:
     stage.row(conversation.id, "told", context.base_instructions or "")
     stage.row(conversation.id, "has", f"tools: {tools} · storage: {context.storage_policy}")
     for cut in context.narrowed:
-        told = f"{cut.field}: asked {cut.asked}, given {cut.given} (by the {cut.because})"
-        stage.row(conversation.id, "narrowed", told, "yellow")
+        sentence = f"{cut.field}: asked {cut.asked}, given {cut.given} (by the {cut.because})"
+        stage.row(conversation.id, "narrowed", sentence, "yellow")
 
 
 async def _conversation(

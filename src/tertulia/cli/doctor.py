@@ -40,13 +40,13 @@ Examples:
 @click.command("doctor", epilog=_MORE)
 @global_flags
 @click.pass_obj
-def command(given: GlobalFlags) -> int:
+def command(flags: GlobalFlags) -> int:
     """Show where each setting comes from, and what is wrong.
 
     Plain values are shown, those of tables are not: they may hold secrets. A configuration that cannot be read is
     exit code 2.
     """
-    loaded = given.load()
+    loaded = flags.load()
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     out.line(("Tertulia", "bold"), f" {__version__} · Python {platform.python_version()} · {platform.platform()}")
     _section("Places", _places(loaded), out)
@@ -58,11 +58,11 @@ def command(given: GlobalFlags) -> int:
     if servers.definitions or servers.unstarted:
         _section("MCP servers (none is started here)", _servers(loaded, servers), out)
     _section("Settings", _settings(loaded), out)
-    _complaints(loaded, servers, out)
+    _problems(loaded, servers, out)
     return 0
 
 
-def _workspace_trouble(loaded: LoadedSettings) -> list[str]:
+def _workspace_faults(loaded: LoadedSettings) -> list[str]:
     """Why no session would begin here, if none would."""
     try:
         check_workspace(loaded.settings, loaded.environment)
@@ -79,7 +79,7 @@ def _section(title: str, rows: Iterator[tuple[str, str, str]], out: TerminalOutp
 
 
 def _sandbox(loaded: LoadedSettings, out: TerminalOutput) -> None:
-    """The tier, and what came of trying to get out of it."""
+    """Write which sandbox tier works here, what its self-test found, and what it does not cover."""
     out.line()
     out.line(("Sandbox", "bold"))
     tier = loaded.settings.sandbox_tier
@@ -102,11 +102,11 @@ def _sandbox(loaded: LoadedSettings, out: TerminalOutput) -> None:
 
 
 def _outside(namespace: Namespace) -> Iterator[str]:
-    """What becomes of MCP servers, other agents and full access when we are killed."""
+    """What happens to programs that run outside the sandbox when this process is killed."""
     if namespace.kind:
-        yield "an MCP server or another agent ends with us whatever is killed, with its namespace of processes"
+        yield "MCP servers and other agents end with this process, however it ends: each has a process namespace"
     if namespace.kind == "users":
-        yield "it is one of users too, in which sudo does not work; `pid_namespace = false` does without, for each"
+        yield "it is a user namespace too, in which sudo does not work; `pid_namespace = false` for a server avoids it"
     yield from may_remain(namespace)
     if namespace.kind:
         yield f"with danger-full-access or `pid_namespace = false`: {MAY_REMAIN}"
@@ -166,22 +166,22 @@ def _is_plain(value: object) -> bool:
 
 
 def _servers(loaded: LoadedSettings, servers: ConfiguredServers) -> Iterator[tuple[str, str, str]]:
-    for each in servers.definitions:
-        trusted = ", trusted" if each.origin == "project" else ""
-        yield each.name, f"{predicted_status(each, loaded)[0]}{trusted}", definition_source(each, loaded)
-    for each in servers.unstarted:
-        yield each.name, each.status, definition_source(each, loaded)
+    for server in servers.definitions:
+        trusted = ", trusted" if server.origin == "project" else ""
+        yield server.name, f"{predicted_status(server, loaded)[0]}{trusted}", definition_source(server, loaded)
+    for server in servers.unstarted:
+        yield server.name, server.status, definition_source(server, loaded)
 
 
-def _complaints(loaded: LoadedSettings, servers: ConfiguredServers, out: TerminalOutput) -> None:
+def _problems(loaded: LoadedSettings, servers: ConfiguredServers, out: TerminalOutput) -> None:
     out.line()
-    warnings = [*loaded.warnings, *_workspace_trouble(loaded), *servers.warnings]
+    warnings = [*loaded.warnings, *_workspace_faults(loaded), *servers.warnings]
     for warning in warnings:
         out.line(("warning", "yellow"), f" {warning}")
-    troubles = [(each.name, *predicted_status(each, loaded)) for each in servers.definitions]
-    troubles += [(each.name, each.status, each.error) for each in servers.unstarted]
-    told = [(name, status, error) for name, status, error in troubles if error is not None]
-    for name, status, error in told:
+    statuses = [(server.name, *predicted_status(server, loaded)) for server in servers.definitions]
+    statuses += [(server.name, server.status, server.error) for server in servers.unstarted]
+    faults = [(name, status, error) for name, status, error in statuses if error is not None]
+    for name, status, error in faults:
         out.line((status, "yellow"), f" MCP server {name}: {error}")
-    if not warnings and not told:
-        out.line(("Nothing to complain about.", "green"))
+    if not warnings and not faults:
+        out.line(("No problem was found.", "green"))

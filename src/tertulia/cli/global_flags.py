@@ -14,31 +14,35 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, resolve_path=True)
 
 
 class GlobalFlags:
-    """What was said on the command line so far. Of a flag given twice the later counts, of a list both."""
+    """The global flags of a command line. Of a flag given twice the later counts; lists are joined."""
 
     def __init__(self) -> None:
-        self.flags: dict[str, Any] = {}
-        """By the names of settings."""
+        self.values: dict[str, Any] = {}
+        """The flags' values, by the names of settings."""
         self.overrides: list[str] = []
 
     def take(self, name: str, value: Any) -> None:
-        """Note one flag."""
+        """Take the value of one flag into account."""
         if name == "overrides":
             self.overrides.extend(value)
         elif isinstance(value, tuple):
-            self.flags[name] = [*self.flags.get(name, ()), *value]
+            self.values[name] = [*self.values.get(name, ()), *value]
         else:
-            self.flags[name] = value
+            self.values[name] = value
 
     def load(self) -> LoadedSettings:
-        """The settings from all their places, these flags on top. InvalidParams says what is wrong, and where."""
-        return load_settings(cwd=Path(self.flags.get("cwd", ".")), flags=self.flags, overrides=self.overrides)
+        """Load the settings from all their places, with these flags on top.
+
+        Raises:
+            InvalidParamsError: what is wrong, and where.
+        """
+        return load_settings(cwd=Path(self.values.get("cwd", ".")), flags=self.values, overrides=self.overrides)
 
 
 def _store_flag(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    given = context.find_root().ensure_object(GlobalFlags)
+    flags = context.find_root().ensure_object(GlobalFlags)
     if value is not None and value != ():
-        given.take(parameter.name, value)
+        flags.take(parameter.name, value)
 
 
 def _flag(*names: str, **attributes: Any) -> Callable[[Any], Any]:
@@ -46,7 +50,9 @@ def _flag(*names: str, **attributes: Any) -> Callable[[Any], Any]:
 
 
 _FLAGS = (
-    _flag("model", "-m", "--model", metavar="PROVIDER/MODEL", help="Who answers; scripted/FILE plays a script."),
+    _flag(
+        "model", "-m", "--model", metavar="PROVIDER/MODEL", help="The model that answers; scripted/FILE is a script."
+    ),
     _flag("cwd", "-C", "--cd", metavar="DIR", type=_DIRECTORY, help="Work in this directory."),
     _flag(
         "overrides",

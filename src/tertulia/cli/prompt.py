@@ -1,4 +1,4 @@
-"""`tertulia prompt`: everything that a model would be told at the start, where it comes from and what it costs."""
+"""`tertulia prompt`: everything that a model is sent first, where it comes from and what it costs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HEAD = ("PART", "FROM", "TOKENS", "BEGINS")
 
 
 class PromptListing(msgspec.Struct, frozen=True):
-    """What there is to show."""
+    """The parts of a prompt, and what was cut from it."""
 
     model: str
     parts: list[PromptPart]
@@ -43,7 +43,7 @@ class PromptListing(msgspec.Struct, frozen=True):
 
 
 @click.command("prompt", epilog=_MORE)
-@click.option("agent", "--agent", metavar="NAME", help="As an agent of this name would be told.")
+@click.option("agent", "--agent", metavar="NAME", help="The prompt of an agent of this name.")
 @click.option("--archetype", metavar="A", help="What kind of agent: repo (default), service or employee.")
 @click.option("--brief", is_flag=True, help="Only the table.")
 @click.option("--mcp", is_flag=True, help="Start the MCP servers, and list their tools too.")
@@ -51,16 +51,16 @@ class PromptListing(msgspec.Struct, frozen=True):
 @global_flags
 @click.pass_obj
 def command(
-    given: GlobalFlags, *, agent: str | None, archetype: str | None, brief: bool, mcp: bool, as_json: bool
+    flags: GlobalFlags, *, agent: str | None, archetype: str | None, brief: bool, mcp: bool, as_json: bool
 ) -> int:
-    """Show everything that a model would be told, and what each part costs.
+    """Show everything that is sent to a model first, and what each part costs.
 
-    Instructions, messages and tools of a new conversation, in their order. No model is asked and nothing is stored.
+    Instructions, messages and tools of a new conversation, in their order. No model is contacted and nothing is stored.
     Tokens are estimates: a quarter of the bytes.
     """
     if archetype is not None and agent is None:
         raise InvalidParamsError("--archetype is a property of an agent; add --agent NAME")
-    loaded = given.load()
+    loaded = flags.load()
     spec: AgentFields | None = None if agent is None else {"name": agent, "archetype": archetype or "repo"}
     prompt = asyncio.run(_collect_prompt(loaded.settings, spec, mcp=mcp))
     if as_json:
@@ -117,17 +117,17 @@ def _table(prompt: PromptListing, out: TerminalOutput) -> None:
 
 
 def _begins(text: str) -> str:
-    # Of a tool what it is for, and not how it is called.
+    # Of a tool its description, without the schema.
     return " ".join(text.partition("\n\n{")[0][:400].split()).lstrip("# ")[:100]
 
 
 def _shares(parts: Sequence[PromptPart]) -> str:
     kinds = {"instructions": "instructions", "message": "messages"}
-    told = [f"{word} {_sum([part for part in parts if part.kind == kind]):,}" for kind, word in kinds.items()]
+    counts = [f"{word} {_sum([part for part in parts if part.kind == kind]):,}" for kind, word in kinds.items()]
     tools = [part for part in parts if part.kind == "tool"]
-    by_source = {part.source: _sum([each for each in tools if each.source == part.source]) for part in tools}
+    by_source = {part.source: _sum([other for other in tools if other.source == part.source]) for part in tools}
     groups = ", ".join(f"{source} {tokens:,}" for source, tokens in by_source.items())
-    return ", ".join([*told, f"tools {_sum(tools):,}"]) + (f" ({groups})" if groups else "")
+    return ", ".join([*counts, f"tools {_sum(tools):,}"]) + (f" ({groups})" if groups else "")
 
 
 def _sum(parts: Sequence[PromptPart]) -> int:

@@ -1,4 +1,7 @@
-"""`tertulia resume`: a stored session goes on, line by line; or is watched, while another process has it."""
+"""`tertulia resume`: continues a stored session line by line, or watches one that another process has.
+
+A plain line mode, not a terminal UI: no windows, and the kernel edits the line.
+"""
 
 from __future__ import annotations
 
@@ -50,27 +53,27 @@ _HINT = "Ctrl-D leaves; Ctrl-C once more does, too"
 
 @click.command("resume", epilog=_MORE)
 @with_session_argument
-@click.option("--follow", is_flag=True, help="Only watch: what there is, and what its owner adds until he is done.")
+@click.option("--follow", is_flag=True, help="Only watch: what is stored, and what its owner adds until it ends.")
 @global_flags
 @click.pass_obj
-def command(given: GlobalFlags, *, which: str | None, last: bool, follow: bool) -> int:
-    """Go on with a stored session, or watch one that is in use.
+def command(flags: GlobalFlags, *, which: str | None, last: bool, follow: bool) -> int:
+    """Continue a stored session, or watch one that is in use.
 
-    Shows what came back and what did not, then sends what you type to the root conversation. Nothing runs by itself:
-    what was under way when its process died is closed, and said. Ctrl-C stops an answer, Ctrl-D leaves. Where standard
-    input is no terminal it shows the session and ends.
+    Shows what was restored and what was not, then sends what you type to the root conversation. Nothing runs by itself:
+    a task that ran when its process died is closed, which is shown. Ctrl-C stops an answer, Ctrl-D leaves. Where
+    standard input is no terminal it shows the session and ends.
     """
-    loaded = given.load()
+    loaded = flags.load()
     session_id = find_stored_session(loaded.environment.home, which, last=last)
     if follow:
         return _follow(loaded, session_id)
-    return asyncio.run(_go_on(ResumeRequest.of(given, loaded, session_id), loaded))
+    return asyncio.run(_go_on(ResumeRequest.of(flags, loaded, session_id), loaded))
 
 
 def _follow(loaded: LoadedSettings, session_id: str) -> int:
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     TerminalOutput(sys.stderr, loaded.environment.variables).line(
-        ("watching", "dim"), f" {session_id}, until its owner is done or you press Ctrl-C"
+        ("watching", "dim"), f" {session_id} until its owner closes it, or Ctrl-C"
     )
     transcript = Transcript(out)
     ended = asyncio.run(play_record(loaded.environment.home, session_id, transcript.take, follow=True))
@@ -98,22 +101,22 @@ async def _go_on(resume_request: ResumeRequest, loaded: LoadedSettings) -> int:
 async def _show(out: TerminalOutput, session: Session) -> None:
     out.line((session.id, "bold"), (f"  {session.info.model}", "dim"))
     write_tree(out, conversation_rows([conversation.info for conversation in session.conversations()]))
-    said = await session.root.history()
+    entries = await session.root.history()
     out.line()
-    if len(said) > _MESSAGES:
-        out.line((f"after {format_count(len(said) - _MESSAGES, 'earlier message')} of root:", "dim"))
-    for entry in said[-_MESSAGES:]:
+    if len(entries) > _MESSAGES:
+        out.line((f"after {format_count(len(entries) - _MESSAGES, 'earlier message')} of root:", "dim"))
+    for entry in entries[-_MESSAGES:]:
         text = shorten(entry.text or "(pictures)", 1_000)
         if entry.role == "user":
             out.line(("you ", "bold"), text)
         else:
             out.line(text)
-    if said:
+    if entries:
         out.line()
 
 
 class Keyboard:
-    """Lines of a terminal, and the signals that its keys send. Reads only while somebody waits for a line."""
+    """Lines of a terminal, and the signals that its keys send. Reads only while `line` is awaited."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -123,7 +126,7 @@ class Keyboard:
 
     @contextmanager
     def listening(self) -> Generator[None]:
-        """SIGINT is `stop`, SIGTERM and a terminal that goes away are `end`."""
+        """Take signals: SIGINT as `stop`, SIGTERM and a closed terminal as `end`."""
         loop = asyncio.get_running_loop()
         meanings: dict[signal.Signals, _Signal] = {
             signal.SIGINT: "stop",
@@ -139,13 +142,13 @@ class Keyboard:
                 loop.remove_signal_handler(number)
 
     def signalled(self) -> asyncio.Future[_Signal]:
-        """Done at the next signal."""
+        """A future that is done at the next signal."""
         if self._signalled is None or self._signalled.done():
             self._signalled = asyncio.get_running_loop().create_future()
         return self._signalled
 
     async def line(self) -> str | _Signal | None:
-        """The next line, with its end; None at the end of all; or what a signal meant."""
+        """The next line, with its line feed; None at the end of input; or the meaning of a signal."""
         while b"\n" not in self._typed and not self._ended:
             signalled, ready = self.signalled(), asyncio.get_running_loop().create_future()
             loop = asyncio.get_running_loop()
@@ -157,8 +160,8 @@ class Keyboard:
             if signalled.done():
                 return signalled.result()
             self._read()
-        line, found, self._typed = self._typed.partition(b"\n")
-        return f"{line.decode('utf-8', 'replace')}\n" if found or line else None
+        line, newline, self._typed = self._typed.partition(b"\n")
+        return f"{line.decode('utf-8', 'replace')}\n" if newline or line else None
 
     def _read(self) -> None:
         try:
@@ -176,7 +179,7 @@ class Keyboard:
 
 
 class LineMode:
-    """Reads a line, sends it to the root, shows the answer, and again."""
+    """Reads lines, sends each to the root conversation, and shows the answers."""
 
     def __init__(self, session: Session, view: MessageView, out: TerminalOutput) -> None:
         self._session = session
@@ -187,7 +190,7 @@ class LineMode:
         self._news = asyncio.Event()
 
     async def watch(self) -> None:
-        """Show every event since the session came back, until it closes."""
+        """Show every event since the session was resumed, until it closes."""
         async for event in self._session.events(after=self._shown):
             self._view.show(event)
             if event.seq is not None:
@@ -201,7 +204,7 @@ class LineMode:
             await self._news.wait()
 
     async def conversation(self, keyboard: Keyboard) -> int:
-        """Until somebody leaves; the exit code."""
+        """Read lines and send them, until the user leaves; returns the exit code."""
         warned = False
         with keyboard.listening():
             while True:
@@ -223,7 +226,7 @@ class LineMode:
                             return INTERRUPTED
 
     async def _ask(self, text: str, keyboard: Keyboard) -> bool:
-        """Whether to go on."""
+        """Send a message and show its answer; False if the program has to end."""
         asking = self._nursery.start(self._session.root.message(text), "message")
         going_on = True
         while not asking.done():

@@ -1,4 +1,4 @@
-"""`tertulia sandbox`: any command, confined exactly as an agent's would be. Its exit code is ours."""
+"""`tertulia sandbox`: runs any command confined as a conversation's commands are, and ends with its exit code."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ NO_SUCH_PROGRAM = 127
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT]...")
 @global_flags
 @click.pass_obj
-def command(given: GlobalFlags, *, argv: Sequence[str]) -> int:
+def command(flags: GlobalFlags, *, argv: Sequence[str]) -> int:
     """Run any command confined, as an agent's would be.
 
     It may write to the working directory (-C) and what --add-dir names, and reach the network only where the setting
     `network` allows it. -s chooses how far it is confined.
     """
-    loaded = given.load()
+    loaded = flags.load()
     check_workspace(loaded.settings, loaded.environment)
     return asyncio.run(_run(_command(loaded, argv), loaded))
 
@@ -87,7 +87,7 @@ async def _run(command: Command, loaded: LoadedSettings) -> int:
         return INTERRUPTED
     code = _exit_code(finished, command)
     if code and command.confinement.mode != "danger_full_access":
-        # What it wrote went to the terminal: only its words are known here.
+        # Its output went to the terminal: only its arguments are known here.
         hint = guarded_paths_of(loaded.settings, loaded.environment).hint(command.argv, "")
         if hint is not None:
             _tell(hint)
@@ -95,7 +95,7 @@ async def _run(command: Command, loaded: LoadedSettings) -> int:
 
 
 def _tell(sentence: str) -> None:
-    """Names of files in it may be a command's own."""
+    """Print a sentence, made safe: it may contain file names that the command chose."""
     click.echo(printable(f"tertulia: {sentence}"), err=True)
 
 

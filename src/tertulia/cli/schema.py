@@ -21,7 +21,7 @@ Examples:
 @click.command("schema", epilog=_MORE)
 @global_flags
 @click.pass_obj
-def command(given: object) -> int:
+def command(flags: object) -> int:
     """Print the JSON Schema of all operations and events.
 
     `operations` has `params` and `result` of each, `events` the `data` of each, `event` their envelope; all refer to
@@ -32,5 +32,5 @@ def command(given: object) -> int:
 
 
 def as_text() -> str:
-    """The same from run to run, and readable."""
+    """The schema as indented JSON, the same from run to run."""
     return msgspec.json.format(msgspec.json.encode(schema_document()), indent=2).decode() + "\n"

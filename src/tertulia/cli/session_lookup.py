@@ -1,4 +1,4 @@
-"""Which stored session a person means, and that session going on under the settings of now."""
+"""Finds the stored session or conversation that a user names, and resumes it under the present settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def with_session_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find_stored_session(home: Path, which: str | None, *, last: bool) -> str:
-    """The whole id. The beginning of one will do where no other session has it (at least 4 characters)."""
+    """The id of the session that is named by its id, a unique beginning of it (4 characters or more), or --last."""
     if (which is None) != last:
         raise click.UsageError(
             "give the ID of a session or --last, not both"
@@ -66,7 +66,7 @@ def _unique_match(fitting: list[str], beginning: str, home: Path) -> str:
 
 
 def find_open_conversation(session: Session, word: str) -> str:
-    """The open conversation that a person means: `root`, an id, or the beginning of one."""
+    """The id of the open conversation that is named by `root`, its id, or the beginning of it."""
     ids = [conversation.id for conversation in session.conversations()]
     if word == ROOT or word in ids or len(word) < MIN_PREFIX:
         return session.conversation(word).id
@@ -75,31 +75,31 @@ def find_open_conversation(session: Session, word: str) -> str:
         raise InvalidParamsError(
             f"{len(fitting)} conversations begin with {word[:40]!r}; give more of the one you mean"
         )
-    # Closed, or not found: the session knows.
+    # The session raises the right error for one that is closed or unknown.
     return session.conversation(fitting[0] if fitting else word).id
 
 
 class ResumeRequest(msgspec.Struct, frozen=True):
-    """A stored session that is to go on."""
+    """A stored session to resume, with the settings for it."""
 
     session_id: str
     settings: Settings
     cwd: str | None = None
-    """Where the root works from now on, if not where it did."""
+    """The new working directory of the root; None leaves it."""
 
     @classmethod
-    def of(cls, given: GlobalFlags, loaded: LoadedSettings, session_id: str) -> ResumeRequest:
-        """Under these settings, but with its own model and directory unless the command line names others."""
+    def of(cls, flags: GlobalFlags, loaded: LoadedSettings, session_id: str) -> ResumeRequest:
+        """A request with these settings, but the session's own model and directory unless flags name others."""
         settings = loaded.settings
         if not loaded.provenance.get("model", "").startswith(("flag", "-c")):
             settings = replace(settings, model=None)
-        if "cwd" in given.flags:
+        if "cwd" in flags.values:
             return cls(session_id, settings, settings.cwd)
         return cls(session_id, replace(settings, cwd=None))
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[Session]:
-        """The session, running again; it is closed at the end."""
+        """The resumed session, closed at the end."""
         host = Host(self.settings)
         try:
             yield await self.begin(host)
@@ -107,7 +107,7 @@ class ResumeRequest(msgspec.Struct, frozen=True):
             await host.close()
 
     async def begin(self, host: Host) -> Session:
-        """Have it run again, in that process. Where its model cannot be had any more, say what can be done."""
+        """Resume the session in a host. If its model is not available any more, the error says what can be done."""
         try:
             session = await host.resume(self.session_id)
         except InvalidParamsError as error:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks for an orderly end, the second is obeyed as by any program."""
+"""Handles SIGINT and SIGTERM: the first asks for an orderly end, a second one ends the process at once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tertulia.events.clock import Clock, SystemClock
 
 _HEARD = (signal.SIGINT, signal.SIGTERM)
 _ECHO_S = 0.1
-"""`timeout` sends its signal to the program and then to the whole group: what comes so soon is the same one again."""
+"""`timeout` sends its signal to the program and then to its group: one that follows so soon is the same one."""
 
 
 @contextmanager
 def on_stop_signal(stop: Callable[[], object], clock: Clock | None = None) -> Generator[None]:
-    """Have the running loop call `stop` at the first of them, once. Main thread only."""
+    """Have the running loop call `stop` once, at the first signal. Main thread only."""
     loop, clock = asyncio.get_running_loop(), clock or SystemClock()
     first: float | None = None
 

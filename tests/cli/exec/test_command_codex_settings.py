@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("shell")
 def given(*overrides: str, **flags: Any) -> GlobalFlags:
     said = GlobalFlags()
     said.overrides = list(overrides)
-    said.flags = flags
+    said.values = flags
     return said
 
 

@@ -179,4 +179,4 @@ def test_a_task_that_waits_for_another_conversation_says_so() -> None:
     seen.show(e.TurnAborted("replaced", CallId("c")))
     seen.show(e.TurnAborted("interrupted"), conversation=CHILD)
     (note,) = seen.notes
-    assert note.startswith("waits another conversation speaks first")
+    assert note.startswith("waits another conversation answers first")

@@ -25,7 +25,7 @@ def test_with_nobody_to_ask_it_is_refused(shell: Shell) -> None:
     assert status(shell) == ["untrusted"]
     ran = shell.run("mcp", "trust", "x")
     assert ran.code == 2
-    assert ran.err == "tertulia: nobody is there to be asked; look at it, then `tertulia mcp trust x --yes`\n"
+    assert ran.err == "tertulia: there is no terminal to ask on; look at it, then `tertulia mcp trust x --yes`\n"
     assert status(shell) == ["untrusted"]
 
 

@@ -95,7 +95,7 @@ def test_a_log_does_not_grow_for_ever(tmp_path: Path) -> None:
 def test_somebody_elses_socket_is_not_talked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = Listener(tmp_path, b"")
     monkeypatch.setattr(broker_relay, "is_same_user", lambda connection: False)
-    with pytest.raises(McpError, match="somebody else's"):
+    with pytest.raises(McpError, match="belongs to another user"):
         relay_to_broker(listener.place, None, ["/no/such"], b"")
     listener.close()
     assert listener.heard == [b""]

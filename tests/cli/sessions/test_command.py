@@ -39,7 +39,7 @@ def test_sessions_are_listed_the_newest_first_with_what_they_are_about(shell: Sh
     first = run_session(shell, said="Which tea?")
     second = run_session(shell, *DELEGATING, said="Have a.py reviewed")
     lines = shell.run("sessions", "ls").out.splitlines()
-    assert lines[0].split() == ["ID", "LAST", "USED", "TALKS", "SIZE", "MODEL", "ABOUT"]
+    assert lines[0].split() == ["ID", "LAST", "USED", "CONVERSATIONS", "SIZE", "MODEL", "ABOUT"]
     assert [line.split()[0] for line in lines[1:]] == [second[:8], first[:8]]
     assert lines[1].endswith("scripted/script.json  Have a.py reviewed")
     assert " 2 " in lines[1]
@@ -96,7 +96,7 @@ def test_searching_finds_where_it_was_said(shell: Shell) -> None:
     assert ran.out.splitlines()[1].endswith("assistant  Oolong is a tea.")
     (line,) = shell.run("sessions", "ls", "--search", "oolong", "--json").lines
     assert (line["session_id"], line["type"]) == (session_id, "assistant")
-    assert shell.run("sessions", "ls", "--search", "canary").out == "Nothing that is stored says this.\n"
+    assert shell.run("sessions", "ls", "--search", "canary").out == "No stored text contains this.\n"
     assert shell.run("sessions", "ls", "--search", "").code == 2
 
 

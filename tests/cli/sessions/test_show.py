@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tertulia.cli.sessions.show import shorten_trouble
+from tertulia.cli.sessions.show import shorten_error
 from tests.cli.keeping import DELEGATING, held, home, run_session
 from tests.cli.running import Shell
 
@@ -88,7 +88,7 @@ def test_one_that_is_broken_names_the_file_and_the_way_out(shell: Shell) -> None
     assert ran.code == 1
     assert str(file) in ran.out
     assert "  trouble the file: it is damaged" in ran.out
-    assert shorten_trouble("nobody knows") == "nobody knows"
+    assert shorten_error("nobody knows") == "nobody knows"
     assert shell.run("sessions", "show", session_id, "--json").code == 1
 
 

@@ -1,1 +1,1 @@
-"""`tertulia exec`: one message, followed to its end, as text or as JSON lines."""
+"""`tertulia exec`: one message, followed to its end and shown as text or as JSON lines (`--json`)."""

@@ -1,6 +1,6 @@
-"""Calls as the items of `codex exec --json`, in the words that Codex has for them. Pure.
+"""Tool calls as the items of `exec --json`, in the words that Codex has for them. Pure: no clock, no output.
 
-A call that Codex has a word for is one item of that kind, and not a `tool_call` besides.
+A call that Codex has a kind for is one item of that kind, and not a `tool_call` as well.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class CallItems:
     """Follows each call from its begin to its end."""
 
     def __init__(self, item: Callable[..., Fields]) -> None:
-        """`item` numbers one."""
+        """`item` makes an item with the next number."""
         self._item = item
         self._calls: dict[_Key, Fields] = {}
         self._quiet: dict[_Key, ToolCallBegin | None] = {}
-        """Calls that may have a kind of their own; None once there is an item of it."""
+        """Calls whose item waits for an event that tells its kind; None once that item is there."""
         self._acts: dict[_Key, Fields] = {}
 
     def take(self, event: Event) -> Iterator[Fields]:
@@ -99,18 +99,18 @@ class CallItems:
         yield {"type": "item.started", "item": self._acts[key]}
 
     def _acted(self, key: _Key, data: ActionEnd) -> Iterator[Fields]:
-        # Of an act that began before we listened there is nothing to complete.
+        # An action that began before the first event has no item to complete.
         if (item := self._acts.pop(key, None)) is not None:
             yield {"type": "item.completed", "item": item | _action_outcome(data)}
 
 
 def _may_have_own_kind(name: str) -> bool:
-    """Whether news of its own may say what such a call does, so that its item has to wait for it."""
+    """Whether a call of this name may have events of its own, for which its item has to wait."""
     return name in _COMMANDS or name in _OWN_KINDS or _OF_A_SERVER.match(name) is not None
 
 
 def _tool_call(call: ToolCallBegin) -> Fields:
-    """A call that Codex has no word for."""
+    """The fields of a call that Codex has no kind for."""
     return {
         "kind": "tool_call",
         "call_id": call.call_id,
@@ -135,7 +135,7 @@ def _action_fields(data: ActionBegin, call: ToolCallBegin | None) -> Fields:
 
 
 def _action_outcome(data: ActionEnd) -> Fields:
-    """What becomes of it."""
+    """The fields that an item gets when its call has ended."""
     match data:
         case ExecCommandEnd():
             status = "completed" if data.exit_code == 0 else "failed"
@@ -147,17 +147,17 @@ def _action_outcome(data: ActionEnd) -> Fields:
 
 
 def _call_without_action(call: ToolCallBegin, end: ToolCallEnd) -> Fields:
-    """A call that ended without news of its own: it was refused, or has no kind of its own after all."""
+    """A call that ended without an event of its own: it was refused, or has no kind of its own after all."""
     if call.name in _COMMANDS:
         return _command(_words(call.arguments))
     server, split, tool = call.name.partition("__")
-    # No server is reached without news of it, so whatever was not refused is a function that is called like that.
+    # A call that reached a server has an event; one without that was not refused is a function of such a name.
     refused = not end.success and _code(end.output) is not None
     return _mcp(server, tool, call.arguments) if split and refused else _tool_call(call)
 
 
 def _with_answer(item: Fields, end: ToolCallEnd) -> Fields:
-    """An item with what its call was answered."""
+    """An item with the output of its call."""
     status = "completed" if end.success else "failed"
     match item["type"]:
         case "mcp_tool_call":
@@ -181,17 +181,17 @@ def _mcp(server: str, tool: str, arguments: object) -> Fields:
 
 
 def _words(arguments: object) -> str:
-    """The command that a model wrote, whatever it wrote."""
-    given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
-    argv = given.get("command", given.get("cmd"))
+    """The command line in a call's arguments; empty if they have none."""
+    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    argv = fields.get("command", fields.get("cmd"))
     words = cast("list[Any]", argv) if isinstance(argv, list) else []
     return argv if isinstance(argv, str) else shlex.join(map(str, words))
 
 
 def _code(output: str) -> object:
-    """Of a refusal, which is JSON; None for any other output."""
+    """The code of a refusal, which is JSON; None for any other output."""
     try:
-        said: object = msgspec.json.decode(output)
+        decoded: object = msgspec.json.decode(output)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return cast("dict[str, Any]", said).get("code") if isinstance(said, dict) else None
+    return cast("dict[str, Any]", decoded).get("code") if isinstance(decoded, dict) else None

@@ -1,4 +1,4 @@
-"""`tertulia exec`: one task, its answer, an honest exit code; in a new session, or in a stored one."""
+"""`tertulia exec`: runs one task in a new or a stored session, prints the answer, and ends with its exit code."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ _CODEX_KEY = "CODEX_API_KEY"
 """Where the SDK puts its `apiKey`."""
 
 
-def load_codex_sdk_settings(given: GlobalFlags) -> LoadedSettings:
-    """The settings, with what the SDK says of them. What is not known here is refused by its name."""
-    said, given.overrides[:] = given.overrides[:], []
+def load_codex_sdk_settings(flags: GlobalFlags) -> LoadedSettings:
+    """Load the settings, with the overrides of the Codex SDK translated; an unknown one is refused by its name."""
+    overrides, flags.overrides[:] = flags.overrides[:], []
     base_url = None
-    for override in said:
+    for override in overrides:
         key, _, value = override.partition("=")
         match key:
             case "sandbox_workspace_write.network_access":
-                given.overrides.append(f"network={value}")
+                flags.overrides.append(f"network={value}")
             case "web_search":
-                given.overrides.append(f"tools_web_search_request={'false' if 'disabled' in value else 'true'}")
+                flags.overrides.append(f"tools_web_search_request={'false' if 'disabled' in value else 'true'}")
             case "openai_base_url":
                 base_url = value.strip('"')
             case "model_reasoning_effort":
-                # Not used, as by the stand-in for `codex app-server`.
+                # Ignored, as `app-server --codex` does.
                 pass
             case _:
-                given.overrides.append(override)
-    model = given.flags.get("model")
+                flags.overrides.append(override)
+    model = flags.values.get("model")
     if model is not None and "/" not in model:
-        given.flags["model"] = f"openai/{model}"
-    return _with_openai(given.load(), base_url)
+        flags.values["model"] = f"openai/{model}"
+    return _with_openai(flags.load(), base_url)
 
 
 def _with_openai(loaded: LoadedSettings, base_url: str | None) -> LoadedSettings:
-    """The provider that the SDK thinks of, at the address and with the key that it brings."""
+    """The provider `openai`, at the address and with the key that the SDK gives."""
     variables, settings = loaded.environment.variables, loaded.settings
     has_key = bool(variables.get(_CODEX_KEY, "").strip())
     if base_url is None and not has_key:
@@ -106,8 +106,10 @@ Exit codes:
     is_flag=True,
     help="The same for the Codex SDK: without a PROMPT, standard input has it.",
 )
-@click.option("--skip-git-repo-check", is_flag=True, hidden=True, expose_value=False, help="Nothing: the SDK says it.")
-@click.option("--thread-source", hidden=True, expose_value=False, help="Likewise.")
+@click.option(
+    "--skip-git-repo-check", is_flag=True, hidden=True, expose_value=False, help="Ignored; the Codex SDK sends it."
+)
+@click.option("--thread-source", hidden=True, expose_value=False, help="Ignored; the Codex SDK sends it.")
 @click.option(
     "answer_file",
     "-o",
@@ -125,7 +127,7 @@ Exit codes:
 @global_flags
 @click.pass_obj
 def command(
-    given: GlobalFlags,
+    flags: GlobalFlags,
     *,
     words: Sequence[str],
     last: bool,
@@ -148,8 +150,8 @@ def command(
     if answer_file is not None:
         _check_writable(answer_file)
     schema = None if schema_file is None else _read_schema(schema_file)
-    loaded = load_codex_sdk_settings(given) if for_sdk else given.load()
-    resume_request, prompt = _split(given, loaded, words, last=last)
+    loaded = load_codex_sdk_settings(flags) if for_sdk else flags.load()
+    resume_request, prompt = _split(flags, loaded, words, last=last)
     as_json = as_json or for_sdk
     if for_sdk and not prompt:
         # The SDK has no other way to say it.
@@ -184,7 +186,7 @@ async def _new_session(loaded: LoadedSettings, backend: str | None) -> AsyncGene
 
 
 def _split(
-    given: GlobalFlags, loaded: LoadedSettings, words: Sequence[str], *, last: bool
+    flags: GlobalFlags, loaded: LoadedSettings, words: Sequence[str], *, last: bool
 ) -> tuple[ResumeRequest | None, Sequence[str]]:
     """The stored session that is meant, if one is, and the prompt."""
     if not words or words[0] != "resume":
@@ -193,7 +195,7 @@ def _split(
         return None, words
     which, rest = (None, words[1:]) if last else (words[1] if len(words) > 1 else None, words[2:])
     session_id = find_stored_session(loaded.environment.home, which, last=last)
-    return ResumeRequest.of(given, loaded, session_id), rest
+    return ResumeRequest.of(flags, loaded, session_id), rest
 
 
 def _show_last_answer(resume_request: ResumeRequest, loaded: LoadedSettings, *, as_json: bool) -> int:
@@ -204,7 +206,7 @@ def _show_last_answer(resume_request: ResumeRequest, loaded: LoadedSettings, *, 
 
 
 def choose_view(loaded: LoadedSettings, *, as_json: bool, resume_request: ResumeRequest | None = None) -> MessageView:
-    """How an errand is shown. Of a session that goes on, lines of JSON count what it cost before."""
+    """The view for `exec`; JSON lines of a resumed session count the tokens that it used before."""
     if as_json:
         home = loaded.environment.home
         spent = NO_USAGE if resume_request is None else read_past_turns(home, resume_request.session_id).usage
@@ -214,7 +216,7 @@ def choose_view(loaded: LoadedSettings, *, as_json: bool, resume_request: Resume
 
 
 def read_prompt(words: Sequence[str]) -> str:
-    """What was given as a prompt, or stands on standard input; UsageError for none."""
+    """The prompt of the command line, or of standard input for `-`; UsageError if there is none."""
     match list(words):
         case ["-"]:
             text = _read_standard_input()
@@ -252,7 +254,7 @@ def _read_schema(path: Path) -> dict[str, Any]:
 
 
 def _check_writable(path: Path) -> None:
-    """Before the task, not after it: an answer that was paid for should have a place to go."""
+    """Checked before the task, so that an answer that was paid for is not lost."""
     place = path if path.exists() else path.parent
     if not place.exists() or not os.access(place, os.W_OK):
         raise click.BadParameter(f"{path} cannot be written", param_hint="--output-last-message")

@@ -2,7 +2,7 @@
 
 Every line names its `conversation_id` (but `thread.started`, whose `thread_id` is the session), its `task_id` where
 it belongs to a task, and the `seq` of the durable event it was made from. A task that hands over to another
-conversation and goes on later is one turn: the handing over neither ends nor begins one.
+conversation and goes on later is one turn: a handoff neither ends nor begins one.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ExecJsonLines:
             yield {"type": "item.completed", "item": plan}
 
     def _count(self, event: e.Event, data: e.TokenCount) -> JsonLines:
-        # Usage is that of the whole thread, as in Codex: whoever wants a turn's takes the difference.
+        # The usage of the whole thread, as in Codex: that of a turn is the difference.
         self._usage += data.usage
         yield from ()
 
@@ -123,11 +123,11 @@ class ExecJsonLines:
         yield {"type": "item.completed", "item": self._item(kind, text=data.text)}
 
     def _plan(self, event: e.Event, data: t.PlanUpdate) -> JsonLines:
-        known = self._plans.get(event.conversation_id)
+        earlier = self._plans.get(event.conversation_id)
         items = [{"text": step.step, "completed": step.status == "completed"} for step in data.plan]
-        item = self._item("todo_list", items=items) if known is None else known | {"items": items}
+        item = self._item("todo_list", items=items) if earlier is None else earlier | {"items": items}
         self._plans[event.conversation_id] = item
-        yield {"type": "item.started" if known is None else "item.updated", "item": item}
+        yield {"type": "item.started" if earlier is None else "item.updated", "item": item}
 
     # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
 
@@ -159,7 +159,7 @@ def _failed(code: str, message: str | None = None) -> JsonLine:
 
 
 class JsonView:
-    """Writes the lines as they come."""
+    """Writes the JSON lines of each event to a stream, at once."""
 
     def __init__(self, stream: BinaryIO, warnings: Sequence[str], spent: Usage = NO_USAGE) -> None:
         self._stream = stream
@@ -170,11 +170,11 @@ class JsonView:
         self._write(self._lines.take(event))
 
     def stopping(self, reason: StopReason) -> None:
-        """Remember why."""
+        """Note why an interrupted task will be reported as failed."""
         self._lines.stopped_by = reason
 
     def end(self, ending: MessageOutcome) -> None:
-        """Write what is owed."""
+        """Write the last line of a run that has none yet."""
         self._write(self._lines.finish(ending))
 
     def _write(self, lines: list[JsonLine]) -> None:

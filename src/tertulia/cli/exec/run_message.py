@@ -34,21 +34,21 @@ StopReason = Literal["interrupted", "timeout"]
 
 
 class MessageRequest(msgspec.Struct, frozen=True):
-    """What is to be done."""
+    """One message, and to which conversation it goes."""
 
     items: tuple[InputItem, ...]
     output_schema: dict[str, Any] | None = None
     timeout_s: float | None = None
-    """For all of it; None waits as long as it takes."""
+    """For the whole run; None waits as long as it takes."""
     conversation_id: str = ROOT
     opens: dict[str, Any] | None = None
-    """The fields of a conversation that is opened for it."""
+    """The fields of a conversation to open for the message."""
     backend: str | None = None
-    """Who is to do it from now on; None: who does already."""
+    """The backend that the conversation gets first; None leaves it as it is."""
 
 
 class MessageOutcome(msgspec.Struct, frozen=True):
-    """How it went. There is no reply when it was stopped from outside."""
+    """How a run ended. There is no reply when it was stopped by a signal or --timeout."""
 
     status: Literal["completed", "failed", "interrupted", "timeout"]
     reply: Reply | None = None
@@ -60,7 +60,7 @@ class MessageOutcome(msgspec.Struct, frozen=True):
 
 
 class MessageView(Protocol):
-    """Whoever shows an errand. An exception of a view stops the errand and is raised by `run_errand`."""
+    """Shows a run to the user. An exception of a view stops the run and is raised by `run_message`."""
 
     def show(self, event: Event) -> None:
         """One event of the session, from its first, or from the first since it was resumed."""
@@ -71,14 +71,14 @@ class MessageView(Protocol):
         ...
 
     def end(self, ending: MessageOutcome) -> None:
-        """Nothing more will come."""
+        """Show how the run ended; no event follows."""
         ...
 
 
 async def run_message(
     entering: AbstractAsyncContextManager[Session], message_request: MessageRequest, view: MessageView
 ) -> MessageOutcome:
-    """Do it. SIGINT, SIGTERM and the timeout stop the task in good order; every event is shown before the end."""
+    """Run a message. SIGINT, SIGTERM and the timeout stop it in good order; every event is shown before the end."""
     stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
     with on_stop_signal(lambda: _settle(stopped, "interrupted")):
         timer = _start_timer(message_request.timeout_s, stopped)
@@ -92,7 +92,7 @@ async def run_message(
                 ending = await _wait_for_outcome(asking, stopped, view)
                 await session.close()
         except ExceptionGroup as several:
-            # Ours is the first; a sibling fails only because of it.
+            # The first is the cause; the other tasks of the group fail because of it.
             raise several.exceptions[0] from None
         finally:
             if timer is not None:
@@ -102,12 +102,12 @@ async def run_message(
 
 
 async def resume_and_show(entering: AbstractAsyncContextManager[Session], view: MessageView) -> str | None:
-    """Bring a session back, show what that comes to, and run nothing. The last answer of its root."""
+    """Resume a session, show its events, run nothing, and return the last answer of its root."""
     async with entering as session, asyncio.TaskGroup() as group:
         group.create_task(_watch(session, session.root, view))
-        said = await session.root.history()
+        entries = await session.root.history()
         await session.close()
-    return next((entry.text for entry in reversed(said) if entry.role == "assistant"), None)
+    return next((entry.text for entry in reversed(entries) if entry.role == "assistant"), None)
 
 
 async def _target_conversation(session: Session, message_request: MessageRequest) -> Conversation:
@@ -115,7 +115,7 @@ async def _target_conversation(session: Session, message_request: MessageRequest
         return await session.open(**message_request.opens)
     conversation = session.conversation(find_open_conversation(session, message_request.conversation_id))
     if message_request.backend not in (None, conversation.info.backend):
-        # To say again who it is would end what that one remembers.
+        # Setting the same backend again would end its native session.
         await conversation.set_context(backend=message_request.backend)
     return conversation
 
@@ -123,14 +123,14 @@ async def _target_conversation(session: Session, message_request: MessageRequest
 async def _watch(session: Session, conversation: Conversation, view: MessageView) -> None:
     async for event in session.events(after=session.parts.began_after):
         if isinstance(event.data, SessionConfigured):
-            # To a view the root is the one that was spoken to: its answer is the answer.
+            # For a view the conversation that got the message is the root: its answer is the answer.
             event = replace(event, data=replace(event.data, root_conversation_id=conversation.id))
         if (
             isinstance(event.data, WarningEvent)
             and event.data.code == "no_model"
             and conversation.info.backend != NATIVE
         ):
-            # It answers without one.
+            # An executor answers without a model.
             continue
         view.show(event)
 
@@ -174,7 +174,7 @@ def warning_text(data: EventData) -> str | None:
     """The sentence for an event that warns without failing the task; None for other events."""
     match data:
         case WarningEvent(message) | BackgroundEvent(message):
-            # Of a record that keeps no texts.
+            # Replayed from a record that has no texts.
             return message or "[not stored]"
         case McpServerStatus(name, status, str() as error):
             return f"MCP server {name} is {status}: {error}"

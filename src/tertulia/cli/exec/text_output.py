@@ -19,7 +19,7 @@ _BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 
 
 class TextView:
-    """Shows one errand."""
+    """Prints the events of one run as text."""
 
     def __init__(self, out: TerminalOutput, notes: TerminalOutput, warnings: Sequence[str]) -> None:
         self._out = out
@@ -35,7 +35,7 @@ class TextView:
             self._note("warning", "yellow", warning)
 
     def show(self, event: e.Event) -> None:
-        """Show it, where a person wants to know."""
+        """Print one event, if it is of use to a person."""
         shower = self._showers.get(type(event.data))
         if shower is not None:
             shower(self, event, event.data)
@@ -111,7 +111,7 @@ class TextView:
 
     def _aborted(self, event: e.Event, data: e.TurnAborted) -> None:
         if data.reason == "replaced":
-            self._note("waits", "cyan", "another conversation speaks first; then this one goes on with its answer")
+            self._note("waits", "cyan", "another conversation answers first; then this one goes on with that answer")
         elif data.reason == "crash":
             self._note("closed", "yellow", "a task that was running when its process died")
 

@@ -1,4 +1,4 @@
-"""`tertulia mcp`: the servers that sessions are given. Each act has a module of its own; what is configured is here."""
+"""`tertulia mcp` and `mcp ls`: the MCP servers that sessions get. The other commands of the group are beside it."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ for _act in (add, rm, try_out, trust, tools, refresh):
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
 @global_flags
 @click.pass_obj
-def ls(given: GlobalFlags, *, start: bool, as_json: bool) -> int:
+def ls(flags: GlobalFlags, *, start: bool, as_json: bool) -> int:
     """Show the configured servers.
 
-    Without --start nothing is started: `enabled` says that a session would. What a server is given is not shown.
+    Without --start no server is started: `enabled` means that a session would. Variables and headers are not shown.
     """
-    loaded = given.load()
+    loaded = flags.load()
     servers = load_configured_servers(loaded)
     rows = _started(loaded, servers) if start else _configured(loaded, servers)
     out, notes = (
@@ -96,21 +96,21 @@ def ls(given: GlobalFlags, *, start: bool, as_json: bool) -> int:
 
 
 def _configured(loaded: LoadedSettings, servers: ConfiguredServers) -> list[dict[str, Any]]:
-    rows = [_row(loaded, each, *predicted_status(each, loaded)) for each in servers.definitions]
+    rows = [_row(loaded, server, *predicted_status(server, loaded)) for server in servers.definitions]
     return _with_others(rows, loaded, servers)
 
 
 def _started(loaded: LoadedSettings, servers: ConfiguredServers) -> list[dict[str, Any]]:
     notes = TerminalOutput(sys.stderr, loaded.environment.variables)
-    found = asyncio.run(probe_servers(servers.definitions, loaded, server_redactor(loaded, servers), notes))
+    results = asyncio.run(probe_servers(servers.definitions, loaded, server_redactor(loaded, servers), notes))
     rows = [
         {
-            **_row(loaded, definition, each.status, each.error),
-            "latency_ms": each.latency_ms,
-            "protocol_version": each.protocol_version,
-            "tools": len(each.tools) if each.status == "ready" else None,
+            **_row(loaded, definition, result.status, result.error),
+            "latency_ms": result.latency_ms,
+            "protocol_version": result.protocol_version,
+            "tools": len(result.tools) if result.status == "ready" else None,
         }
-        for definition, each in zip(servers.definitions, found, strict=True)
+        for definition, result in zip(servers.definitions, results, strict=True)
     ]
     return _with_others(rows, loaded, servers)
 
@@ -129,13 +129,13 @@ def _row(loaded: LoadedSettings, server: ServerDefinition, status: str, error: s
 def _with_others(
     rows: list[dict[str, Any]], loaded: LoadedSettings, servers: ConfiguredServers
 ) -> list[dict[str, Any]]:
-    for each in servers.unstarted:
+    for server in servers.unstarted:
         where = {
-            "origin": each.origin,
-            "source": definition_source(each, loaded),
-            "transport": transport_label(each.definition) or each.kind,
+            "origin": server.origin,
+            "source": definition_source(server, loaded),
+            "transport": transport_label(server.definition) or server.kind,
         }
-        rows.append({"name": each.name, "status": each.status, "error": each.error, **where})
+        rows.append({"name": server.name, "status": server.status, "error": server.error, **where})
     return sorted(rows, key=lambda row: row["name"])
 
 

@@ -50,27 +50,33 @@ Examples:
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARGUMENT]...]")
 @click.option("url", "--url", metavar="URL", help="Reach it at this address, instead of starting a program.")
 @click.option("env", "--env", metavar="NAME=VALUE", multiple=True, help="A variable for the program; repeatable.")
-@click.option("env_vars", "--env-var", metavar="NAME", multiple=True, help="A variable of yours that it gets, by name.")
+@click.option(
+    "env_vars",
+    "--env-var",
+    metavar="NAME",
+    multiple=True,
+    help="A variable of your environment to pass on; repeatable.",
+)
 @click.option(
     "bearer", "--bearer-token-env-var", metavar="NAME", help="The variable that holds the token for the address."
 )
 @click.option("more", "--set", metavar="KEY=VALUE", multiple=True, help="Any other key of the table; repeatable.")
 @global_flags
 @click.pass_obj
-def add(given: GlobalFlags, *, name: str, argv: Sequence[str], url: str | None, **options: Any) -> int:
+def add(flags: GlobalFlags, *, name: str, argv: Sequence[str], url: str | None, **options: Any) -> int:
     """Write a server into your config.toml.
 
     Everything else in the file stays as it is. Nothing is started; `tertulia mcp test NAME` does. A key that should not
     stand in a file is better left in a variable and named.
     """
-    loaded = given.load()
+    loaded = flags.load()
     table: dict[str, Any] = {"command": argv[0], "args": list(argv[1:])} if argv else {}
     table |= {"url": url} if url is not None else {}
     table |= {"env": dict(map(_pair, options["env"]))} if options["env"] else {}
     table |= {"env_vars": list(options["env_vars"])} if options["env_vars"] else {}
     table |= {"bearer_token_env_var": options["bearer"]} if options["bearer"] is not None else {}
-    for each in options["more"]:
-        table |= read_override(each)
+    for override in options["more"]:
+        table |= read_override(override)
     if not table.get("args", True):
         del table["args"]
     server_from_wire(name, table, origin="user")
@@ -93,16 +99,16 @@ def _pair(text: str) -> tuple[str, str]:
 @click.argument("name")
 @global_flags
 @click.pass_obj
-def rm(given: GlobalFlags, *, name: str) -> int:
+def rm(flags: GlobalFlags, *, name: str) -> int:
     """Take a server out of your config.toml.
 
     Comments and everything else stay. A project's server is not yours to remove: `tertulia mcp trust --revoke` forgets
     that it was trusted.
     """
-    loaded = given.load()
+    loaded = flags.load()
     path = loaded.environment.config_file
     if not remove_table(path, _FAMILY, name):
-        theirs = next((each.source for each in loaded.settings.project_servers if each.name == name), None)
+        theirs = next((server.source for server in loaded.settings.project_servers if server.name == name), None)
         if theirs is not None:
             raise NotFoundError(
                 f"{name} is defined by {theirs}; `tertulia mcp trust --revoke {name}` keeps it from starting"

@@ -33,27 +33,27 @@ _PATIENCE_S = 8.0
 
 
 def load_configured_servers(loaded: LoadedSettings) -> ConfiguredServers:
-    """All of them, by their settings and by trust."""
+    """All configured servers; those of a project only as far as they are trusted."""
     return configured_servers(loaded.settings, loaded.environment)
 
 
 def find_server(servers: ConfiguredServers, name: str) -> ServerDefinition | InactiveServer:
-    """The one of that name; NotFound says which may have been meant."""
-    everyone = {each.name: each for each in (*servers.definitions, *servers.unstarted)}
-    if name not in everyone:
-        near = get_close_matches(name, everyone, 1)
+    """The server of that name; NotFoundError suggests a similar one."""
+    by_name = {server.name: server for server in (*servers.definitions, *servers.unstarted)}
+    if name not in by_name:
+        near = get_close_matches(name, by_name, 1)
         hint = f"did you mean {near[0]}?" if near else "`tertulia mcp ls` shows what there is"
         raise NotFoundError(f"no MCP server is called {name!r:.80}; {hint}")
-    return everyone[name]
+    return by_name[name]
 
 
 def server_redactor(loaded: LoadedSettings, servers: ConfiguredServers) -> Redactor:
-    """Takes out what the servers are given in confidence."""
+    """A redactor for the servers' secrets and those of the environment."""
     return Redactor((*secrets_of(loaded.environment.variables), *servers.secrets))
 
 
 def transport_label(definition: ServerDefinition | None) -> str:
-    """How it is reached, in two words; nothing in it can be a secret."""
+    """Transport, and host or program, in two words; never a secret."""
     if definition is None:
         return ""
     if isinstance(definition.transport, Http):
@@ -62,7 +62,7 @@ def transport_label(definition: ServerDefinition | None) -> str:
 
 
 def predicted_status(definition: ServerDefinition, loaded: LoadedSettings) -> tuple[str, str | None]:
-    """What would keep it from starting, as far as that can be seen from here."""
+    """`enabled`, or `failed` with the reason why it could not start, without starting it."""
     try:
         resolve_launch(definition, loaded.environment.variables)
     except McpError as error:
@@ -71,7 +71,7 @@ def predicted_status(definition: ServerDefinition, loaded: LoadedSettings) -> tu
 
 
 def definition_source(server: ServerDefinition | InactiveServer, loaded: LoadedSettings) -> str:
-    """The place that defines it."""
+    """The file or setting that defines the server."""
     if server.source:
         return server.source
     beginning = f"mcp_servers.{server.name}."
@@ -80,7 +80,7 @@ def definition_source(server: ServerDefinition | InactiveServer, loaded: LoadedS
 
 
 class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How one server was found."""
+    """The state of one server that was started to look at it."""
 
     name: str
     status: ServerStatus
@@ -88,7 +88,7 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms: int | None = None
     protocol_version: str | None = None
     tools: tuple[RemoteTool, ...] = ()
-    """Those that its definition lets through."""
+    """The tools that its definition lets through."""
     left_out: tuple[str, ...] = ()
     """What of its list is no tool, or was cut, in sentences."""
 
@@ -96,11 +96,11 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
 async def probe_servers(
     definitions: Sequence[ServerDefinition], loaded: LoadedSettings, redactor: Redactor, notes: TerminalOutput
 ) -> list[ProbeResult]:
-    """Start them all at once, wait until each runs or has failed, and stop them again. Tells how it goes."""
+    """Start the servers at once, wait until each runs or has failed, and stop them. Shows progress on `notes`."""
     clock, nursery = SystemClock(), Nursery()
     tier = Sandbox(tier=loaded.settings.sandbox_tier, clock=clock)
     sandbox = GuardedRunner(tier, guarded_paths_of(loaded.settings, loaded.environment))
-    # No catalogue: what is looked at is asked now.
+    # Without a home no cached tools are used: the servers are asked now.
     pool = ServerPool(spawn=nursery.start, clock=clock, runner=lambda: sandbox, home=None, connect=connect)
     progress = _ProbeProgress(notes, len(definitions))
     try:
@@ -145,7 +145,7 @@ async def _probe_result(definition: ServerDefinition, lease: Lease | McpError, r
 
 
 class _ProbeProgress:
-    """A line that is printed over, where somebody is watching."""
+    """One line of progress, rewritten on a terminal; nothing elsewhere."""
 
     def __init__(self, notes: TerminalOutput, total: int) -> None:
         self._notes = notes
@@ -153,10 +153,10 @@ class _ProbeProgress:
         self._done = 0
 
     def waits_for(self, name: str) -> None:
-        """The one that all wait for now."""
+        """Name the server that is waited for now."""
         self._done += 1
         self._notes.rewrite(("starting ", "dim"), (name, "bold"), (f" ({self._done} of {self._total})", "dim"))
 
     def end(self) -> None:
-        """Leave the line to whoever is next."""
+        """Clear the line for what is printed next."""
         self._notes.rewrite()

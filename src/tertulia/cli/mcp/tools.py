@@ -1,4 +1,4 @@
-"""`tertulia mcp test` and `tools`: whether a server works, what it offers, and who sees it."""
+"""`tertulia mcp test`, `tools` and `refresh`: whether a server works, which tools it has, and who sees them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Examples:
 """
 
 ToolViewers = Mapping[str, frozenset[str] | None]
-"""Who looks, and what that one may see; None is everything."""
+"""Which tools each viewer may see, by its name; None is all of them."""
 
 
 @click.command("test", epilog=_MORE_TEST)
@@ -54,29 +54,29 @@ ToolViewers = Mapping[str, frozenset[str] | None]
 @click.option("as_json", "--json", is_flag=True, help="One JSON object.")
 @global_flags
 @click.pass_obj
-def try_out(given: GlobalFlags, *, name: str, as_json: bool) -> int:
+def try_out(flags: GlobalFlags, *, name: str, as_json: bool) -> int:
     """Start a server, ask for its tools, and stop it.
 
     Nothing is called. A server of a project must be trusted first.
     """
-    loaded = given.load()
+    loaded = flags.load()
     servers = load_configured_servers(loaded)
-    found = _probe(loaded, servers, [_startable(servers, name)])[0]
+    result = _probe(loaded, servers, [_startable(servers, name)])[0]
     if as_json:
-        sys.stdout.buffer.write(json_line(_probe_fields(found)))
+        sys.stdout.buffer.write(json_line(_probe_fields(result)))
     else:
-        _write_probe(found, TerminalOutput(sys.stdout, loaded.environment.variables))
-    return 0 if found.status == "ready" else 1
+        _write_probe(result, TerminalOutput(sys.stdout, loaded.environment.variables))
+    return 0 if result.status == "ready" else 1
 
 
 def _startable(servers: ConfiguredServers, name: str) -> ServerDefinition:
-    found = find_server(servers, name)
-    if isinstance(found, ServerDefinition):
-        return found
-    if found.definition is not None:
+    server = find_server(servers, name)
+    if isinstance(server, ServerDefinition):
+        return server
+    if server.definition is not None:
         # Switched off, and asked for by name.
-        return found.definition
-    raise McpError(f"{name} is {found.status}: {found.error}")
+        return server.definition
+    raise McpError(f"{name} is {server.status}: {server.error}")
 
 
 def _probe(
@@ -86,28 +86,29 @@ def _probe(
     return asyncio.run(probe_servers(definitions, loaded, server_redactor(loaded, servers), notes))
 
 
-def _probe_fields(found: ProbeResult) -> dict[str, Any]:
+def _probe_fields(result: ProbeResult) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "status": found.status,
-        "error": found.error,
-        "latency_ms": found.latency_ms,
-        "protocol_version": found.protocol_version,
-        "tools": [fqn(found.name, tool.name) for tool in found.tools],
-        "left_out": list(found.left_out),
+        "name": result.name,
+        "status": result.status,
+        "error": result.error,
+        "latency_ms": result.latency_ms,
+        "protocol_version": result.protocol_version,
+        "tools": [fqn(result.name, tool.name) for tool in result.tools],
+        "left_out": list(result.left_out),
     }
 
 
-def _write_probe(found: ProbeResult, out: TerminalOutput) -> None:
-    if found.status != "ready":
-        out.line((found.name, "bold"), " ", (found.status, "red"), f" {found.error or ''}".rstrip())
+def _write_probe(result: ProbeResult, out: TerminalOutput) -> None:
+    if result.status != "ready":
+        out.line((result.name, "bold"), " ", (result.status, "red"), f" {result.error or ''}".rstrip())
         return
-    took = "" if found.latency_ms is None else f" after {found.latency_ms:,} ms"
-    spoken = "" if found.protocol_version is None else f", MCP {found.protocol_version}"
-    out.line((found.name, "bold"), " ", ("ready", "green"), f"{took}{spoken}, {format_count(len(found.tools), 'tool')}")
-    for tool in found.tools:
-        out.line(f"  {fqn(found.name, tool.name)}  ", (shorten(tool.description, 80), "dim"))
-    for warning in found.left_out:
+    took = "" if result.latency_ms is None else f" after {result.latency_ms:,} ms"
+    spoken = "" if result.protocol_version is None else f", MCP {result.protocol_version}"
+    count = format_count(len(result.tools), "tool")
+    out.line((result.name, "bold"), " ", ("ready", "green"), f"{took}{spoken}, {count}")
+    for tool in result.tools:
+        out.line(f"  {fqn(result.name, tool.name)}  ", (shorten(tool.description, 80), "dim"))
+    for warning in result.left_out:
         out.line(("  warning", "yellow"), f" {warning}")
 
 
@@ -116,36 +117,38 @@ def _write_probe(found: ProbeResult, out: TerminalOutput) -> None:
 
 @click.command("tools", epilog=_MORE_TOOLS)
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("allowed", "--allow", metavar="ENTRY", multiple=True, help="Who has this allowlist; repeatable.")
+@click.option(
+    "allowed", "--allow", metavar="ENTRY", multiple=True, help="What an allowlist with this entry shows; repeatable."
+)
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
 @global_flags
 @click.pass_obj
-def tools(given: GlobalFlags, *, name: str | None, allowed: Sequence[str], as_json: bool) -> int:
+def tools(flags: GlobalFlags, *, name: str | None, allowed: Sequence[str], as_json: bool) -> int:
     """List the tools of all servers, or of one, and who sees them.
 
     The servers are started for it. `root` is the conversation that a session begins with; the others are the views of
     `[mcp_views]`, and `--allow` a conversation with this allowlist.
     """
-    loaded = given.load()
+    loaded = flags.load()
     servers = load_configured_servers(loaded)
     wanted = list(servers.definitions) if name is None else [_startable(servers, name)]
-    found = _probe(loaded, servers, wanted)
-    specs = [spec for each in found for spec in _specs(each)]
+    results = _probe(loaded, servers, wanted)
+    specs = [spec for result in results for spec in _specs(result)]
     notes = TerminalOutput(sys.stderr, loaded.environment.variables)
-    absent = [each.name for each in found if each.status != "ready"] + [each.name for each in servers.unstarted]
-    absent += [each.name for each in servers.definitions if each not in wanted]
+    absent = [result.name for result in results if result.status != "ready"]
+    absent += [server.name for server in (*servers.unstarted, *servers.definitions) if server not in wanted]
     viewers = _viewers(loaded, allowed, specs, absent, notes)
     _write(specs, viewers, TerminalOutput(sys.stdout, loaded.environment.variables), as_json=as_json)
-    for each in found:
-        for warning in each.left_out:
-            notes.line(f"tertulia: MCP server {each.name}: {warning}")
-        if each.status != "ready":
-            notes.line(f"tertulia: MCP server {each.name} is {each.status}: {each.error or 'no reason is known'}")
-    return 1 if any(each.status != "ready" for each in found) else 0
+    for result in results:
+        for warning in result.left_out:
+            notes.line(f"tertulia: MCP server {result.name}: {warning}")
+        if result.status != "ready":
+            notes.line(f"tertulia: MCP server {result.name} is {result.status}: {result.error or 'no reason is known'}")
+    return 1 if any(result.status != "ready" for result in results) else 0
 
 
-def _specs(found: ProbeResult) -> list[ToolSpec]:
-    return [spec_of(found.name, tool) for tool in found.tools]
+def _specs(result: ProbeResult) -> list[ToolSpec]:
+    return [spec_of(result.name, tool) for tool in result.tools]
 
 
 def _viewers(
@@ -210,15 +213,15 @@ Exit codes:
 @with_session_argument
 @global_flags
 @click.pass_obj
-def refresh(given: GlobalFlags, *, which: str | None, last: bool) -> int:
+def refresh(flags: GlobalFlags, *, which: str | None, last: bool) -> int:
     """Give a stored session the tools of its servers as they are now.
 
-    A conversation keeps the definitions that it was shown, also over the end of the program. One that a server has
-    changed since is withheld; this takes them all as they are. `tertulia mcp tools` shows them first.
+    A conversation keeps the definitions that it was shown, also over the end of the program. A tool that a server
+    has changed since is withheld; this takes them all as they are now. `tertulia mcp tools` shows them first.
     """
-    loaded = given.load()
+    loaded = flags.load()
     session_id = find_stored_session(loaded.environment.home, which, last=last)
-    return asyncio.run(_refresh(ResumeRequest.of(given, loaded, session_id), loaded))
+    return asyncio.run(_refresh(ResumeRequest.of(flags, loaded, session_id), loaded))
 
 
 async def _refresh(resume_request: ResumeRequest, loaded: LoadedSettings) -> int:

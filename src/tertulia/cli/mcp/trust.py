@@ -1,4 +1,4 @@
-"""`tertulia mcp trust`: what a project's file would start, shown in full, and a person's word on it."""
+"""`tertulia mcp trust`: shows in full what a project's file would start, and asks the user to allow it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Examples:
 Exit codes:
   0  it is trusted, or no longer is
   1  there is no such server, or you said no
-  2  nobody is there to be asked
+  2  there is no terminal to ask on
 """
 
 
@@ -38,13 +38,13 @@ Exit codes:
 @click.option("revoke", "--revoke", is_flag=True, help="Trust it no longer.")
 @global_flags
 @click.pass_obj
-def trust(given: GlobalFlags, *, name: str, sure: bool, revoke: bool) -> int:
+def trust(flags: GlobalFlags, *, name: str, sure: bool, revoke: bool) -> int:
     """Let a server start that a project's file defines.
 
-    The definition is shown as it is written, and trusted as it is shown: when anything of it changes it is a stranger
-    again. What the program itself does, or a script that it runs, is not part of it.
+    The definition is shown as it is written, and trusted as it is shown: when anything in it changes it has to be
+    trusted again. The program that it starts, and what that runs, is not part of the definition.
     """
-    loaded = given.load()
+    loaded = flags.load()
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     server = _find(loaded, name)
     store = TrustStore(loaded.environment.home)
@@ -74,13 +74,13 @@ def _find(loaded: LoadedSettings, name: str) -> ProjectServer:
             f"{name} is in your own settings and needs no trust; a project's server of that name is ignored"
         )
     # The nearest file counts.
-    found = next((each for each in reversed(servers) if each.name == name), None)
-    if found is None:
-        names = sorted({each.name for each in servers})
+    server = next((server for server in reversed(servers) if server.name == name), None)
+    if server is None:
+        names = sorted({server.name for server in servers})
         near = get_close_matches(name, names, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}" if names else "there is none"
         raise NotFoundError(f"no file of this project defines an MCP server {name!r:.80}; {hint}")
-    return found
+    return server
 
 
 def _show(server: ProjectServer, out: TerminalOutput) -> None:
@@ -98,7 +98,7 @@ def _show(server: ProjectServer, out: TerminalOutput) -> None:
 
 def _confirm(name: str, out: TerminalOutput) -> bool:
     if not (out.live and sys.stdin is not None and sys.stdin.isatty()):
-        raise InvalidParamsError(f"nobody is there to be asked; look at it, then `tertulia mcp trust {name} --yes`")
+        raise InvalidParamsError(f"there is no terminal to ask on; look at it, then `tertulia mcp trust {name} --yes`")
     return click.confirm("Trust it?", default=False)
 
 

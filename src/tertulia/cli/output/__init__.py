@@ -1,1 +1,1 @@
-"""What people see: columns, colours, JSON lines, the tree of conversations."""
+"""What verbs print with: styled text, columns, JSON lines, the tree of conversations."""

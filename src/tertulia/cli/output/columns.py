@@ -1,4 +1,4 @@
-"""Rows in columns, as wide as the terminal is; and how numbers, sizes and times are written for people."""
+"""Prints rows in columns as wide as the terminal; formats numbers, sizes and ages for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
 def screen_width() -> int:
-    """Of the terminal; 100 where there is none."""
+    """Columns of the terminal; 100 where there is none."""
     return shutil.get_terminal_size((100, 24)).columns
 
 
@@ -46,7 +46,7 @@ def _row(
         pieces += [blank, cell, _GAP] if title in right else [cell, blank, _GAP]
     if cell_width(cells[-1]):
         return [*pieces, cells[-1]]
-    # Nobody wants blanks at the end of a line.
+    # No blanks at the end of a line.
     while isinstance(pieces[-1], str) and not pieces[-1].strip():
         pieces.pop()
     return pieces
@@ -69,16 +69,16 @@ def cut_to_width(text: str, width: int) -> str:
     line = printable(" ".join(text[: 8 * width].split()))
     if cell_width(line) <= width and len(text) <= 8 * width:
         return line
-    kept = ""
+    shown = ""
     for character in line:
-        if cell_width(kept) + _columns(character) > width - 1:
+        if cell_width(shown) + _columns(character) > width - 1:
             break
-        kept += character
-    return f"{kept}…"
+        shown += character
+    return f"{shown}…"
 
 
 def format_age(seconds: float) -> str:
-    """How long something is past."""
+    """How long ago something was, as `5 min ago`."""
     for unit, length in _UNITS:
         if seconds >= length:
             return f"{int(seconds // length)} {unit} ago"
@@ -86,7 +86,7 @@ def format_age(seconds: float) -> str:
 
 
 def format_size(count: int) -> str:
-    """So many bytes."""
+    """A number of bytes, as `1.5 MB`."""
     for unit, length in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= length:
             return f"{count / length:.1f} {unit}" if count < 10 * length else f"{count // length} {unit}"
@@ -94,7 +94,7 @@ def format_size(count: int) -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """`1 message`, `2 messages`."""
+    """A number with its noun: `1 message`, `2 messages`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

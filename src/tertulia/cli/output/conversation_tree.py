@@ -1,4 +1,4 @@
-"""The conversations of a session as a tree: who stands below whom, what they are called, how they are."""
+"""Prints the conversations of a session as a tree, each with its id, status and number of messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEEPEST = 12
 
 
 class ConversationRow(msgspec.Struct, frozen=True):
-    """One conversation."""
+    """One conversation as a line of the tree."""
 
     id: ConversationId
     parent_id: ConversationId | None
@@ -28,7 +28,7 @@ class ConversationRow(msgspec.Struct, frozen=True):
 
 
 def conversation_rows(infos: Iterable[ConversationInfo]) -> list[ConversationRow]:
-    """Of a session that runs."""
+    """The rows for the conversations of a running session."""
     return [
         ConversationRow(
             info.id,
@@ -46,23 +46,23 @@ def conversation_name(id: ConversationId, title: str | None, parent_id: Conversa
     return title or ("root" if parent_id is None else id[:_SHORT])
 
 
-def write_tree(out: TerminalOutput, found: Sequence[ConversationRow]) -> None:
+def write_tree(out: TerminalOutput, conversations: Sequence[ConversationRow]) -> None:
     """A line for each, those below another one indented."""
     rows: list[list[StyledText]] = []
-    for branch, leaf in _walk(found):
+    for branch, leaf in _walk(conversations):
         status = (leaf.status, STATUS_STYLES.get(leaf.status, "plain"))
         rows.append(
             [f"  {branch}{leaf.name}", leaf.id, status, format_count(leaf.messages, "message"), (leaf.note, "dim")]
         )
-    write_columns(out, ("  CONVERSATION", "ID", "STATUS", "SAID", ""), rows)
+    write_columns(out, ("  CONVERSATION", "ID", "STATUS", "HISTORY", ""), rows)
 
 
-def _walk(found: Sequence[ConversationRow]) -> Iterator[tuple[str, ConversationRow]]:
+def _walk(conversations: Sequence[ConversationRow]) -> Iterator[tuple[str, ConversationRow]]:
     """Parents before their children, each with its branch; one whose parent is not there stands at the top."""
-    known = {leaf.id for leaf in found}
+    ids = {leaf.id for leaf in conversations}
     below: dict[ConversationId | None, list[ConversationRow]] = {}
-    for leaf in found:
-        below.setdefault(leaf.parent_id if leaf.parent_id in known else None, []).append(leaf)
+    for leaf in conversations:
+        below.setdefault(leaf.parent_id if leaf.parent_id in ids else None, []).append(leaf)
     seen: set[ConversationId] = set()
     waiting = [(0, True, leaf) for leaf in reversed(below.get(None, ()))]
     while waiting:

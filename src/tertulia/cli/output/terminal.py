@@ -39,12 +39,12 @@ class TerminalOutput:
         self._stream = stream
         self._streamed = PrintableStream()
         self.live = stream.isatty()
-        """Somebody is watching."""
+        """Whether the stream is a terminal."""
         self.rewritable = self.live and variables.get("TERM") != "dumb"
-        """A line can be printed over."""
+        """Whether a line can be printed over."""
         self._coloured = self.rewritable and not variables.get("NO_COLOR")
         if isinstance(stream, TextIOWrapper):
-            # An answer must not be lost because the locale has no word for a character of it.
+            # An answer must not be lost because the locale cannot encode a character of it.
             stream.reconfigure(errors="backslashreplace")
 
     def write(self, *pieces: StyledText) -> None:
@@ -60,7 +60,7 @@ class TerminalOutput:
         self._write_raw(self._streamed.end())
 
     def line(self, *pieces: StyledText) -> None:
-        """Print a line."""
+        """Print the pieces and end the line."""
         self.write(*pieces, "\n")
 
     def rewrite(self, *pieces: StyledText) -> None:
@@ -105,6 +105,6 @@ def escape_invisible(encoded: bytes) -> bytes:
     return _ESCAPED.sub(_escape, encoded.decode()).encode()
 
 
-def _escape(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be")
+def _escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

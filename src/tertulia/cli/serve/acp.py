@@ -39,7 +39,7 @@ In Zed's settings.json:
 )
 @global_flags
 @click.pass_obj
-def command(given: GlobalFlags, *, mode: str | None) -> int:
+def command(flags: GlobalFlags, *, mode: str | None) -> int:
     """Be an agent in an editor: Agent Client Protocol over standard input and output.
 
     Each of the editor's sessions is a session of its own, in the directory that the editor names, under the settings
@@ -47,11 +47,11 @@ def command(given: GlobalFlags, *, mode: str | None) -> int:
     """
     if importlib.util.find_spec("acp") is None:
         raise click.UsageError("this needs an extra: pip install 'tertulia[acp]'")
-    loaded = given.load()
+    loaded = flags.load()
     notes = TerminalOutput(sys.stderr, loaded.environment.variables)
     for warning in loaded.warnings:
         notes.line(("warning", "yellow"), f" {warning}")
-    # A model that does not exist is told now, not to the first client.
+    # A model that does not exist is an error now, not for the first client.
     models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
     begin_in = None if mode is None else _mode(mode, loaded)
@@ -59,12 +59,12 @@ def command(given: GlobalFlags, *, mode: str | None) -> int:
     from tertulia.server.acp.agent import serve_acp
 
     return asyncio.run(
-        serve_acp(lambda: build_session_factory(given, loaded, Host(loaded.settings), begin_in, open_ended=True))
+        serve_acp(lambda: build_session_factory(flags, loaded, Host(loaded.settings), begin_in, open_ended=True))
     )
 
 
 def _mode(mode: str, loaded: LoadedSettings) -> str:
-    asked, most = sandbox_from_wire(mode), widest_mode(loaded)
-    if SANDBOX_ORDER.meet(asked, most) != asked:
+    wanted, most = sandbox_from_wire(mode), widest_mode(loaded)
+    if SANDBOX_ORDER.meet(wanted, most) != wanted:
         raise InvalidParamsError(f"--mode {mode} is more than the settings allow: {sandbox_to_wire(most)}")
-    return sandbox_to_wire(asked)
+    return sandbox_to_wire(wanted)

@@ -30,7 +30,7 @@ Examples:
 @click.option("codex", "--codex", is_flag=True, help="Speak the protocol of `codex app-server` (experimental).")
 @global_flags
 @click.pass_obj
-def command(given: GlobalFlags, *, which: str | None, codex: bool) -> int:
+def command(flags: GlobalFlags, *, which: str | None, codex: bool) -> int:
     """Serve a session as JSON-RPC over standard input and output.
 
     One JSON object a line, both ways; standard error is for logs. Ends when standard input does. With --codex it
@@ -38,24 +38,24 @@ def command(given: GlobalFlags, *, which: str | None, codex: bool) -> int:
     """
     if codex and which is not None:
         raise click.UsageError("--resume does not go with --codex: its clients say `thread/resume`")
-    loaded = given.load()
+    loaded = flags.load()
     notes = TerminalOutput(sys.stderr, loaded.environment.variables)
     for warning in loaded.warnings:
         notes.line(("warning", "yellow"), f" {warning}")
     if which is not None:
         resume_request = ResumeRequest.of(
-            given, loaded, find_stored_session(loaded.environment.home, which, last=False)
+            flags, loaded, find_stored_session(loaded.environment.home, which, last=False)
         )
         return asyncio.run(serve_stdio(resume_request.settings, resume_request.begin))
-    # A model that does not exist is told now, not to the first client.
+    # A model that does not exist is an error now, not for the first client.
     models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
-    return asyncio.run(serve_stdio(loaded.settings, connect=_codex(given, loaded) if codex else RpcConnection))
+    return asyncio.run(serve_stdio(loaded.settings, connect=_codex(flags, loaded) if codex else RpcConnection))
 
 
-def _codex(given: GlobalFlags, loaded: LoadedSettings) -> ClientHandlerFactory:
-    # Only who asks for it pays for it.
+def _codex(flags: GlobalFlags, loaded: LoadedSettings) -> ClientHandlerFactory:
+    # Imported only with --codex.
     from tertulia.cli.serve.session_factory import build_session_factory
     from tertulia.server.codex.server import CodexServer
 
-    return lambda host, sink, _: CodexServer(build_session_factory(given, loaded, host), sink)
+    return lambda host, sink, _: CodexServer(build_session_factory(flags, loaded, host), sink)

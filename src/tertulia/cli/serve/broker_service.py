@@ -1,4 +1,7 @@
-"""The broker itself, as `tertulia mcp-broker` runs it: for everybody over a socket, for one program, or over HTTP."""
+"""The broker that `tertulia mcp-broker` runs: shared over a socket, for one program, or over HTTP.
+
+A module of its own, so that the relay in `mcp_broker` does not import a session.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +24,24 @@ _HANDOVER_S = 15.0
 
 
 def serve_shared(settings: Settings, place: Path, idle_exit_s: float) -> int:
-    """Until nobody has been there for so long, or a signal comes."""
-    # Whoever had the place before may still be stopping its servers.
+    """Serve the shared socket until no client was connected for `idle_exit_s`, or until a signal."""
+    # The broker that had the socket before may still be stopping its servers.
     with hold_lock(place.with_suffix(".lock"), _HANDOVER_S):
         return asyncio.run(_serve_shared(settings, place, idle_exit_s))
 
 
 def serve_stdio_client(settings: Settings, view: NamedView) -> int:
-    """On standard input and output, until they end or a signal comes."""
+    """Serve one program on standard input and output, until they end or until a signal."""
     return asyncio.run(_serve_stdio_client(settings, view))
 
 
 def serve_http_port(settings: Settings, view: NamedView, port: int, token_at: Path) -> int:
-    """Over HTTP on loopback, until a signal comes. One line of JSON says where, and where the token is."""
+    """Serve HTTP on loopback until a signal. Prints one line of JSON: the address, and the file of the token."""
     private_directory(token_at.parent)
     token = load_or_create_token(token_at)
     with listen(port) as listening:
-        said = json.dumps({"url": f"{url_of(listening)}{HTTP_PATH}", "token_file": str(token_at)})
-        return asyncio.run(_serve_http_port(settings, view, listening, token, said))
+        announcement = json.dumps({"url": f"{url_of(listening)}{HTTP_PATH}", "token_file": str(token_at)})
+        return asyncio.run(_serve_http_port(settings, view, listening, token, announcement))
 
 
 async def _serve_shared(settings: Settings, place: Path, idle_exit_s: float) -> int:
@@ -57,10 +60,12 @@ async def _serve_stdio_client(settings: Settings, view: NamedView) -> int:
     return 0
 
 
-async def _serve_http_port(settings: Settings, view: NamedView, listening: socket.socket, token: str, said: str) -> int:
+async def _serve_http_port(
+    settings: Settings, view: NamedView, listening: socket.socket, token: str, announcement: str
+) -> int:
     stop = asyncio.Event()
     with on_stop_signal(stop.set):
         async with Session.start(settings) as session, open_client_broker(session, view, view.name) as broker:
-            print(said, flush=True)
+            print(announcement, flush=True)
             await serve_broker_http(broker, token, listening, stop)
     return 0

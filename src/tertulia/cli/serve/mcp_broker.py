@@ -67,52 +67,58 @@ In the configuration of Codex:
     type=click.IntRange(0, 65_535),
     help="Serve HTTP on loopback instead; 0 chooses a port.",
 )
-@click.option("--alone", is_flag=True, help="Start servers for this client only, and share them with nobody.")
+@click.option("--alone", is_flag=True, help="Start servers for this client only, and do not share them.")
 @click.option("--idle-exit", metavar="SECONDS", type=float, default=300.0, show_default=True,
               help="How long the shared broker stays when no program uses it.")  # fmt: skip
 @click.option("--daemon", is_flag=True, hidden=True)
 @global_flags
 @click.pass_obj
 def command(
-    given: GlobalFlags, *, view: str | None, port: int | None, alone: bool, idle_exit: float, daemon: bool
+    flags: GlobalFlags, *, view: str | None, port: int | None, alone: bool, idle_exit: float, daemon: bool
 ) -> int:
     """Serve all your MCP servers as one, to any program that speaks MCP.
 
     Programs that are started with the same configuration share one set of server processes: the first one starts a
-    broker in the background, which ends when nobody uses it any more. A view decides which tools a program sees;
+    broker in the background, which ends when no program uses it any more. A view decides which tools a program sees;
     limits, approvals and pinned definitions hold as in a session, and every call is in the session's record
     (`tertulia sessions show`).
     """
     if daemon:
-        given.flags, given.overrides = json.load(sys.stdin)
-    # Not where this program was started: a project's files say nothing here, and all who share a broker agree.
-    given.flags["cwd"] = "/"
-    loaded = given.load()
+        flags.values, flags.overrides = json.load(sys.stdin)
+    # Not where this program was started: settings of a project do not count here, so that sharing programs agree.
+    flags.values["cwd"] = "/"
+    loaded = flags.load()
     environment = loaded.environment
     settings = broker_settings(loaded.settings, environment.user_home)
-    found, place = find_view(settings, view), socket_path(settings, environment)
+    named_view, place = find_view(settings, view), socket_path(settings, environment)
     if daemon or alone or port is not None:
-        # Here and not above: whoever only relays needs none of it.
+        # Imported here: a relay needs none of it.
         from tertulia.cli.serve import broker_service
 
         if daemon:
             return broker_service.serve_shared(settings, place, idle_exit)
+        token_file = environment.home / "broker" / "http.token"
         if alone:
-            return broker_service.serve_stdio_client(settings, found)
-        return broker_service.serve_http_port(settings, found, port or 0, environment.home / "broker" / "http.token")
+            return broker_service.serve_stdio_client(settings, named_view)
+        return broker_service.serve_http_port(settings, named_view, port or 0, token_file)
     start = [sys.executable, "-m", "tertulia", "mcp-broker", "--daemon", "--idle-exit", str(idle_exit)]
-    return relay_to_broker(place, view, start, json.dumps([given.flags, given.overrides]).encode())
+    return relay_to_broker(place, view, start, json.dumps([flags.values, flags.overrides]).encode())
 
 
 # ---- the relay between a program's pipes and the broker's socket
 
 
-def relay_to_broker(place: Path, view: str | None, start: Sequence[str], told: bytes) -> int:
-    """Until one side is done. McpError says why the broker could not be reached, or does not want us.
+def relay_to_broker(place: Path, view: str | None, start: Sequence[str], config: bytes) -> int:
+    """Copy bytes both ways until one side is done.
 
-    `start` is the broker's command line, `told` what it reads from its standard input.
+    Args:
+        start: the broker's command line, run if no broker listens.
+        config: what a started broker reads from its standard input: flags and overrides.
+
+    Raises:
+        McpError: why the broker could not be reached, or refused this client.
     """
-    with _connect(place, view, start, told) as connection:
+    with _connect(place, view, start, config) as connection:
         up = threading.Thread(target=_copy_up, args=(connection,), daemon=True)
         up.start()
         _copy(lambda: connection.recv(_CHUNK), lambda data: _write_all(1, data))
@@ -122,10 +128,10 @@ def relay_to_broker(place: Path, view: str | None, start: Sequence[str], told: b
     return 0
 
 
-def _connect(place: Path, view: str | None, start: Sequence[str], told: bytes) -> socket.socket:
+def _connect(place: Path, view: str | None, start: Sequence[str], config: bytes) -> socket.socket:
     private_directory(place.parent)
     for _ in range(_ATTEMPTS):
-        connection = _try(place) or _start(place, start, told)
+        connection = _try(place) or _start(place, start, config)
         try:
             welcome = _greet(connection, view)
             if welcome is not None and welcome.ok:
@@ -136,12 +142,12 @@ def _connect(place: Path, view: str | None, start: Sequence[str], told: bytes) -
         connection.close()
         if welcome is not None:
             raise McpError(welcome.error or "the shared broker refused")
-        # It was just about to leave, for nobody was there.
+        # It was about to end, because it had no client.
     raise McpError("the shared broker went away; try again")
 
 
-def _start(place: Path, start: Sequence[str], told: bytes) -> socket.socket:
-    """Only one of those who come at the same time starts a broker; the others wait until it listens."""
+def _start(place: Path, start: Sequence[str], config: bytes) -> socket.socket:
+    """Start a broker; of relays that come at the same time one does, the others wait until it listens."""
     with hold_lock(place.with_suffix(".start"), START_S):
         if (connection := _try(place)) is not None:
             return connection
@@ -149,30 +155,30 @@ def _start(place: Path, start: Sequence[str], told: bytes) -> socket.socket:
         try:
             if os.fstat(log).st_size > _MAX_LOG:
                 os.ftruncate(log, 0)
-            return _start_broker(place, start, told, log)
+            return _start_broker(place, start, config, log)
         finally:
             os.close(log)
 
 
-def _start_broker(place: Path, start: Sequence[str], told: bytes, log: int) -> socket.socket:
+def _start_broker(place: Path, start: Sequence[str], config: bytes, log: int) -> socket.socket:
     before = os.fstat(log).st_size
-    # A session of its own: it is for others too, and stays when this program's terminal goes. What it is told it
-    # reads: a command line can be seen by everybody.
+    # In a process session of its own: it serves other programs too, and stays when this terminal closes. Its
+    # settings go through standard input: a command line can be seen by every user.
     broker = subprocess.Popen(
         start, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd="/", start_new_session=True, close_fds=True
     )
     restore_child_limit(broker.pid)
     assert broker.stdin is not None
     with suppress(OSError), broker.stdin:
-        broker.stdin.write(told)
+        broker.stdin.write(config)
     for _ in range(round(START_S / _STEP_S)):
         if (connection := _try(place)) is not None:
             return connection
         if broker.poll() is not None:
             break
         time.sleep(_STEP_S)
-    said = os.pread(log, _CHUNK, before).decode(errors="replace").strip().rpartition("\n")[2]
-    why = said.removeprefix("tertulia: ") or f"{place.with_suffix('.log')} may say why"
+    last_line = os.pread(log, _CHUNK, before).decode(errors="replace").strip().rpartition("\n")[2]
+    why = last_line.removeprefix("tertulia: ") or f"{place.with_suffix('.log')} may say why"
     raise McpError(f"the shared broker did not start: {why}; `--alone` does without it")
 
 
@@ -184,34 +190,34 @@ def _try(place: Path) -> socket.socket | None:
         if is_same_user(connection):
             return connection
     except OSError:
-        # Nobody listens there.
+        # No broker listens there.
         connection.close()
         return None
     connection.close()
-    raise McpError(f"{place} is somebody else's; remove it")
+    raise McpError(f"{place} belongs to another user; remove it")
 
 
 def _greet(connection: socket.socket, view: str | None) -> BrokerWelcome | None:
-    """What the broker says; None: nothing, and it is gone."""
-    heard = b""
+    """Greet the broker and return its welcome; None if it closed the connection without one."""
+    received = b""
     connection.settimeout(START_S)
     try:
         connection.sendall(msgspec.json.encode(BrokerGreeting(view, _parent())) + b"\n")
-        while b"\n" not in heard and len(heard) < _MAX_WELCOME and (byte := connection.recv(1)):
-            heard += byte
+        while b"\n" not in received and len(received) < _MAX_WELCOME and (byte := connection.recv(1)):
+            received += byte
     except TimeoutError:
         raise McpError(f"the shared broker does not answer, for {START_S:g} s; `--alone` does without it") from None
     except OSError:
         return None
     connection.settimeout(None)
     try:
-        return msgspec.json.decode(heard, type=BrokerWelcome)
+        return msgspec.json.decode(received, type=BrokerWelcome)
     except msgspec.DecodeError:
         return None
 
 
 def _parent() -> str:
-    """The program that uses us, as far as the system tells."""
+    """The name of the program that started this relay, as far as the system tells."""
     with suppress(OSError):
         return Path(f"/proc/{os.getppid()}/comm").read_text(errors="replace").strip()[:64]
     return ""

@@ -37,18 +37,18 @@ _LAST_S = 2.0
 @click.command("mcp-server", epilog=_MORE)
 @global_flags
 @click.pass_obj
-def command(given: GlobalFlags) -> int:
+def command(flags: GlobalFlags) -> int:
     """Be an MCP server: conversations as tools.
 
     Any program that speaks MCP can open conversations, give them work, steer and stop them; `codex` and `codex-reply`
     are there for programs that know those. What has to be approved is asked through the program. Ends when standard
     input does.
     """
-    loaded = given.load()
+    loaded = flags.load()
     notes = TerminalOutput(sys.stderr, loaded.environment.variables)
     for warning in loaded.warnings:
         notes.line(("warning", "yellow"), f" {warning}")
-    # A model that does not exist is told now, not to the first client.
+    # A model that does not exist is an error now, not for the first client.
     models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
     load_sdk()

@@ -1,4 +1,4 @@
-"""The house that an editor's sessions come from: the settings of each directory, as this command line has them."""
+"""Makes the session factory of ACP and Codex clients: settings of each directory, with the flags of the command line."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from tertulia.session.settings.settings import LoadedSettings, load_settings
 
 
 def build_session_factory(
-    given: GlobalFlags, loaded: LoadedSettings, host: Host, mode: str | None = None, *, open_ended: bool = False
+    flags: GlobalFlags, loaded: LoadedSettings, host: Host, mode: str | None = None, *, open_ended: bool = False
 ) -> SessionFactory:
-    """Flags hold in every directory. `mode`: what a new session begins in, if not in what it may have.
+    """A factory whose sessions have the settings of their directory, with these flags on top.
 
-    `open_ended`: the person at the other end may choose any mode, see `most_of`.
+    Args:
+        mode: the sandbox mode that a new session begins in; the widest it may have if None.
+        open_ended: whether the client may choose any mode up to `widest_mode`.
     """
 
     def settle(cwd: Path) -> DirectorySettings:
-        there = load_settings(cwd=cwd, flags={**given.flags, "cwd": str(cwd)}, overrides=given.overrides)
+        there = load_settings(cwd=cwd, flags={**flags.values, "cwd": str(cwd)}, overrides=flags.overrides)
         settings = replace(there.settings, begins_in=mode)
         if open_ended:
             usual = sandbox_to_wire(there.settings.rights().sandbox)
@@ -35,6 +37,6 @@ def build_session_factory(
 
 
 def widest_mode(loaded: LoadedSettings) -> SandboxMode:
-    """The widest mode that the user's own hand may choose: any, where no setting says how far it goes."""
-    said = loaded.provenance["sandbox"] != DEFAULT
-    return loaded.settings.rights().sandbox if said else SANDBOX_MODES[-1]
+    """The widest mode that the user may choose: any, unless a setting limits it."""
+    is_set = loaded.provenance["sandbox"] != DEFAULT
+    return loaded.settings.rights().sandbox if is_set else SANDBOX_MODES[-1]

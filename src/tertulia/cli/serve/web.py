@@ -1,4 +1,4 @@
-"""`tertulia serve`: sessions over WebSocket, and MCP over HTTP, for programs of this machine or, if told so, others."""
+"""`tertulia serve`: sessions over WebSocket, and MCP over HTTP, for programs of this machine or of others."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ With the token in a header, and never in the address:
 @click.option("--allow-remote", is_flag=True, help="Listen on an address that other machines can reach.")
 @global_flags
 @click.pass_obj
-def command(given: GlobalFlags, *, port: int, name: str, allow_remote: bool) -> int:
+def command(flags: GlobalFlags, *, port: int, name: str, allow_remote: bool) -> int:
     """Serve sessions: JSON-RPC at /ws (WebSocket), MCP at /mcp, /health and /openapi.json.
 
-    Prints one line of JSON with `url` and `token_file`. Whoever connects brings the token that is in that file. Ends
-    with SIGTERM or SIGINT, and closes every session before.
+    Prints one line of JSON with `url` and `token_file`. A client sends the token that is in that file. Ends with
+    SIGTERM or SIGINT, after every session is closed.
     """
     if f"[{name}]" not in LOOPBACK and name not in LOOPBACK and not allow_remote:
         raise click.UsageError(f"{name} can be reached from other machines; say --allow-remote if that is meant")
     _require_web_extra()
-    loaded = given.load()
+    loaded = flags.load()
     notes = TerminalOutput(sys.stderr, loaded.environment.variables)
     for warning in loaded.warnings:
         notes.line(("warning", "yellow"), f" {warning}")
-    # A model that does not exist is told now, not to the first client.
+    # A model that does not exist is an error now, not for the first client.
     models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
     with listen(port, name) as listening:
@@ -69,7 +69,7 @@ async def _serve(loaded: LoadedSettings, listening: socket.socket, hosts: Allowe
     token = load_or_create_token(token_at)
     stop = asyncio.Event()
     with on_stop_signal(stop.set):
-        # Not before: whoever has read this line may stop the server, and it is to end in good order.
+        # Not before: a client that has read this line may stop the server, and it must end in good order.
         print(json.dumps({"url": url_of(listening), "token_file": str(token_at)}), flush=True)
         await serve_web_app(loaded.settings, listening, token, stop, hosts)
     return 0

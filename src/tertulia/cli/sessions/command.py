@@ -16,7 +16,7 @@ from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.cli.session_lookup import find_stored_session, with_session_argument
 from tertulia.cli.sessions.export import export
 from tertulia.cli.sessions.replay import find_stored_conversation, replay
-from tertulia.cli.sessions.show import session_fields, shorten_trouble, show
+from tertulia.cli.sessions.show import session_fields, shorten_error, show
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.ids import ItemId
@@ -33,7 +33,7 @@ Examples:
   tertulia sessions ls
   tertulia sessions show --last
   tertulia sessions replay 3f2a --verify
-  tertulia sessions export --last -o talk.jsonl
+  tertulia sessions export --last -o session.jsonl
 """
 _MORE_LS = """
 \b
@@ -73,7 +73,7 @@ _SHORT = 8
 def command(context: click.Context) -> None:
     """List, show, replay, fork, export and remove what is stored.
 
-    An ID may be given by its beginning, as far as that is nobody else's (at least 4 characters).
+    An ID may be shortened to its first characters, at least 4, if no other session begins with them.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -87,84 +87,93 @@ for _act in (show, export, replay):
 
 
 @command.command("ls", epilog=_MORE_LS)
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), default=_USUAL, help="The newest so many; 20.")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=1), default=_USUAL, help="Only the newest N; 20 by default."
+)
 @click.option("every", "--all", is_flag=True, help="All of them.")
-@click.option("text", "--search", metavar="TEXT", help="Where this was said, upper and lower case alike.")
+@click.option("text", "--search", metavar="TEXT", help="Only messages with this text, in upper or lower case.")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
 @global_flags
 @click.pass_obj
-def ls(given: GlobalFlags, *, limit: int, every: bool, text: str | None, as_json: bool) -> int:
+def ls(flags: GlobalFlags, *, limit: int, every: bool, text: str | None, as_json: bool) -> int:
     """Show the stored sessions, the newest first.
 
-    Only what is stored can be shown and searched: of a session kept by its headers alone there are times and numbers.
+    Only what is stored can be shown and searched: a session with headers-only storage has times and numbers.
     """
-    loaded = given.load()
+    loaded = flags.load()
     home = loaded.environment.home
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     most = None if every else limit
     if text is not None:
         _write_matches(out, islice(search(home, text, most or sys.maxsize), most), as_json=as_json)
         return 0
-    found = list_sessions(home)
-    shown = [summary_of(home, entry) for entry in found[:most]]
+    entries = list_sessions(home)
+    shown = [summary_of(home, entry) for entry in entries[:most]]
     if as_json:
-        for each in shown:
-            sys.stdout.buffer.write(json_line(session_fields(each)))
+        for session in shown:
+            sys.stdout.buffer.write(json_line(session_fields(session)))
         return 0
-    if not found:
+    if not entries:
         out.line(f"No session is stored yet in {home}.")
         return 0
-    _write_list(out, shown, {entry.id for entry in found})
-    if len(found) > len(shown):
-        out.line((f"{len(found) - len(shown):,} older ones are not shown; --all shows them", "dim"))
+    _write_list(out, shown, {entry.id for entry in entries})
+    if len(entries) > len(shown):
+        out.line((f"{len(entries) - len(shown):,} older ones are not shown; --all shows them", "dim"))
     return 0
 
 
 def _write_list(out: TerminalOutput, shown: Sequence[SessionSummary], ids: set[str]) -> None:
     now, length = SystemClock().now(), _unique_length(ids)
     rows: list[list[StyledText]] = []
-    for each in shown:
-        entry = each.entry
-        when: StyledText = ("in use", "green") if each.held else format_age(now - entry.updated)
+    for session in shown:
+        entry = session.entry
+        when: StyledText = ("in use", "green") if session.held else format_age(now - entry.updated)
         conversations = f"{entry.conversations:,}" if entry.trouble is None else "?"
         rows.append(
-            [(entry.id[:length], "bold"), when, conversations, format_size(entry.size), entry.model or "", _about(each)]
+            [
+                (entry.id[:length], "bold"),
+                when,
+                conversations,
+                format_size(entry.size),
+                entry.model or "",
+                _about(session),
+            ]
         )
-    head = ("ID", "LAST USED", "TALKS", "SIZE", "MODEL", "ABOUT")
-    write_columns(out, head, rows, right=frozenset({"TALKS", "SIZE"}))
+    head = ("ID", "LAST USED", "CONVERSATIONS", "SIZE", "MODEL", "ABOUT")
+    write_columns(out, head, rows, right=frozenset({"CONVERSATIONS", "SIZE"}))
 
 
-def _about(each: SessionSummary) -> StyledText:
-    if each.entry.trouble is not None:
-        return shorten_trouble(each.entry.trouble), "red"
-    said = each.title or each.preview
-    return said if said is not None else ("no text is stored", "dim")
+def _about(session: SessionSummary) -> StyledText:
+    if session.entry.trouble is not None:
+        return shorten_error(session.entry.trouble), "red"
+    text = session.title or session.preview
+    return text if text is not None else ("no text is stored", "dim")
 
 
 def _unique_length(ids: Iterable[str]) -> int:
-    """How much of an id tells it from all others."""
-    length, known = _SHORT, set(ids)
-    while len({id[:length] for id in known}) < len(known):
+    """How many characters tell each id from all others."""
+    length, distinct = _SHORT, set(ids)
+    while len({id[:length] for id in distinct}) < len(distinct):
         length += 1
     return length
 
 
 def _write_matches(out: TerminalOutput, matches: Iterable[SearchHit], *, as_json: bool) -> None:
-    found = list(matches)
+    hits = list(matches)
     if as_json:
-        for match in found:
-            fields = {"session_id": match.session_id, "n": match.n, "ts": match.ts}
-            sys.stdout.buffer.write(json_line({**fields, "type": match.type, "excerpt": match.excerpt}))
-    elif not found:
-        out.line("Nothing that is stored says this.")
+        for hit in hits:
+            fields = {"session_id": hit.session_id, "n": hit.n, "ts": hit.ts}
+            sys.stdout.buffer.write(json_line({**fields, "type": hit.type, "excerpt": hit.excerpt}))
+    elif not hits:
+        out.line("No stored text contains this.")
     else:
         now = SystemClock().now()
-        rows = [_match_row(match, now) for match in found]
-        write_columns(out, ("ID", "WHEN", "WHO", "WHAT"), rows)
+        rows = [_match_row(hit, now) for hit in hits]
+        write_columns(out, ("ID", "WHEN", "TYPE", "TEXT"), rows)
 
 
-def _match_row(match: SearchHit, now: float) -> list[StyledText]:
-    return [(match.session_id[:_SHORT], "bold"), format_age(now - match.ts), match.type, match.excerpt]
+def _match_row(hit: SearchHit, now: float) -> list[StyledText]:
+    return [(hit.session_id[:_SHORT], "bold"), format_age(now - hit.ts), hit.type, hit.excerpt]
 
 
 # ---- rm
@@ -176,12 +185,12 @@ def _match_row(match: SearchHit, now: float) -> list[StyledText]:
 @click.option("sure", "-y", "--yes", is_flag=True, help="Do not ask.")
 @global_flags
 @click.pass_obj
-def rm(given: GlobalFlags, *, ids: Sequence[str], last: bool, sure: bool) -> int:
+def rm(flags: GlobalFlags, *, ids: Sequence[str], last: bool, sure: bool) -> int:
     """Delete sessions for good.
 
-    On a terminal it asks first. A session that somebody uses is not deleted.
+    On a terminal it asks first. A session that is in use is not deleted.
     """
-    loaded = given.load()
+    loaded = flags.load()
     home, out = loaded.environment.home, TerminalOutput(sys.stdout, loaded.environment.variables)
     wanted = [find_stored_session(home, None, last=True)] if last and not ids else _find_all(home, ids, last=last)
     if not sure and out.live and sys.stdin is not None and sys.stdin.isatty() and not _confirm(out, home, wanted):
@@ -209,10 +218,12 @@ def _find_all(home: Path, ids: Sequence[str], *, last: bool) -> list[str]:
 def _confirm(out: TerminalOutput, home: Path, wanted: Sequence[str]) -> bool:
     entries: list[SessionEntry] = []
     for session_id in wanted:
-        each = summary(home, session_id)
-        entries.append(each.entry)
-        about = each.title or each.preview or "no text is stored"
-        out.line(f"  {session_id[:_SHORT]}  {format_count(each.entry.conversations, 'conversation')}  ", (about, "dim"))
+        session = summary(home, session_id)
+        entries.append(session.entry)
+        about = session.title or session.preview or "no text is stored"
+        out.line(
+            f"  {session_id[:_SHORT]}  {format_count(session.entry.conversations, 'conversation')}  ", (about, "dim")
+        )
     freed = format_size(sum(entry.size for entry in entries))
     return click.confirm(f"Delete {format_count(len(wanted), 'session')} ({freed}) for good?", default=False)
 
@@ -221,24 +232,24 @@ def _confirm(out: TerminalOutput, home: Path, wanted: Sequence[str]) -> bool:
 
 
 @command.command("sweep", epilog=_MORE_SWEEP)
-@click.option("dry_run", "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("dry_run", "--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @global_flags
 @click.pass_obj
-def sweep(given: GlobalFlags, *, dry_run: bool) -> int:
+def sweep(flags: GlobalFlags, *, dry_run: bool) -> int:
     """Remove what has expired, and what there is too much of.
 
-    Every session that begins does this first: texts whose ttl has passed go, then `[retention]` holds for all
-    sessions together. Sessions in use are swept by their owners.
+    Every new session does this first: texts whose ttl has passed are removed, then `[retention]` is applied to all
+    sessions together. A session in use is swept by the process that has it.
     """
-    loaded = given.load()
+    loaded = flags.load()
     environment = loaded.environment
     act = preview_all if dry_run else sweep_all
     swept = asyncio.run(act(environment.home, loaded.settings, SystemClock()))
     out, notes = TerminalOutput(sys.stdout, environment.variables), TerminalOutput(sys.stderr, environment.variables)
     for line in _preview_lines(swept) if dry_run else _sweep_lines(swept):
         out.line(line)
-    for trouble in swept.troubles:
-        notes.line(f"tertulia: {trouble}")
+    for error in swept.troubles:
+        notes.line(f"tertulia: {error}")
     return 1 if swept.troubles else 0
 
 
@@ -271,16 +282,18 @@ def _sweep_lines(swept: HomeSweepResult) -> Iterable[str]:
 @command.command("fork", epilog=_MORE_FORK)
 @with_session_argument
 @click.option("--at", metavar="ROUND|ITEM", help="Up to the end of a round (the first is 1), or up to an item's id.")
-@click.option("--conversation", metavar="C", default=ROOT, help="Whose history; `root` if you do not say.")
+@click.option(
+    "--conversation", metavar="C", default=ROOT, help="The conversation whose history is taken; `root` by default."
+)
 @global_flags
 @click.pass_obj
-def fork(given: GlobalFlags, *, which: str | None, last: bool, at: str | None, conversation: str) -> int:
+def fork(flags: GlobalFlags, *, which: str | None, last: bool, at: str | None, conversation: str) -> int:
     """Begin a new session with the history of a stored one.
 
     Prints the new id. The conversation becomes the root there, with its instructions, rights and storage policy; what
     was not stored is not there either. The old session stays as it is, and may be in use.
     """
-    loaded = given.load()
+    loaded = flags.load()
     environment = loaded.environment
     session_id = find_stored_session(environment.home, which, last=last)
     forked = asyncio.run(
@@ -300,5 +313,5 @@ def fork(given: GlobalFlags, *, which: str | None, last: bool, at: str | None, c
 def _point(at: str | None) -> ItemId | int | None:
     if at is None:
         return None
-    # Ids of items have 16 characters: a number that long is none of a round.
+    # Ids of items have 16 characters: so long a number is not that of a round.
     return int(at) if at.isascii() and at.isdigit() and len(at) < 10 else ItemId(at)

@@ -1,6 +1,6 @@
-"""`tertulia sessions export`: a session as JSONL. What is stored, one line a record, and nothing else.
+"""`tertulia sessions export`: writes what is stored of a session as JSON lines, one a record.
 
-The form is the export's own and has a version: it does not change when the way of storing does (HARDENING E2, E11).
+The format is the export's own and has a version: it does not change when the storage does (HARDENING E2, E11).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _KINDS: dict[type[Record], str] = {
 }
 """What each record is called in an export. Part of the format: it does not follow the names of the classes."""
 _KEPT_ITEMS = 4_096
-"""Of each conversation: what an event may refer to is never older."""
+"""How many items of each conversation are held: events do not refer to older ones."""
 
 _MORE = """
 \b
@@ -72,13 +72,13 @@ Examples:
               help="Write a new file that only you can read, instead of standard output.")  # fmt: skip
 @global_flags
 @click.pass_obj
-def export(given: GlobalFlags, *, which: str | None, last: bool, target: Path | None) -> int:
+def export(flags: GlobalFlags, *, which: str | None, last: bool, target: Path | None) -> int:
     """Write a session as lines of JSON.
 
     The first line says what follows (`format`, `version`, `session_id`), then there is one line a record. Only what the
     storage policies have let through is there; `missing` marks what they have not.
     """
-    loaded = given.load()
+    loaded = flags.load()
     home = loaded.environment.home
     session_id = find_stored_session(home, which, last=last)
     file = find_files(home, session_id).db
@@ -111,27 +111,27 @@ def _write(stream: IO[bytes], session_id: str, file: Path) -> int:
 
 
 def export_line(line: RecordLine, ts: str) -> dict[str, Any]:
-    """One record as it is exported."""
-    said: dict[str, Any] = {"n": line.n, "ts": ts}
+    """The JSON object for one record."""
+    exported: dict[str, Any] = {"n": line.n, "ts": ts}
     match line.what:
         case Event() as event:
-            said |= {"kind": "event", "event": msgspec.to_builtins(event)}
+            exported |= {"kind": "event", "event": msgspec.to_builtins(event)}
         case None if line.raw is not None:
-            said |= {"kind": "unknown", "raw": _raw(line.raw)}
+            exported |= {"kind": "unknown", "raw": _raw(line.raw)}
         case None:
-            said["kind"] = "damaged"
-        case ModelRequestRecord() as asked:
-            record = msgspec.structs.asdict(asked)
-            tools = asked.tools_json
+            exported["kind"] = "damaged"
+        case ModelRequestRecord() as request:
+            record = msgspec.structs.asdict(request)
+            tools = request.tools_json
             record["tools_json"] = tools.decode("utf-8", "backslashreplace") if tools else None
-            said |= {"kind": "asked", "record": record}
+            exported |= {"kind": "asked", "record": record}
         case record:
-            said |= {"kind": _KINDS[type(record)], "record": _record(record)}
-    return said | {name: list(rows) for name in ("missing", "damaged") if (rows := getattr(line, name))}
+            exported |= {"kind": _KINDS[type(record)], "record": _record(record)}
+    return exported | {name: list(rows) for name in ("missing", "damaged") if (rows := getattr(line, name))}
 
 
 def _record(record: Record) -> dict[str, Any]:
-    """Policies are spelled as everywhere else."""
+    """The fields of a record, storage policies in their usual spelling."""
     fields: dict[str, Any] = msgspec.to_builtins(record)
     if isinstance(record, TermsRecord):
         fields["storage"] = storage_to_wire(record.storage)

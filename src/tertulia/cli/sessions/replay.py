@@ -1,4 +1,4 @@
-"""`tertulia sessions replay`: a stored session played again, or proved to be what was sent (S002-15)."""
+"""`tertulia sessions replay`: plays a stored session, or verifies its prompts against what was sent (S002-15)."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ _LOOK_EVERY_S = 0.2
 @click.option("--speed", metavar="X", type=float, help="1 is as it was, 2 twice as fast; pauses are cut to 3 s.")
 @click.option("as_json", "--json", is_flag=True, help="The lines of `exec --json`.")
 @click.option("--conversation", metavar="C", help="Only this one: `root`, an id, or the beginning of one.")
-@click.option("--follow", is_flag=True, help="Go on with what its owner adds, until that one is done.")
+@click.option("--follow", is_flag=True, help="Go on with what its owner adds, until it ends.")
 @click.option("prove", "--verify", is_flag=True, help="Rebuild every prompt from the record and compare it.")
 @global_flags
 @click.pass_obj
 def replay(
-    given: GlobalFlags,
+    flags: GlobalFlags,
     *,
     which: str | None,
     last: bool,
@@ -76,11 +76,11 @@ def replay(
 ) -> int:
     """Play a stored session again.
 
-    As fast as it can be read, or at --speed. Runs nothing and changes nothing, also while somebody uses the session.
+    As fast as it can be read, or at --speed. Runs nothing and changes nothing, also while the session is in use.
     """
     if speed is not None and not 0 < speed < math.inf:
         raise click.BadParameter("must be a positive number", param_hint="--speed")
-    loaded = given.load()
+    loaded = flags.load()
     home = loaded.environment.home
     session_id = find_stored_session(home, which, last=last)
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
@@ -95,7 +95,7 @@ def replay(
 
 
 def find_stored_conversation(home: Path, session_id: str, word: str) -> ConversationId:
-    """The conversation of a stored session that somebody means."""
+    """The id of the conversation that is named by `root` or the beginning of its id."""
     past = read_recorded_state(home, session_id)
     if word == ROOT:
         return past.identity()[1]
@@ -108,19 +108,19 @@ def find_stored_conversation(home: Path, session_id: str, word: str) -> Conversa
 
 def _json_taker(only: ConversationId | None) -> Callable[[RecordLine], None]:
     view = JsonView(sys.stdout.buffer, ())
-    begun = False
+    started = False
 
     def take(line: RecordLine) -> None:
-        nonlocal begun
+        nonlocal started
         event = line.what
         if not isinstance(event, Event):
             return
         if isinstance(event.data, SessionConfigured):
-            # One thread, however often it was taken up again.
-            if not begun:
+            # One thread, however often the session was resumed.
+            if not started:
                 root = only or event.data.root_conversation_id
                 view.show(replace(event, data=replace(event.data, root_conversation_id=root)))
-            begun = True
+            started = True
         elif only in (None, event.conversation_id):
             view.show(event)
 
@@ -154,7 +154,7 @@ def _verify(file: Path, out: TerminalOutput, *, as_json: bool) -> int:
 
 
 def _write_end(out: TerminalOutput, proof: Proof) -> None:
-    """What cannot be said of the end of the record, and is no fault of it."""
+    """Write what is not proved about the end of the record, though it is no fault."""
     if not proof.has_head:
         out.line("This record was made by an earlier version, which wrote no head: its end is not proved.")
     if proof.uncovered:
@@ -179,10 +179,10 @@ def _write_counts(out: TerminalOutput, counts: dict[str, int]) -> None:
     if not total:
         out.line("This session has no record of a request to a model: there is no prompt to compare.")
         return
-    known = total - counts["unknown"]
+    compared = total - counts["unknown"]
     style = "red" if counts["different"] else "green"
-    were = "it was" if known == 1 else "they were"
-    out.line((f"{counts['same']} of {format_count(known, 'prompt')}", style), f" came out as {were} sent.")
+    were = "it was" if compared == 1 else "they were"
+    out.line((f"{counts['same']} of {format_count(compared, 'prompt')}", style), f" came out as {were} sent.")
     if counts["different"]:
         out.line((f"{format_count(counts['different'], 'prompt')} came out different.", "red"))
     if counts["unknown"]:
@@ -196,9 +196,14 @@ def _write_counts(out: TerminalOutput, counts: dict[str, int]) -> None:
 async def play_record(
     home: Path, session_id: str, show: Callable[[RecordLine], None], *, speed: float | None = None, follow: bool = False
 ) -> bool:
-    """Show every line; whether it came to its end before somebody stopped it.
+    """Show every line of a record.
 
-    `speed` 1 is as fast as it was, None as fast as can be. With `follow` the end is when nobody owns the session.
+    Args:
+        speed: 1 is as fast as it was recorded, None as fast as it can be read.
+        follow: go on with what is added, until no process owns the session.
+
+    Returns:
+        False if a signal stopped it before the end.
     """
     files = find_files(home, session_id)
     stopped = asyncio.Event()
@@ -226,7 +231,7 @@ class _Player:
         self._last: float | None = None
 
     async def play(self) -> None:
-        """What has come since the last time."""
+        """Show what was added since the last call."""
         for line in self._reader.lines(self._rows.rows(self._reader.known.last_n)):
             await self._wait_for(line)
             if self._stopped.is_set():
@@ -234,14 +239,14 @@ class _Player:
             self._show(line)
 
     async def pause(self, seconds: float) -> None:
-        """Wait so long, or until somebody stops it."""
+        """Wait, but not longer than until a signal."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), seconds)
 
     async def _wait_for(self, line: RecordLine) -> None:
         last, self._last = self._last, line.ts
         if self._speed is None or last is None:
-            # A signal has to have its turn.
+            # So that a signal can be handled.
             await asyncio.sleep(0)
         else:
             await self.pause(min(max(line.ts - last, 0) / self._speed, LONGEST_PAUSE_S))

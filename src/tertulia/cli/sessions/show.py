@@ -1,4 +1,4 @@
-"""`tertulia sessions show`: one stored session, its conversations, its last words, and what is not stored."""
+"""`tertulia sessions show`: one stored session, its conversations, its last messages, and what is not stored."""
 
 from __future__ import annotations
 
@@ -36,31 +36,37 @@ _MESSAGES = 6
 
 @click.command("show", epilog=_MORE)
 @with_session_argument
-@click.option("--messages", metavar="N", type=click.IntRange(min=0), default=_MESSAGES, help="How many of the last; 6.")
+@click.option(
+    "--messages",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=_MESSAGES,
+    help="How many of the last messages; 6 by default.",
+)
 @click.option("as_json", "--json", is_flag=True, help="One JSON object.")
 @global_flags
 @click.pass_obj
-def show(given: GlobalFlags, *, which: str | None, last: bool, messages: int, as_json: bool) -> int:
+def show(flags: GlobalFlags, *, which: str | None, last: bool, messages: int, as_json: bool) -> int:
     """Show a session: its conversations and its last messages.
 
-    Reads only what is stored, and says what is not, and why. Changes nothing, also while somebody uses the session.
+    Shows what is stored, and what is not and why. Changes nothing, also while the session is in use.
     """
-    loaded = given.load()
+    loaded = flags.load()
     home = loaded.environment.home
-    found = summary(home, find_stored_session(home, which, last=last))
-    past = RecordedState() if found.entry.trouble is not None else read_recorded_state(home, found.entry.id)
+    session = summary(home, find_stored_session(home, which, last=last))
+    past = RecordedState() if session.entry.trouble is not None else read_recorded_state(home, session.entry.id)
     if as_json:
-        said = {
-            **session_fields(found),
+        shown = {
+            **session_fields(session),
             "conversations": [
                 _conversation(conversation, past, messages) for conversation in _shown_conversations(past)
             ],
         }
-        sys.stdout.buffer.write(escape_invisible(msgspec.json.format(msgspec.json.encode(said), indent=2)) + b"\n")
-        return 0 if found.entry.trouble is None else 1
+        sys.stdout.buffer.write(escape_invisible(msgspec.json.format(msgspec.json.encode(shown), indent=2)) + b"\n")
+        return 0 if session.entry.trouble is None else 1
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
-    _write_about(out, found, past, SessionFiles(home, found.entry.id))
-    if found.entry.trouble is not None:
+    _write_about(out, session, past, SessionFiles(home, session.entry.id))
+    if session.entry.trouble is not None:
         return 1
     out.line()
     write_tree(out, [_tree_row(conversation, past) for conversation in _shown_conversations(past)])
@@ -69,14 +75,14 @@ def show(given: GlobalFlags, *, which: str | None, last: bool, messages: int, as
     return 0
 
 
-def session_fields(found: SessionSummary) -> dict[str, Any]:
-    """A session as programs read it."""
-    entry, at = found.entry, Timestamps(SystemClock()).at
+def session_fields(session: SessionSummary) -> dict[str, Any]:
+    """The fields of a session in JSON output."""
+    entry, at = session.entry, Timestamps(SystemClock()).at
     return {
         "session_id": entry.id,
         "created_at": at(entry.created),
         "updated_at": at(entry.updated),
-        "in_use": found.held,
+        "in_use": session.held,
         "model": entry.model,
         "storage_policy": entry.storage,
         "conversations": entry.conversations,
@@ -84,8 +90,8 @@ def session_fields(found: SessionSummary) -> dict[str, Any]:
         "events": entry.events,
         "texts": entry.bodies,
         "bytes": entry.size,
-        "title": found.title,
-        "preview": found.preview,
+        "title": session.title,
+        "preview": session.preview,
         "trouble": entry.trouble,
     }
 
@@ -93,13 +99,13 @@ def session_fields(found: SessionSummary) -> dict[str, Any]:
 # ---- for people
 
 
-def _write_about(out: TerminalOutput, found: SessionSummary, past: RecordedState, files: SessionFiles) -> None:
-    entry, now = found.entry, SystemClock().now()
-    out.line((entry.id, "bold"), ("  in use by another process", "green") if found.held else "")
+def _write_about(out: TerminalOutput, session: SessionSummary, past: RecordedState, files: SessionFiles) -> None:
+    entry, now = session.entry, SystemClock().now()
+    out.line((entry.id, "bold"), ("  in use by another process", "green") if session.held else "")
     at = Timestamps(SystemClock()).at
     rows = {
         "model": entry.model or "unknown",
-        "begun": f"{at(entry.created)[:19].replace('T', ' ')} UTC, last used {format_age(now - entry.updated)}",
+        "started": f"{at(entry.created)[:19].replace('T', ' ')} UTC, last used {format_age(now - entry.updated)}",
         "stored": f"{format_count(entry.items, 'item')}, {format_count(entry.events, 'event')}, "
         f"{format_count(entry.bodies, 'text')}; {format_size(entry.size)}; policy {spell_storage(entry.storage)}",
         "file": str(files.db),
@@ -109,20 +115,20 @@ def _write_about(out: TerminalOutput, found: SessionSummary, past: RecordedState
     if past.damaged:
         rows["damaged"] = f"{format_count(past.damaged, 'record')} cannot be read; the others can"
     if entry.trouble is not None:
-        rows = {"file": rows["file"], "trouble": shorten_trouble(entry.trouble)}
+        rows = {"file": rows["file"], "trouble": shorten_error(entry.trouble)}
     for name, value in rows.items():
         out.line((f"  {name:8}", "dim"), (value, "red" if name in ("trouble", "damaged") else "plain"))
 
 
 def _write_messages(out: TerminalOutput, past: RecordedState, count: int) -> None:
     root = None if past.root_id is None else past.conversations.get(past.root_id)
-    said = [] if root is None else _messages(root)
-    if not count or not said:
+    messages = [] if root is None else _messages(root)
+    if not count or not messages:
         return
     out.line()
-    earlier = f", after {format_count(len(said) - count, 'earlier one')}" if len(said) > count else ""
+    earlier = f", after {format_count(len(messages) - count, 'earlier one')}" if len(messages) > count else ""
     out.line(("Last messages of root", "bold"), (earlier, "dim"))
-    for item in said[-count:]:
+    for item in messages[-count:]:
         out.line((f"  {_role(item):10}", "cyan"), shorten(item.text, 400) if item.text else "(pictures)")
 
 
@@ -137,10 +143,10 @@ def _write_gaps(out: TerminalOutput, past: RecordedState) -> None:
         out.line(f"  {_name(conversation):12} {gap}")
 
 
-def shorten_trouble(trouble: str) -> str:
-    """What is wrong, without the file that it is about, where that is said already."""
-    file, _, rest = trouble.partition(".db")
-    return f"the file{rest}" if file.startswith("/") and rest else trouble
+def shorten_error(error: str) -> str:
+    """An error about a session's file, without the path that is printed beside it."""
+    file, _, rest = error.partition(".db")
+    return f"the file{rest}" if file.startswith("/") and rest else error
 
 
 # ---- what is known of a conversation
@@ -151,39 +157,39 @@ def _shown_conversations(past: RecordedState) -> Iterator[RecordedConversation]:
 
 
 def _conversation(conversation: RecordedConversation, past: RecordedState, count: int) -> dict[str, Any]:
-    agreement = _agreement(conversation)
-    said = _messages(conversation)
+    terms = _terms(conversation)
+    messages = _messages(conversation)
     return {
         "id": conversation.id,
-        "parent_id": agreement.parent_id,
-        "title": agreement.title,
+        "parent_id": terms.parent_id,
+        "title": terms.title,
         "status": _status(conversation, past),
-        "depth": agreement.depth,
-        "message_count": len(said),
-        "model": agreement.model,
-        "backend": agreement.backend,
+        "depth": terms.depth,
+        "message_count": len(messages),
+        "model": terms.model,
+        "backend": terms.backend,
         "storage_policy": _policy(conversation),
         "not_stored": _gap(conversation),
-        "messages": [{"id": i.id, "role": _role(i), "text": i.text} for i in (said[-count:] if count else [])],
+        "messages": [{"id": i.id, "role": _role(i), "text": i.text} for i in (messages[-count:] if count else [])],
     }
 
 
 def _tree_row(conversation: RecordedConversation, past: RecordedState) -> ConversationRow:
     policy = _policy(conversation)
     note = "" if policy == "full" else spell_storage(policy)
-    parent_id = _agreement(conversation).parent_id
+    parent_id = _terms(conversation).parent_id
     return ConversationRow(
         conversation.id, parent_id, _name(conversation), _status(conversation, past), len(_messages(conversation)), note
     )
 
 
 def _name(conversation: RecordedConversation) -> str:
-    agreement = _agreement(conversation)
-    return conversation_name(conversation.id, agreement.title, agreement.parent_id)
+    terms = _terms(conversation)
+    return conversation_name(conversation.id, terms.title, terms.parent_id)
 
 
-def _agreement(conversation: RecordedConversation) -> RecordedTerms:
-    assert conversation.agreed is not None, "only those are shown"
+def _terms(conversation: RecordedConversation) -> RecordedTerms:
+    assert conversation.agreed is not None, "conversations without terms are not shown"
     return read_terms(conversation.agreed)
 
 
@@ -194,8 +200,8 @@ def _policy(conversation: RecordedConversation) -> WireStorage | None:
 def _status(conversation: RecordedConversation, past: RecordedState) -> str:
     if conversation.closed:
         return "closed"
-    begun = any(task.scope.conversation_id == conversation.id for task in past.unfinished.values())
-    return "unfinished" if begun or conversation.begun else "idle"
+    running = any(task.scope.conversation_id == conversation.id for task in past.unfinished.values())
+    return "unfinished" if running or conversation.begun else "idle"
 
 
 def _messages(conversation: RecordedConversation) -> list[UserMessage | AssistantMessage]:
@@ -209,7 +215,7 @@ def _role(item: UserMessage | AssistantMessage) -> str:
 
 
 def _gap(conversation: RecordedConversation) -> str | None:
-    """What cannot be had back, and why."""
+    """Which texts are not stored, and why; None if all are."""
     missing = sum(len(piece.missing) for piece in conversation.pieces)
     policy = _policy(conversation)
     if policy == "none":

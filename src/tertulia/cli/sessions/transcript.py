@@ -1,4 +1,4 @@
-"""A session that was, as a person reads it: as `exec` shows one, with what was said to it, all in one stream."""
+"""Prints the record of a session as `exec` shows a running one, with the users' messages, all in one stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tertulia.rollout.format.record_lines import RecordLine
 
 
 class Transcript(TextView):
-    """Takes the lines of a record. What one conversation says, or the root, is shown in full, the rest in short."""
+    """Takes the lines of a record. Messages of the root, or of one conversation, are shown in full, others in short."""
 
     def __init__(self, out: TerminalOutput, conversation_id: ConversationId | None = None) -> None:
         super().__init__(out, out, ())
@@ -24,40 +24,40 @@ class Transcript(TextView):
         self._names: dict[ConversationId | None, str] = {}
         self._begun = False
         self._unsaid: dict[ItemId, tuple[ConversationId, str]] = {}
-        """Answers in the record of which no event has told yet. In a fork none will."""
+        """Answers in the record without their event so far. In a fork they have none."""
         if conversation_id is not None:
             self._root = conversation_id
 
     def take(self, line: RecordLine) -> None:
-        """Show it, where a person wants to know."""
+        """Print one line of a record, if it is of use to a person."""
         match line.what:
             case e.Event() as event:
                 if self._only in (None, event.conversation_id) or isinstance(event.data, e.SessionConfigured):
                     self.show(event)
-            case ItemsRecord() as said:
-                if self._only in (None, said.conversation_id):
-                    self._hear(said)
+            case ItemsRecord() as record:
+                if self._only in (None, record.conversation_id):
+                    self._hear(record)
             case TermsRecord(conversation_id=id, place=place, terms=terms):
                 self._names[id] = conversation_name(id, terms.get("title"), place.get("parent_id"))
             case _:
                 pass
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Print the answers that no event followed; no line follows."""
         unsaid, self._unsaid = self._unsaid, {}
         for conversation_id, text in unsaid.values():
             self._speak(conversation_id, text)
 
-    def _hear(self, said: ItemsRecord) -> None:
+    def _hear(self, record: ItemsRecord) -> None:
         self.finish()
-        for item in said.items:
+        for item in record.items:
             if isinstance(item, AssistantMessage):
-                self._unsaid[item.id] = (said.conversation_id, item.text)
+                self._unsaid[item.id] = (record.conversation_id, item.text)
             elif isinstance(item, UserMessage) and not item.injected:
-                if said.conversation_id == self._root:
+                if record.conversation_id == self._root:
                     self._note("you", "bold", item.text)
                 else:
-                    self._note(self._name(said.conversation_id), "magenta", f"was asked {shorten(item.text)}")
+                    self._note(self._name(record.conversation_id), "magenta", f"was asked {shorten(item.text)}")
 
     def _name(self, conversation_id: ConversationId | None) -> str:
         return self._names.get(conversation_id) or str(conversation_id)[:8]
