@@ -1,8 +1,8 @@
-"""The event bus of a session: stamps each event, has it written down, and lays it ready for every listener.
+"""The event bus of a session: stamps each event, has the journal commit it, and delivers it to every subscription.
 
-Not thread-safe, by design: everything here happens on the loop's thread, and nothing waits but `flush`. Listeners
-cannot hurt it: their code runs in their own tasks, a slow one falls behind alone (see `subscription`), one that
-vanishes is cleaned up.
+Not thread-safe, by design: everything here happens on the loop's thread, and nothing waits but `flush`. Subscribers
+cannot harm it: their code runs in their own tasks, a slow one falls behind alone (see `subscription`), an abandoned one
+is cleaned up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tertulia.protocol.storage import StoragePolicy
 
 
 class EventScope(msgspec.Struct, frozen=True):
-    """Whom an event is about. Made once a task, used for all its events."""
+    """Which submission, conversation and task an event is about. Made once a task, used for all its events."""
 
     sub_id: str
     """The submission that caused it; the session's id stands in for an empty one."""
@@ -36,12 +36,12 @@ class EventScope(msgspec.Struct, frozen=True):
 
 
 class EventBus:
-    """Tells everybody everything, in one order, once it is safe to tell.
+    """Delivers every event to every subscription, in one order, once it is committed.
 
     Durable events are numbered without gaps, from 1 in a new session, from where it stopped in a resumed one. One
     that the journal has yet to commit is held, and so is everything published after it, passing events too, so that
-    nobody ever hears of what a crash could undo, nor out of order. How much is held is in the hands of the
-    publishers: they flush before they go on.
+    no subscriber gets what a crash could undo, nor out of order. How much is held is up to the publishers: they
+    flush before they go on.
 
     When the journal fails, the event and all held after it are never delivered, their numbers are given out
     again, `flush` raises, and every subscription, whatever its filter, gets an `error` without a number (to
@@ -77,13 +77,13 @@ class EventBus:
         self._closed = False
         self._told_at_once = journal.watch(self._settle)
         self.clean: Callable[[EventData], EventData] | None = None
-        """Takes out of an event what nobody may hear; set while there is something to take out."""
+        """Redacts an event before it is stamped; set while there are secrets to redact."""
         self.metrics = Metrics()
         """Counts what was delivered: what the journal took back never happened."""
 
     @property
     def session_id(self) -> SessionId:
-        """Whose events they are."""
+        """The session that the events belong to."""
         return self._session_id
 
     @property
@@ -93,7 +93,7 @@ class EventBus:
 
     @property
     def followed(self) -> bool:
-        """Whether anybody listens."""
+        """Whether there is any subscription."""
         self._sweep()
         return bool(self._boxes)
 
@@ -170,7 +170,7 @@ class EventBus:
     def close(self) -> None:
         """Publish nothing more; every subscription ends when its reader has taken what is there. Idempotent.
 
-        Flush first: what is held now is still written, but nobody hears of it.
+        Flush first: what is held now is still written, but not delivered.
         """
         self._closed = True
         for box in self._everybody():
@@ -217,7 +217,7 @@ class EventBus:
                 self._held.popleft()
                 committed.append(event)
                 self._reach(event)
-        # Those who wait wake before those who only listen: who hears that a tool has begun finds it running.
+        # Flushes wake before subscribers: a subscriber that gets the begin of a tool call finds it running.
         if not self._closed:
             for event in committed:
                 self._deliver(event)
@@ -231,7 +231,7 @@ class EventBus:
                 reached.set_result(None)
 
     def _give_up(self, error: TertuliaError) -> None:
-        """Take back everything that is held, and say so."""
+        """Take back everything that is held, and send every subscription the error."""
         last, _ = self._held[-1]
         for _, written in self._held:
             _retrieve_exception(written)
@@ -268,7 +268,7 @@ class EventBus:
         return [box for boxes in self._boxes.values() for box in boxes]
 
     def _sweep(self) -> None:
-        """Let go of those who left."""
+        """Remove the mailboxes of subscriptions that are gone."""
         gone: set[Mailbox] = set()
         while self._gone:
             gone.add(self._gone.popleft())

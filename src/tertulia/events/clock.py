@@ -1,4 +1,4 @@
-"""Time, injected: the only module that asks the machine what time it is."""
+"""The injected clock, and timestamps: the only module that reads the machine's time."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clock of this machine."""
 
     __slots__ = ()
 
     def now(self) -> float:
-        """Seconds since 1970, UTC."""
+        """Seconds since 1970, UTC, by the system clock."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since an unspecified moment; never goes back."""
         return time.monotonic()
 
 
@@ -45,11 +45,11 @@ class Timestamps:
         self._text = self._prefix = ""
 
     def __call__(self) -> str:
-        """The present moment."""
+        """The timestamp of the present moment."""
         return self.at(self._clock.now())
 
     def at(self, seconds: float) -> str:
-        """A given moment."""
+        """The timestamp of a moment, in seconds since 1970."""
         millisecond = int(seconds * 1000)
         if millisecond != self._millisecond:
             second, rest = divmod(millisecond, 1000)

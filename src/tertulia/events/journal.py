@@ -1,4 +1,4 @@
-"""The port through which everything is written down before anybody hears of it."""
+"""The interface of a journal, which commits events and records before the bus delivers them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ class Journal(Protocol):
         ...
 
     def watch(self, settled: Callable[[], None]) -> bool:
-        """Call it each time futures have completed, in the same turn of the loop, for the one who watches.
+        """Have `settled` called each time futures have completed, in the same turn of the loop.
 
-        False where nothing like that will be done: then the futures tell.
+        Returns:
+            False if it will not be called: then the futures' own callbacks are needed.
         """
         ...
 
     def hurry(self) -> None:
-        """Somebody waits for what was written so far. Without it a journal may wait a moment for more."""
+        """Commit now what was written so far: a caller waits. Otherwise a journal may wait a moment for more."""
         ...
 
     async def settle(self) -> None:
@@ -60,25 +61,25 @@ class Journal(Protocol):
 
 
 class NoJournal:
-    """Keeps nothing."""
+    """A journal that stores nothing; every write is done at once."""
 
     __slots__ = ()
 
     def write(self, event: Event, storage: StoragePolicy | None = None) -> None:
-        """Nothing to wait for."""
+        """Write nothing; None says that there is nothing to wait for."""
 
     def keep(self, record: Record) -> None:
-        """Nothing to keep."""
+        """Take the record and drop it."""
 
     def watch(self, settled: Callable[[], None]) -> bool:
-        """Nothing will ever be settled later."""
+        """Never calls `settled`: every write is done at once."""
         return False
 
     def hurry(self) -> None:
-        """Nobody waits."""
+        """Do nothing, as nothing is pending."""
 
     async def settle(self) -> None:
-        """Nothing to wait for."""
+        """Return at once, as nothing is pending."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing, as nothing is open."""

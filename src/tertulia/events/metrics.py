@@ -1,4 +1,4 @@
-"""What a session and each of its conversations did and cost: numbers, and never a word of what was said.
+"""Counts what a session and each of its conversations did and cost: numbers, never texts.
 
 Nothing here keeps what a model, a tool or a person wrote. A label is an id, or the name of a tool that there is; any
 other name that a model made up counts under `other`.
@@ -43,7 +43,7 @@ class CallTotals:
         self.max_ms = 0
 
     def add(self, success: bool, duration_ms: int) -> None:
-        """One more."""
+        """Count one call that has ended."""
         self.calls += 1
         self.failures += not success
         self.duration_ms += duration_ms
@@ -63,11 +63,11 @@ class MetricsTotals:
         self.completed = 0
         self.failed = 0
         self.aborted: dict[AbortReason, int] = {}
-        """By reason."""
+        """How many tasks were aborted, by reason."""
         self.requests = 0
         self.usage = NO_USAGE
         self.tools: dict[str, CallTotals] = {}
-        """By name."""
+        """The calls of each tool, by its name."""
         self.mcp = CallTotals()
         self.mcp_waits = 0
         """Calls that had to wait for their turn, whatever became of them."""
@@ -76,7 +76,7 @@ class MetricsTotals:
 
 
 class Metrics:
-    """Is told of the events in `COUNTED`, in order. Bounded but for the open conversations, of which there are few."""
+    """Counts the events in `COUNTED`, in order. Bounded but for the open conversations, of which there are few."""
 
     def __init__(self) -> None:
         self.session = MetricsTotals()
@@ -128,7 +128,7 @@ class Metrics:
         return OTHER
 
     def end(self) -> None:
-        """Nothing more will be counted; the numbers stay. Whoever still holds the bus must not hold all the tools."""
+        """Stop counting; the numbers stay. Releases the tools, which a holder of the bus would otherwise keep alive."""
         self.knows = _knows_none
 
     def _tally(self, of: ConversationId) -> MetricsTotals:
@@ -196,4 +196,4 @@ COUNTED: dict[str, Callable[[Metrics, MetricsTotals, Any], None] | None] = {
     HistoryCompacted.type: _count_compaction,
     ConversationClosed.type: None,
 }
-"""The types of event that count; whoever publishes looks here first, and spares `Metrics` all others."""
+"""The types of event that are counted, and how; the bus passes no others to `Metrics`."""

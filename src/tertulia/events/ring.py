@@ -1,4 +1,4 @@
-"""The recent past of the bus: the latest durable events, bounded by number and by size.
+"""The latest durable events of the bus, bounded by number and by size.
 
 Deliberately not aware of subscriptions: it knows only that some readers have not read to its end yet, and tells
 those, and no others, what it forgets before they came to it.
@@ -24,7 +24,7 @@ _VALUE_BYTES = 32
 
 
 class RingReader(Protocol):
-    """One who reads from the ring and is not at its end."""
+    """A reader of the ring that has not come to its end."""
 
     def missed(self, seq: int, event: Event) -> None:
         """The ring forgets this event, the one numbered `seq`. Called in order of numbers; must not raise."""

@@ -45,8 +45,8 @@ def visible_in(event: Event) -> tuple[ConversationId, ...]:
 class Mailbox:
     """The bus's end of a subscription.
 
-    The bus holds mailboxes, not subscriptions: so a task that waits for news is kept alive by the bus, as one
-    that waits for a socket is by the loop, while a subscription that nobody holds any more vanishes and tells.
+    The bus holds mailboxes, not subscriptions: so a task that waits for events is kept alive by the bus, as one
+    that waits for a socket is by the loop, while an abandoned subscription is collected and removes its mailbox.
     """
 
     __slots__ = (
@@ -74,7 +74,7 @@ class Mailbox:
         notice: Callable[[EventData], Event],
         gone: Callable[[Mailbox], None],
     ) -> None:
-        """`notice` stamps news for this reader alone; `gone` must be safe to call from any thread."""
+        """`notice` stamps an event for this reader alone; `gone` must be safe to call from any thread."""
         self.conversation = conversation
         self.queue: deque[Event] = deque()
         self.behind = cursor < ring.last
@@ -153,7 +153,7 @@ class Mailbox:
         return True
 
     def passed(self, seq: int) -> bool:
-        """See `Subscription.passed`."""
+        """What `Subscription.passed` returns for this mailbox."""
         if self._ready():
             for event in self.queue:
                 if event.seq is not None:
@@ -201,10 +201,10 @@ class Mailbox:
         self.behind = True
         self._cursor = self._ring.last
         self._ring.behind.add(self)
-        kept = [event for event in self.queue if event.data.durable or event.type == SubscriberLagged.type]
-        self._dropped += len(self.queue) - len(kept)
+        durable = [event for event in self.queue if event.data.durable or event.type == SubscriberLagged.type]
+        self._dropped += len(self.queue) - len(durable)
         self.queue.clear()
-        self.queue.extend(kept)
+        self.queue.extend(durable)
 
     def _read_on(self, limit: int) -> None:
         self._settle_arrears()
@@ -244,7 +244,7 @@ class Mailbox:
             return
         try:
             waiter.set_result(None)
-        except RuntimeError:  # its loop was closed under it: nobody will ever read here
+        except RuntimeError:  # its loop was closed: no task will ever read here
             self.close()
 
 
@@ -281,7 +281,7 @@ class Subscription:
         self.close()
 
     async def aclose(self) -> None:
-        """As `close`: for `contextlib.aclosing`."""
+        """The same as `close`, for `contextlib.aclosing`."""
         self.close()
 
     def __del__(self) -> None:

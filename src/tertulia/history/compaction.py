@@ -1,4 +1,4 @@
-"""Making a history smaller: planned on a view, applied by compare-and-swap, or not at all.
+"""Compaction: makes a history smaller. Planned on a view, applied by compare-and-swap, or not at all.
 
 `compact` asks a summariser and may wait for it; `trim` is the path of the thresholds and never waits. Both put one
 `Summary` in the place of the oldest segments; both keep pinned segments, open calls, the newest request and the
@@ -25,12 +25,12 @@ WITHIN_LIMITS = "the history is within its limits"
 NOTHING_TO_CUT = "nothing can be cut: what is left are seeds, open calls, the newest request and the newest turn"
 NOT_SMALLER = "a summary would not be smaller than what it stands for"
 NO_TEXT = "the summariser returned no text"
-REWRITTEN_MEANWHILE = "the history was rewritten by somebody else during every attempt"
+REWRITTEN_MEANWHILE = "the history was rewritten by another task during every attempt"
 STILL_OVER = "what must be kept is over the limits"
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """What came of it. When nothing was changed, `compacted` is False and `reason` says why."""
+    """The outcome of a compaction. When nothing was changed, `compacted` is False and `reason` says why."""
 
     compacted: bool
     before_tokens: int
@@ -186,7 +186,7 @@ def _drop(store: HistoryStore, cut: Cut, room: int, rewrites: list[Rewrite]) -> 
     items = _items(dropped)
     text = extract_summary(items, _budget(dropped, room))
     done = store.rewrite(cut, _summary(text, items, store.kept_by) if text else None, expected_revision=store.revision)
-    assert done is not None, "nobody else can have rewritten it: nothing was awaited"
+    assert done is not None, "nothing else can have rewritten it: nothing was awaited"
     rewrites.append(done)
     return _count_unsummarised(items)
 

@@ -17,16 +17,16 @@ class ItemEncoder(Protocol):
     """What history needs to know of a dialect.
 
     The bytes of some items never depend on their neighbours: JSON values joined by commas, without brackets;
-    empty when the dialect has no word for any of them.
+    empty when the dialect can express none of them.
     """
 
     @property
     def name(self) -> str:
-        """Identifies the spelling."""
+        """The name of the dialect, unique to its spelling."""
         ...
 
     def encode_items(self, items: Sequence[Item]) -> bytes:
-        """Spell the items."""
+        """The items in this dialect."""
         ...
 
 
@@ -35,10 +35,10 @@ class Encoding:
 
     Chunks merge like the digits of a binary counter: below 1 MiB their bit lengths fall from left to right. So n
     segments lie in O(log n + bytes / 1 MiB) chunks, and each byte is copied at most some twenty times however
-    long the history grows. A snapshot is a short tuple, and whoever holds one is never disturbed.
+    long the history grows. A snapshot is a short tuple that never changes.
 
     Positions are those of a stream in which every segment that has bytes is followed by a comma. No chunk holds
-    the comma behind it: whoever joins the chunks puts it there.
+    the comma behind it: the code that joins the chunks puts it there.
     """
 
     __slots__ = ("_chunks", "_ends", "_snapshot", "encoder")
@@ -55,7 +55,7 @@ class Encoding:
         return len(self._ends)
 
     def append(self, segment: Segment) -> None:
-        """Encode one more segment."""
+        """Encode a segment and add its bytes."""
         encoded = self.encoder.encode_items(segment.items)
         end = self._start(self.segment_count)
         self._push(encoded)
@@ -105,9 +105,9 @@ class Encoding:
         if not piece:
             return
         chunks = self._chunks
-        kept, size = len(chunks), len(piece)
-        while kept and len(chunks[kept - 1]) < min(LARGE, 1 << size.bit_length()):
-            kept -= 1
-            size += len(chunks[kept]) + 1
-        chunks[kept:] = [b",".join((*chunks[kept:], piece))]
+        left, size = len(chunks), len(piece)
+        while left and len(chunks[left - 1]) < min(LARGE, 1 << size.bit_length()):
+            left -= 1
+            size += len(chunks[left]) + 1
+        chunks[left:] = [b",".join((*chunks[left:], piece))]
         self._snapshot = None

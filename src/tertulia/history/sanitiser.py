@@ -1,4 +1,4 @@
-"""The invariant of a history: each call has at most one output, after it, and each output has its call.
+"""Holds the invariant of a history: each call has at most one output, after it, and each output has its call.
 
 `prove` is for items of our own making and is paid once a segment; `mend` is for items that come from elsewhere
 (a record that a crash cut short, an import) and makes them provable. Neither looks at what is said.
@@ -62,10 +62,10 @@ def mend(items: Iterable[Item], reason: str) -> list[Item]:
     answered gets an output that gives the reason, right after the calls and outputs it stands among, because
     some models accept nothing else between a call and its output.
     """
-    kept, unanswered = _paired(items)
+    paired, unanswered = _paired(items)
     mended: list[Item] = []
     due: list[ToolCall] = []
-    for position, item in enumerate(kept):
+    for position, item in enumerate(paired):
         if due and not isinstance(item, ToolCall | ToolOutput):
             mended.extend(closing_outputs(due, reason))
             due.clear()
@@ -78,17 +78,17 @@ def mend(items: Iterable[Item], reason: str) -> list[Item]:
 
 def _paired(items: Iterable[Item]) -> tuple[list[Item], set[int]]:
     """What can stay, and the positions therein of calls that nothing answers."""
-    kept: list[Item] = []
+    paired: list[Item] = []
     open_at: dict[CallId, int] = {}
     for item in items:
         if isinstance(item, ToolCall):
             if item.call_id in open_at:
                 continue
-            open_at[item.call_id] = len(kept)
+            open_at[item.call_id] = len(paired)
         elif isinstance(item, ToolOutput) and open_at.pop(item.call_id, None) is None:
             continue
-        kept.append(item)
-    return kept, set(open_at.values())
+        paired.append(item)
+    return paired, set(open_at.values())
 
 
 def turns(items: Iterable[Item]) -> Iterator[list[Item]]:

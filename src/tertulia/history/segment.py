@@ -1,4 +1,4 @@
-"""A segment: the items of a turn, sealed. Everything that is computed here is computed once in their life."""
+"""A segment: the items of a turn, sealed. Digest, sizes and open calls are computed once, when it is sealed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _canonical = msgspec.json.Encoder()
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """Frozen items with what is known of them. Shared by reference between a history, its views and its forks."""
+    """Frozen items with what was computed of them. Shared by reference between a history, its views and its forks."""
 
     items: tuple[Item, ...]
     digest: bytes
@@ -36,7 +36,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False, eq=False):
     message_count: int
     """What users and the model said, without what we injected."""
     pinned: bool
-    """Never trimmed, never summarised."""
+    """Whether it is never trimmed and never summarised."""
 
 
 def seal(items: Iterable[Item], *, pinned: bool = False) -> Segment:

@@ -1,4 +1,4 @@
-"""The history of one conversation. The only place where it changes, and where its invariants are held."""
+"""The history of one conversation. The only place where it changes and where its invariants are held."""
 
 from __future__ import annotations
 
@@ -214,15 +214,15 @@ class HistoryStore:
         if expected_revision != self._revision:
             return None
         plan.prove(self._segments)
-        kept = tuple(i for i in range(plan.end) if plan.keeps(i, self._segments[i]))
-        place = len(kept) if plan.spared is None else kept.index(plan.spared)
+        stayed = tuple(i for i in range(plan.end) if plan.keeps(i, self._segments[i]))
+        place = len(stayed) if plan.spared is None else stayed.index(plan.spared)
         inserted = [] if summary is None else [seal((summary,))]
-        stay = [range(i, i + 1) for i in kept]
+        stay = [range(i, i + 1) for i in stayed]
         total = len(self._segments)
         tail = range(plan.end, total)
         self._rearrange([*stay[:place], *inserted, *stay[place:], tail])
         self._revision += 1
-        return Rewrite(kept, plan.end, place, summary, total)
+        return Rewrite(stayed, plan.end, place, summary, total)
 
     def fork(self, at: ItemId | int | None = None, limits: HistoryLimits | None = None) -> HistoryStore:
         """A history of its own that begins with this one's items up to `at`: an item, a round, or everything.

@@ -1,4 +1,4 @@
-"""Saying long things briefly: one interface for every summary, and a summariser that needs no model."""
+"""The interface of a summariser, and one that needs no model: it quotes."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ class ExtractiveSummariser:
 
 
 def extract_summary(items: Iterable[Item], budget_tokens: int) -> str:
-    """What an `ExtractiveSummariser` says, for callers that cannot wait.
+    """The summary of an `ExtractiveSummariser`, for callers that cannot wait.
 
     An earlier summary is carried on within half of the budget, so that repeating this never grows.
     """
     earlier: list[str] = []
-    asked: list[UserMessage] = []
-    answered: list[AssistantMessage] = []
+    requests: list[UserMessage] = []
+    answers: list[AssistantMessage] = []
     tools: Counter[str] = Counter()
     for item in items:
         if isinstance(item, Summary):
             earlier.append(item.text)
         elif isinstance(item, UserMessage) and is_user_request(item):
-            asked.append(item)
+            requests.append(item)
         elif isinstance(item, AssistantMessage):
-            answered.append(item)
+            answers.append(item)
         elif isinstance(item, ToolCall):
             tools[item.name] += 1
     room = budget_tokens * BYTES_PER_TOKEN
@@ -62,8 +62,8 @@ def extract_summary(items: Iterable[Item], budget_tokens: int) -> str:
     used = ", ".join(f"{name} ×{count}" for name, count in sorted(tools.items()))
     sections = (
         carried,
-        _section("Asked:", map(_request, reversed(asked)), left * 2 // 5),
-        _section("Answered:", (f"- {_gist(message.text)}" for message in reversed(answered)), left * 2 // 5),
+        _section("Asked:", map(_request, reversed(requests)), left * 2 // 5),
+        _section("Answered:", (f"- {_gist(message.text)}" for message in reversed(answers)), left * 2 // 5),
         _clip(f"Tools used: {used}", left // 5) if used else "",
     )
     return "\n".join(filter(None, sections))

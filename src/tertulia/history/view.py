@@ -69,24 +69,24 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
         return self.tally.digest
 
     def segments(self) -> Iterator[Segment]:
-        """The segments, oldest first."""
+        """All segments of the view, oldest first."""
         return islice(self._segments, self._count)
 
     def newest_first(self) -> Iterator[Segment]:
-        """The segments, newest first."""
+        """All segments of the view, newest first."""
         return map(self._segments.__getitem__, range(self._count - 1, -1, -1))
 
     def messages(self, limit: int | None = None) -> list[UserMessage | AssistantMessage]:
         """The newest messages of users and model, oldest first, injected ones left out. Costs what it returns."""
         if limit is not None and limit < 0:
             raise InvalidParamsError(f"limit must not be negative, not {limit}")
-        said = (
+        messages = (
             item
             for segment in self.newest_first()
             for item in reversed(segment.items)
             if isinstance(item, UserMessage | AssistantMessage) and is_message(item)
         )
-        newest = list(islice(said, None if limit is None else min(limit, self.item_count)))
+        newest = list(islice(messages, None if limit is None else min(limit, self.item_count)))
         newest.reverse()
         return newest
 

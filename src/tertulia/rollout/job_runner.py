@@ -1,4 +1,4 @@
-"""What a store is asked to do, and how it is carried out: in order, appends together, failures by attempt.
+"""The jobs of a store, and the order in which they are done: appends together, failures by attempt.
 
 The part of the contract that all stores share. What a commit is, each of them knows for itself.
 """
@@ -27,7 +27,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Append(msgspec.Struct, frozen=True):
-    """See `RolloutStore.append`."""
+    """A job that carries out `RolloutStore.append`."""
 
     rows: Sequence[Row]
     attempt: int
@@ -35,7 +35,7 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class Enforce(msgspec.Struct, frozen=True):
-    """See `RolloutStore.enforce`."""
+    """A job that carries out `RolloutStore.enforce`."""
 
     conversation: int
     policy: StoragePolicy
@@ -45,7 +45,7 @@ class Enforce(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """See `RolloutStore.sweep`."""
+    """A job that carries out `RolloutStore.sweep`."""
 
     now: float
     action: TtlAction
@@ -53,7 +53,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 class Close(msgspec.Struct, frozen=True):
-    """See `RolloutStore.close`."""
+    """A job that carries out `RolloutStore.close`."""
 
     done: OnDone
 
@@ -62,7 +62,7 @@ Job = Claim | Append | Enforce | Sweep | Close
 
 
 class RecordStorage(Protocol):
-    """Where records are kept. Blocks; raises StorageError, or Busy where somebody else owns them."""
+    """Where records are kept. Blocks; raises StorageError, or BusyError where another process owns them."""
 
     def claim(self) -> None:
         """Become the owner, if we are not."""
@@ -77,7 +77,7 @@ class RecordStorage(Protocol):
         ...
 
     def sweep(self, now: float, action: TtlAction) -> SweepResult:
-        """Erase what has expired."""
+        """Erase what has expired by `now`."""
         ...
 
     def close(self) -> None:

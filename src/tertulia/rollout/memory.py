@@ -1,4 +1,4 @@
-"""Records in memory, by the same contract: for tests, and for sessions that leave nothing behind."""
+"""A store in memory, by the contract of `store`, for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tertulia.rollout.store import OnDone, Row, StoredRow, SweepResult, TtlActio
 
 
 class MemoryRecords:
-    """What outlives a store in memory: the twin of a file."""
+    """The rows of a store in memory; they outlive the store, as a file does."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
@@ -35,7 +35,7 @@ class MemoryStore:
 
     @property
     def place(self) -> str:
-        """Nowhere."""
+        """The word `memory`, as there is no file."""
         return "memory"
 
     def claim(self, done: Callable[[StorageError | BusyError | None], None]) -> None:
@@ -55,11 +55,11 @@ class MemoryStore:
         self._put(Enforce(conversation, policy, skeleton, attempt, done))
 
     def sweep(self, now: float, action: TtlAction, done: Callable[[SweepResult | StorageError], None]) -> None:
-        """Remove what has expired."""
+        """Remove what has expired by `now`."""
         self._put(Sweep(now, action, done))
 
     def close(self, done: OnDone) -> None:
-        """Give up ownership."""
+        """Give up ownership of the records."""
         self._put(Close(done))
 
     def _put(self, job: Job) -> None:
@@ -140,9 +140,9 @@ class _MemoryRecordStorage:
         now = self._latest(now)
         due = [row for n, row in self._records.rows.items() if self._records.expires.get(n, now + 1) <= now]
         if action == "delete":
-            kept = [row for row in due if stays_as_header(row.kind, row.type)]
-            bodies, rows = self._strip(kept), self._drop(row for row in due if row not in kept)
-            for row in kept:
+            headers = [row for row in due if stays_as_header(row.kind, row.type)]
+            bodies, rows = self._strip(headers), self._drop(row for row in due if row not in headers)
+            for row in headers:
                 del self._records.expires[row.n]
             return SweepResult(bodies, rows, min(self._records.expires.values(), default=None))
         bodies = self._strip(due)

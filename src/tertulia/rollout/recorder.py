@@ -1,6 +1,6 @@
 """The journal of a session over a store: each record by the strictest policy of its sources, in order, in batches.
 
-What happens until somebody waits for it, or for a moment, is committed together. Everything here runs on the loop's
+What is written until a caller waits, or for a moment, is committed together. Everything here runs on the loop's
 thread and nothing waits. What is written when, under which policy, and what is done again after a failure is decided
 here; how a row looks is the codec's matter, where it lies the store's.
 """
@@ -25,7 +25,7 @@ from tertulia.rollout.store import RolloutStore, Row
 _Written = asyncio.Future[None]
 _NOTHING = NoStorage()
 _LINGER_S = 0.002
-"""For how long events that nobody waits for may wait for others: a commit costs as much for one as for ten."""
+"""For how long events may wait for others before they are committed: a commit costs as much for one as for ten."""
 _skeleton = frozenset(SKELETON)
 
 
@@ -39,7 +39,7 @@ class _PendingRecord:
         written: _Written | None,
     ) -> None:  # fmt: skip
         self.what = what
-        """None for somebody who only waits for what was before."""
+        """None for a caller that only waits for what was before."""
         self.conversation = conversation
         self.policy = policy
         """Only ever narrowed, until it is committed."""
@@ -92,11 +92,11 @@ class Recorder:
         self._due: asyncio.Handle | None = None
         self._refusal: StoragePolicyViolationError | None = None
         self._closed: asyncio.Future[StorageError | None] | None = None
-        self._settled: Callable[[], None] = _nobody
+        self._settled: Callable[[], None] = _ignore
 
     @property
     def store(self) -> RolloutStore:
-        """Where it writes."""
+        """The store that it writes to."""
         return self._store
 
     def write(self, event: Event, storage: StoragePolicy | None = None) -> _Written | None:
@@ -113,7 +113,7 @@ class Recorder:
         return written
 
     def keep(self, record: Record) -> None:
-        """Take over a record."""
+        """Take a record and commit it with the next event."""
         if self._closed is not None:
             return
         conversation = record.conversation_id
@@ -175,7 +175,7 @@ class Recorder:
         return True
 
     def hurry(self) -> None:
-        """Somebody waits: what has come together is committed now."""
+        """Commit now what was collected, because a caller waits."""
         if self._due is not None:
             self._due.cancel()
             self._on_due()
@@ -277,8 +277,8 @@ class Recorder:
         self._settled()
 
 
-def _nobody() -> None:
-    """Nobody watches."""
+def _ignore() -> None:
+    """Stands in for a watcher where there is none."""
 
 
 def _failed(error: TertuliaError) -> _Written:

@@ -1,4 +1,4 @@
-"""The interface of a store: the records of one session, kept in order, and not one byte more than their policy allows.
+"""The interface of a store: the records of one session in order, and no more of them than their policy allows.
 
 A store knows rows, not conversations: what is a header and what is a body was decided by the recorder before. It does
 not encode, redact or interpret either of them.
@@ -30,7 +30,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     ts: float
     """Wall time in seconds; the age of a record is counted from it."""
     seq: int | None
-    """Of a durable event."""
+    """The number of a durable event."""
     conversation: int
     """The `n` of the row that named the conversation; 0 for the session itself."""
     scope: int
@@ -85,9 +85,9 @@ class SweepResult(msgspec.Struct, frozen=True):
     """What a sweep came to."""
 
     bodies: int = 0
-    """Removed, their headers kept."""
+    """How many texts were removed, their headers kept."""
     rows: int = 0
-    """Removed whole."""
+    """How many records were removed whole."""
     next_due: float | None = None
     """When the next body expires."""
 
@@ -105,14 +105,14 @@ class RolloutStore(Protocol):
 
     An error means that nothing of that call happened; of an erasure, that some of it may be left, and the next one
     takes it up. Everything of the same `attempt`, or an earlier one, that
-    was not done yet then fails with it; whoever appends again does so under a higher `attempt`. A store whose
+    was not done yet then fails with it; rows are appended again under a higher `attempt`. A store whose
     disk failed to flush stays failed: it must never acknowledge again. One that was full goes on when there is room.
     """
 
     def claim(self, done: Callable[[StorageError | BusyError | None], None]) -> None:
         """Become the owner before anything is appended: who resumes does so before reading.
 
-        Busy where somebody else is; an append that finds the session owned says the same as a StorageError.
+        BusyError where another process is; an append that finds the session owned says the same as a StorageError.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What checking a value against a schema comes to, and what it may cost.
+"""The result of checking a value against a schema, and the budget that bounds the work.
 
 A check returns the first problem it finds, or None; it never raises for a wrong value. All that it does beyond
 the constant it pays from the budget, so that no pair of schema and value can hold the process.
@@ -130,9 +130,10 @@ def canonical_value(value: Any, budget: Budget) -> str:
     """
     budget.descend()
     if is_array(value):
-        text = f"[{','.join([canonical_value(each, budget) for each in value])}]"
+        text = f"[{','.join([canonical_value(member, budget) for member in value])}]"
     elif is_object(value):
-        text = f"{{{','.join(sorted([f'{key!r}:{canonical_value(each, budget)}' for key, each in value.items()]))}}}"
+        members = [f"{key!r}:{canonical_value(member, budget)}" for key, member in value.items()]
+        text = f"{{{','.join(sorted(members))}}}"
     elif isinstance(value, float) and value.is_integer():
         text = repr(int(value))
     else:

@@ -25,8 +25,8 @@ def _for_each(members: Callable[[Any, Budget], _Members]) -> Check:
     """Check certain members of a value: each comes with its key and with what is expected of it."""
 
     def check(value: Any, budget: Budget) -> Problem | None:
-        for key, member, each in members(value, budget):
-            if (problem := each(member, budget)) is not None:
+        for key, member, expected_check in members(value, budget):
+            if (problem := expected_check(member, budget)) is not None:
                 return problem.below(key)
         return None
 
@@ -61,9 +61,9 @@ def properties(site: Site, _: Any) -> Check:
     def named(value: Any, budget: Budget) -> _Members:
         if is_object(value):
             budget.spend(len(checks) >> 3)
-            for name, each in checks.items():
+            for name, expected_check in checks.items():
                 if name in value:
-                    yield name, value[name], each
+                    yield name, value[name], expected_check
 
     return _for_each(named)
 
@@ -76,9 +76,9 @@ def pattern_properties(site: Site, _: Any) -> Check:
     def matching(value: Any, budget: Budget) -> _Members:
         if is_object(value):
             for name, member in value.items():
-                for pattern, each in checks:
+                for pattern, expected_check in checks:
                     if pattern.occurs_in(name, budget.spend):
-                        yield name, member, each
+                        yield name, member, expected_check
 
     return _for_each(matching)
 
@@ -92,26 +92,26 @@ def additional_properties(site: Site, schema: Any) -> Check:
     def forbidden(value: Any, budget: Budget) -> Problem | None:
         return Problem(expected, json_type(value))
 
-    each = forbidden if schema is False else site.below(schema)
+    expected_check = forbidden if schema is False else site.below(schema)
 
     def unknown(value: Any, budget: Budget) -> _Members:
         if is_object(value):
             budget.spend(len(value) >> 3)
             for name, member in value.items():
                 if name not in known and not any(pattern.occurs_in(name, budget.spend) for pattern in patterns):
-                    yield name, member, each
+                    yield name, member, expected_check
 
     return _for_each(unknown)
 
 
 def property_names(site: Site, schema: Any) -> Check:
     """What is expected of the names themselves."""
-    each = site.below(schema)
+    expected_check = site.below(schema)
 
     def names(value: Any, budget: Budget) -> _Members:
         if is_object(value):
             for name in value:
-                yield name, name, each
+                yield name, name, expected_check
 
     return _for_each(names)
 
@@ -124,8 +124,8 @@ def prefix_items(site: Site, schemas: Any) -> Check:
 
     def first(value: Any, budget: Budget) -> _Members:
         if is_array(value):
-            for index, (member, each) in enumerate(zip(value, checks, strict=False)):
-                yield index, member, each
+            for index, (member, expected_check) in enumerate(zip(value, checks, strict=False)):
+                yield index, member, expected_check
 
     return _for_each(first)
 
@@ -136,12 +136,12 @@ def items(site: Site, schema: Any) -> Check:
         return prefix_items(site, schema)  # the spelling before draft 2020-12
     prefix = site.keywords.get("prefixItems")
     start = len(prefix) if is_array(prefix) else 0
-    each = site.below(schema)
+    expected_check = site.below(schema)
 
     def rest(value: Any, budget: Budget) -> _Members:
         if is_array(value):
             for index in range(start, len(value)):
-                yield index, value[index], each
+                yield index, value[index], expected_check
 
     return _for_each(rest)
 

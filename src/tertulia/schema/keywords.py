@@ -1,4 +1,4 @@
-"""What each keyword of JSON Schema demands, as a check that is prepared once and run often.
+"""The keywords of JSON Schema, each compiled once to a check of values.
 
 `BUILDERS` holds those that tool schemas use, of draft 2020-12 with the older spellings that generators still
 write. A keyword that is not in it demands nothing, as the specification has it; `format` is one of these.
@@ -87,8 +87,8 @@ def _all_of(site: Site, _: Any) -> Check:
     checks = _alternatives(site, "allOf")
 
     def check(value: Any, budget: Budget) -> Problem | None:
-        for each in checks:
-            if (problem := each(value, budget)) is not None:
+        for alternative in checks:
+            if (problem := alternative(value, budget)) is not None:
                 return problem
         return None
 
@@ -100,8 +100,8 @@ def _any_of(site: Site, _: Any) -> Check:
 
     def check(value: Any, budget: Budget) -> Problem | None:
         problems: list[Problem] = []
-        for each in checks:
-            problem = each(value, budget)
+        for alternative in checks:
+            problem = alternative(value, budget)
             if problem is None:
                 return None
             problems.append(problem)
@@ -114,7 +114,7 @@ def _one_of(site: Site, _: Any) -> Check:
     checks = _alternatives(site, "oneOf")
 
     def check(value: Any, budget: Budget) -> Problem | None:
-        problems = [problem for each in checks if (problem := each(value, budget)) is not None]
+        problems = [problem for alternative in checks if (problem := alternative(value, budget)) is not None]
         if len(problems) == len(checks):
             return _nearest_problem(problems)
         fitting = len(checks) - len(problems)

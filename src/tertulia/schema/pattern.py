@@ -29,9 +29,9 @@ from tertulia.schema.regex_matcher import (
 )
 
 MAX_SOURCE = 4096
-"""Characters of a pattern."""
+"""The longest pattern, in characters."""
 MAX_NESTING = 32
-"""Groups inside groups."""
+"""How deep groups may be nested in a pattern."""
 
 
 class Pattern:

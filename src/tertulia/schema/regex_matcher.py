@@ -1,4 +1,4 @@
-"""The parts of a regular expression, as moves of a set of positions in a text.
+"""The parts of a regular expression, as functions from a set of positions in a text to the next.
 
 A set is one integer: bit i is the position before character i, the last bit the end of the text. A part maps
 the positions where it begins to those where it ends, or back. A pattern occurs when any position is left
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 Spend = Callable[[int], None]
 """Pays for so many steps of about half a microsecond, or raises."""
 CharTest = Callable[[str], bool]
-"""Whether a character belongs."""
+"""Whether a character belongs to a class."""
 
 
 class SubjectText:
@@ -71,7 +71,7 @@ class Chars:
 
 
 def sequence(parts: Sequence[PatternPart]) -> PatternPart:
-    """One after another."""
+    """Matches the parts, one after the other."""
     backwards = parts[::-1]
 
     def move(at: int, subject: SubjectText, ahead: bool) -> int:
@@ -85,7 +85,7 @@ def sequence(parts: Sequence[PatternPart]) -> PatternPart:
 
 
 def choice(options: Sequence[PatternPart]) -> PatternPart:
-    """Any of them."""
+    """Matches any one of the options."""
 
     def move(at: int, subject: SubjectText, ahead: bool) -> int:
         subject.pay()
@@ -159,12 +159,12 @@ def look(part: PatternPart, *, forward: bool, negated: bool) -> PatternPart:
 
 
 def one_of(members: str) -> CharTest:
-    """The characters themselves."""
+    """Tests for being one of the characters."""
     return frozenset(members).__contains__
 
 
 def none_of(test: CharTest) -> CharTest:
-    """All other characters."""
+    """Tests for being a character that `test` refuses."""
     return lambda char: not test(char)
 
 

@@ -84,9 +84,9 @@ def _copy(default: Any, budget: Budget) -> Any:
 
 
 MAX_BYTES = 256 * 1024
-"""Of a schema's text."""
+"""The longest text of a schema, in bytes."""
 MAX_NODES = 10_000
-"""Schemas inside a schema."""
+"""How many schemas a schema may contain."""
 MAX_PATTERNS = 32 * 1024
 """Characters of all different patterns of a schema."""
 
@@ -227,7 +227,7 @@ class _Compiler:
         return node
 
     def pattern(self, source: Any) -> Pattern:
-        """Read, or known already."""
+        """The pattern of a source, read once for each schema."""
         if not isinstance(source, str):
             raise _unusable_schema("a pattern is not a text")
         pattern = self._patterns.get(source)

@@ -1,4 +1,4 @@
-"""Makes the session factory of ACP and Codex clients: settings of each directory, with the flags of the command line."""
+"""Makes the session factory of ACP and Codex clients: settings of a directory, with the flags of the command line."""
 
 from __future__ import annotations
 

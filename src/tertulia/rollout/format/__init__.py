@@ -1,1 +1,1 @@
-"""Records as rows: encoded, packed, referred to, read back."""
+"""The record format: events and records encoded to rows, and rows decoded again. Knows no database."""

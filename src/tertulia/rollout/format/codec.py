@@ -1,4 +1,4 @@
-"""From events and records to rows. What is header and what is body is decided here, and nowhere else.
+"""Encodes events and records to rows. What is header and what is body is decided here, and nowhere else.
 
 A conversation, the ids of a task and strings that repeat are each named once by a row of their own (`talk`, `scope`,
 `name`); other rows point to it. Numbers are given out here and never used again, also when a write has failed.

@@ -1,4 +1,4 @@
-"""What was written of one conversation that later rows can point to."""
+"""What was written of one conversation and can be referred to by later rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows read so far have said that later rows point to."""
+"""What earlier rows have named, for decoding the rows that refer to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of an event may stand in its header, in one table. Whatever is not listed is body.
+"""Which fields of an event may be in its header, in one table. Everything else is body.
 
 A header holds ids of ours, enumerations, counts, durations, tool, server and model names, usage and codes. Never a
 title, a preview, a message, a path, an argument or a reason; nor an id that a model or a client may have written.
@@ -115,7 +115,7 @@ def layout_of(kind: type[EventData]) -> Layout:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value has the shape of what may stand in a header, whoever made the event: no text hides in it."""
+    """Whether a value has the shape of what may be in a header: an id or a code, never a text."""
     if isinstance(value, str):
         return _NAME.fullmatch(value) is not None and not names_a_file(value)
     if value is None or isinstance(value, _NUMBERS):

@@ -1,4 +1,4 @@
-"""The short spelling of what every record repeats: ids and digests.
+"""Packs ids and digests, which every record repeats, into short strings.
 
 Several are written as one string: a letter for the form of each, a dot, and the base64 of all their bytes. Where one
 has another form they are written as they are.

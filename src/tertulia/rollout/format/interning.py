@@ -1,4 +1,4 @@
-"""Rows that others point to: a conversation, the ids of a task and strings that repeat are each named once."""
+"""Rows that others refer to: conversations, ids of tasks and repeated strings are each written once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event often says what an item says. Then it is written as a reference to that item's row, and read back from it.
+"""Writes an event that repeats an item as a reference to the row of the item, and resolves it when read.
 
 Only events refer, and only to records of their own conversation. For a text they do so under the same policy: what
 erases one text erases the other. Which call an event is of is no text, and is said by the call's row under any policy:
@@ -59,7 +59,7 @@ class RecentItems:
         """Outputs that have not joined the history."""
         self.queued: dict[ItemId, ItemRef] = {}
         self.asked: ItemRef | None = None
-        """The last input."""
+        """The last input of the conversation."""
 
     def note_said(self, ref: ItemRef) -> None:
         """An item joined the history."""
@@ -92,11 +92,11 @@ class RecentItems:
         return self.calls.get(call_id) or self.answered.get(call_id)
 
     def call_over(self, call_id: CallId) -> None:
-        """Its end was told."""
+        """Forget a call whose end was recorded."""
         self.answered.pop(call_id, None)
 
     def task_over(self) -> None:
-        """Nobody will refer any more to what was said in it."""
+        """Forget the items of a task that has ended: no row will refer to them."""
         self.spoken.clear()
         self.asked = None
 
@@ -203,7 +203,7 @@ _FINDERS: Mapping[type[EventData], Callable[[Any, RecentItems, StoragePolicy], _
 }
 
 ENDS = (TaskComplete, TurnAborted)
-"""After these nobody refers to what was said in the task."""
+"""After these events no row refers to the items of the task."""
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -211,28 +211,28 @@ ENDS = (TaskComplete, TurnAborted)
 def resolve_references(kind: type[EventData], header: Json, items: dict[int, Item], lost: dict[int, None]) -> Json:
     """The fields that a header takes from rows read before. Of an item whose text is lost only the ids are taken."""
     fields: Json = {}
-    said, call = _at(items, header.get("said")), _at(items, header.get("call"))
+    item, call = _at(items, header.get("said")), _at(items, header.get("call"))
     if isinstance(call, ToolCall):
         fields["call_id"] = call.call_id
         if kind is ToolCallEnd:
             fields["name"] = call.name
-    if said is None:
+    if item is None:
         return fields
     is_lost = header["said"] in lost
     if kind is AgentMessage or kind is AgentReasoning:
-        fields |= {"item_id": said.id, "text": "" if is_lost else _said(said)}
-    elif kind is ToolCallBegin and isinstance(said, ToolCall):
-        fields |= {"call_id": said.call_id, "name": said.name}
-        fields["arguments"] = None if is_lost else readable_arguments(said)
+        fields |= {"item_id": item.id, "text": "" if is_lost else _said(item)}
+    elif kind is ToolCallBegin and isinstance(item, ToolCall):
+        fields |= {"call_id": item.call_id, "name": item.name}
+        fields["arguments"] = None if is_lost else readable_arguments(item)
     elif is_lost:
         pass
-    elif kind is ToolCallEnd and isinstance(said, ToolOutput):
-        fields["output"] = _first_text(said.parts) or ""
+    elif kind is ToolCallEnd and isinstance(item, ToolOutput):
+        fields["output"] = _first_text(item.parts) or ""
     elif kind is TaskComplete:
-        fields["last_assistant_message"] = _said(said)
+        fields["last_assistant_message"] = _said(item)
     elif kind is TaskStarted:
         upto = header.get("upto")
-        fields["input_preview"] = _said(said)[: upto if type(upto) is int and upto >= 0 else 0]
+        fields["input_preview"] = _said(item)[: upto if type(upto) is int and upto >= 0 else 0]
     return fields
 
 

@@ -1,4 +1,4 @@
-"""An item as header and body, and back; what stands for an item whose text is not there."""
+"""Encodes an item as header and body and decodes it; gives placeholders for items without text."""
 
 from __future__ import annotations
 

@@ -90,11 +90,11 @@ class RecordDecoder:
     def _asked(
         self, conversation: ConversationId, row: StoredRow, header: Json, body: Json | None
     ) -> tuple[ModelRequestRecord, bool]:
-        given = body or {}
-        named = self._learned.names[header["as"]] if "as" in header else given.get("as", ("", ""))
+        texts = body or {}
+        named = self._learned.names[header["as"]] if "as" in header else texts.get("as", ("", ""))
         instructions, tools = unpack_ids(named, 2)
-        (history,) = unpack_ids(header.get("history", given.get("history", ("",))), 1)
-        packed, schema = header.get("prompt", given.get("prompt")), given.get("output_schema")
+        (history,) = unpack_ids(header.get("history", texts.get("history", ("",))), 1)
+        packed, schema = header.get("prompt", texts.get("prompt")), texts.get("output_schema")
         fields: Json = {
             "conversation_id": conversation,
             "task_id": self._learned.scopes[row.scope].task,
@@ -104,23 +104,24 @@ class RecordDecoder:
             "items": header["items"],
             "prompt": unpack_ids(packed, 1)[0] if packed else "",
             "tools_json": "",
-            "override": given.get("override"),
+            "override": texts.get("override"),
             "output_schema": schema,
             "summarises": header.get("of", ()),
         }
-        asked = msgspec.convert(fields, ModelRequestRecord)
+        request = msgspec.convert(fields, ModelRequestRecord)
         if not packed:
-            asked = replace(asked, prompt=request_digest(asked.instructions, asked.tools, asked.history, schema))
-        listed = self._tool_list(asked, row, given)
-        return replace(asked, tools_json=listed or b""), listed is None
+            digest = request_digest(request.instructions, request.tools, request.history, schema)
+            request = replace(request, prompt=digest)
+        listed = self._tool_list(request, row, texts)
+        return replace(request, tools_json=listed or b""), listed is None
 
-    def _tool_list(self, asked: ModelRequestRecord, row: StoredRow, given: Json) -> bytes | None:
+    def _tool_list(self, request: ModelRequestRecord, row: StoredRow, texts: Json) -> bytes | None:
         """Written with the first request that had it."""
-        key = (row.conversation, asked.tools)
-        if "list" in given or "tools_json" in given:
-            raw = given["list"].encode() if "list" in given else msgspec.convert(given["tools_json"], bytes)
+        key = (row.conversation, request.tools)
+        if "list" in texts or "tools_json" in texts:
+            raw = texts["list"].encode() if "list" in texts else msgspec.convert(texts["tools_json"], bytes)
             self._learned.lists[key] = raw
-            self._learned.known.conversations[asked.conversation_id].tools[asked.tools] = (row.n, row.ts)
+            self._learned.known.conversations[request.conversation_id].tools[request.tools] = (row.n, row.ts)
         return self._learned.lists.get(key)
 
 
@@ -171,9 +172,9 @@ class EventDecoder:
 
     def _is_missing(self, row: StoredRow, header: Json, body: Json | None, layout: Layout) -> bool:
         """Whether something is left open that neither the body nor a row referred to has said."""
-        said = header.get("said")
-        if said is not None and (
-            said in self._learned.lost or said not in self._learned.items.get(row.conversation, {})
+        source = header.get("said")
+        if source is not None and (
+            source in self._learned.lost or source not in self._learned.items.get(row.conversation, {})
         ):
             return True
         if body is not None:

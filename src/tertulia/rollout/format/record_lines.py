@@ -1,4 +1,4 @@
-"""What reading a record gives, one line for each event and record."""
+"""The lines that reading a record gives: one for each event and record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RecordLine(msgspec.Struct, frozen=True):
     """One event or record, as it is now: what of it was never stored, has expired or cannot be read is listed."""
 
     n: int
-    """Of its first row."""
+    """The number of its first row."""
     ts: float
     what: Event | Record | None
     """None for what cannot be made sense of: damaged, or of a kind or type that is not known here."""
@@ -63,8 +63,8 @@ class PartialSegment:
         if conversation is None or (self.of and not self.items):
             return RecordLine(row.n, row.ts, None, missing, damaged=damaged)
         pinned, seed = self.header.get("pinned") is True, self.header.get("seed") is True
-        said = ItemsRecord(conversation, tuple(self.items), pinned, seed)
-        return RecordLine(row.n, row.ts, said, missing, tuple(self.absent), damaged)
+        record = ItemsRecord(conversation, tuple(self.items), pinned, seed)
+        return RecordLine(row.n, row.ts, record, missing, tuple(self.absent), damaged)
 
 
 def row_line(row: StoredRow, what: Event | Record, missing: bool) -> RecordLine:

@@ -1,4 +1,4 @@
-"""What somebody who goes on with a record has to know of what it holds already."""
+"""The state of a record that a recorder needs to continue it, collected while reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ConversationRecordState(msgspec.Struct):
     n: int
     """The row that names it."""
     storage: StoragePolicy
-    """As agreed last."""
+    """The storage policy of its last terms."""
     tools: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict[str, tuple[int, float]])
     """The tool lists that can be read, by digest: the row, and its time."""
     calls: dict[CallId, int] = msgspec.field(default_factory=dict[CallId, int])
@@ -44,7 +44,7 @@ class RecordState(msgspec.Struct):
     epoch: int = -1
     """Of the last owner that wrote an event; -1 if none did."""
     last_seq: int = 0
-    """Of that epoch."""
+    """The last number of that epoch."""
     conversations: dict[ConversationId, ConversationRecordState] = msgspec.field(
         default_factory=dict[ConversationId, ConversationRecordState]
     )

@@ -1,4 +1,4 @@
-"""Numbers rows and encodes them. A body is redacted here, on its only way out, or left out where none may be."""
+"""Numbers and encodes rows. A body is redacted here, before it can be stored, or left out by its policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From rows back to events and records. Reads what anybody may have written: nothing here trusts a row.
+"""Reads rows back to events and records. A row may hold anything: nothing here trusts it.
 
 Rows are data. A row that makes no sense is counted and skipped, whatever is in it; a reference is looked up among the
 rows before it and never followed further, so there are no cycles; numbers that a row claims are never allocated.
@@ -46,7 +46,7 @@ class RowReader:
 
     @property
     def known(self) -> RecordState:
-        """What somebody who goes on with the record has to know."""
+        """The state that a recorder needs to continue the record."""
         return self._learned.known
 
     def lines(self, rows: Iterable[StoredRow]) -> Iterator[RecordLine]:

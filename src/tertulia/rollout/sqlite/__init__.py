@@ -1,1 +1,1 @@
-"""One SQLite file a session, its index, its owner, its reader."""
+"""Rows in SQLite: one file a session, its owner, its reader, and the index of all sessions."""

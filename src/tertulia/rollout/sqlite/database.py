@@ -1,4 +1,4 @@
-"""Opening a session's file with SQLite: as its owner, as a reader, as a passer-by."""
+"""Opens the SQLite file of a session: as its owner, as a reader, or for a short look."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def close_reader(connection: sqlite3.Connection, file: Path) -> None:
     connection.close()
     with suppress(OSError, sqlite3.Error, StorageError):
         if os.lstat(f"{file}-wal").st_size == 0:
-            # Who only reads may not remove it. Who may write removes it in closing, unless somebody else is there.
+            # A reader may not remove it. A writer removes it when it closes, unless another process has the file open.
             with closing(_connect(file, "mode=rw")) as last:
                 last.execute("SELECT 1 FROM sqlite_schema").fetchone()
 
 
 def connect_snapshot(file: Path) -> sqlite3.Connection:
-    """For a short look at a file that nobody has open: leaves no trace beside it.
+    """For a short look at a file that no process has open: leaves no trace beside it.
 
     The caller makes sure of that, before and after.
     """

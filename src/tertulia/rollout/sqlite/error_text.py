@@ -1,4 +1,4 @@
-"""What went wrong with a file, in one sentence that names it and the way out."""
+"""Turns an error with a file into one sentence that names the file and what to do."""
 
 from __future__ import annotations
 

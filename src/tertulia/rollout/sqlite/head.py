@@ -34,7 +34,7 @@ class HeadPart(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What one life of the session has written."""
 
     n: int
-    """Its last record."""
+    """The number of its last record."""
     count: int
     """How many there are, after those of the part before."""
     digest: str
@@ -203,7 +203,7 @@ def _version_of(connection: sqlite3.Connection) -> int:
 
 
 def _link(n: int, proof: object) -> bytes:
-    # A cell may hold anything; what no checksum of ours is, is found by whoever reads the record.
+    # A cell may hold anything; a value that is no checksum is found when the record is read.
     return _pack(n, proof & 0xFFFFFFFF if isinstance(proof, int) else 0)
 
 

@@ -1,4 +1,4 @@
-"""The file of the index, `index.db`: opened by whoever lists sessions, and by owners to say how far theirs has come.
+"""The file of the index, `index.db`: opened to list sessions, and by owners to mark how far theirs has come.
 
 A mark is the number of a session's last answer. It only ever grows, whatever a policy erases, and stands outside of the
 session's own file: an older copy of that file, put in its place, is proved by its own head, but not by its mark (R2).
@@ -55,7 +55,7 @@ def put_marks(connection: sqlite3.Connection, marks: Iterable[tuple[str, int]]) 
 
 
 def forget_marks(connection: sqlite3.Connection, sessions: Iterable[str]) -> None:
-    """These are gone."""
+    """Remove the marks of sessions that are gone."""
     connection.executemany("DELETE FROM mark WHERE id = ?", [(session_id,) for session_id in sessions])
 
 

@@ -1,4 +1,4 @@
-"""A session's file in the hands of its owner. Blocks; belongs to one thread at a time."""
+"""The file of a session as its owner uses it. Blocks; belongs to one thread at a time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class OwnedFile:
         """At most, about: to ask the disk after every commit would cost a tenth of one."""
 
     def claim(self) -> None:
-        """Open the file, and make it if there is none. Busy where somebody else owns it."""
+        """Open the file, and make it if there is none. BusyError where another process owns it."""
         self._connected()
 
     def commit(self, rows: Sequence[Row]) -> None:
@@ -163,7 +163,7 @@ class OwnedFile:
             self._head = Head.of(connection, table.reached(connection) < mark_of(self._files.db))
             self._unclean = table.is_erasing(connection)
         if file_size(self._files.wal) or self._unclean:
-            # Left by an owner who died. On a full disk, or while somebody reads, it waits for another occasion.
+            # Left by an owner that died. On a full disk, or while another process reads, it is left for another time.
             try:
                 self._tidy(connection)
             except StorageError as error:
@@ -206,7 +206,7 @@ class OwnedFile:
             raise
 
     def _note(self, act: Callable[[FileIdentity], None]) -> None:
-        """Know what we have changed ourselves, also where it failed on the way: it is nobody else's doing."""
+        """Note a change of our own, also one that failed on the way, so that it is not taken for a foreign one."""
         if self._connection is not None:
             self._look(act)
 
@@ -228,7 +228,7 @@ class OwnedFile:
                 counted = table.count(connection)
                 touched = act(connection)
                 if touched:
-                    # Whoever opens the file next knows by this that there may be remains.
+                    # By this the next process that opens the file knows that remains may be left.
                     table.mark_erasing(connection)
                 if table.count(connection) != counted:
                     head = head.rebuilt(connection, counted)
@@ -292,7 +292,7 @@ def _still_read(file: Path) -> StorageError:
 
 
 def _empty_journal(connection: sqlite3.Connection) -> bool:
-    """Move it into the file; whether somebody who reads it was in the way."""
+    """Move the journal into the file; returns whether a reader was in the way."""
     return bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
 
 

@@ -1,4 +1,4 @@
-"""Reading a session's file, by its owner or anybody else, also while it is written. Whatever stands in it is data."""
+"""Reads the file of a session, also while its owner writes. Trusts nothing in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SqliteReader:
 
     It reads in batches and holds nothing in between, neither memory nor a state of the file that its owner would
     have to keep for it. Raises StorageError where the file is not there, is not ours or is damaged.
-    With a clock, a text that has expired is not read, whether or not somebody has swept it away by then (E4).
+    With a clock, a text that has expired is not read, whether or not it was swept by then (E4).
     """
 
     def __init__(self, file: Path, clock: Clock | None = None) -> None:
@@ -87,8 +87,8 @@ class SqliteReader:
         known = mark_of(self._file)
         if there >= known:
             return proof
-        told = f"it had come to event {known}, and this comes to {there}: it is an older copy, or its end was cut"
-        return replace(proof, faults=proof.faults or (told,))
+        fault = f"it had come to event {known}, and this comes to {there}: it is an older copy, or its end was cut"
+        return replace(proof, faults=proof.faults or (fault,))
 
     def missing(self) -> int:
         """How many records its head knows of that are not there; -1: there are some, or it cannot be known."""

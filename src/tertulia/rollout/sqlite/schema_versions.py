@@ -1,4 +1,4 @@
-"""The form of a session's file, by version, and how it is recognised.
+"""The SQL schema of a session's file, by version, and how a version is recognised.
 
 A file is believed only if its schema is, word for word, that of a released version: a crafted one could hold triggers
 and views that run when it is read.
@@ -24,7 +24,7 @@ PAGE_BYTES = 8192
 
 _WAL_FORM = b"\x02\x02"
 
-# Small columns come first: whoever looks only at them never reads the pages that hold long texts. One table and no
+# Small columns come first: a query for them alone never reads the pages that hold long texts. One table and no
 # index, because each costs a page, and most sessions are short. Records have an n above 0.
 _RECORD = (
     "CREATE TABLE record (n INTEGER PRIMARY KEY, kind TEXT NOT NULL, type TEXT NOT NULL, ts REAL NOT NULL, "

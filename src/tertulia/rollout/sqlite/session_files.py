@@ -1,4 +1,4 @@
-"""Where sessions lie on the disk, who owns one, and that nobody else can read or replace them.
+"""The files of sessions on disk, which process owns one, and that no other user can read or replace them.
 
 Ownership is a lock on a file of its own beside the database, not on the database: closing any other descriptor of a
 database, even of a failed attempt, would silently drop the locks that SQLite holds on it for this process.
@@ -36,7 +36,7 @@ class SessionFiles(msgspec.Struct, frozen=True):
 
     @property
     def db(self) -> Path:
-        """The record itself."""
+        """The file with the records."""
         return self._beside(".db")
 
     @property
@@ -51,7 +51,7 @@ class SessionFiles(msgspec.Struct, frozen=True):
 
     @property
     def lock(self) -> Path:
-        """There while somebody owns the session, or died owning it."""
+        """The file that is there while a process owns the session, or after it died owning it."""
         return self._beside(".lock")
 
     @property
@@ -139,9 +139,7 @@ def refuse_link(path: Path) -> None:
     """StorageError for anything but a plain file, or nothing."""
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise StorageError(
-                f"{path} is not a plain file; nobody but Tertulia puts files there: remove it", file=str(path)
-            )
+            raise StorageError(f"{path} is not a plain file; only Tertulia puts files there: remove it", file=str(path))
 
 
 def create_private(path: Path, content: bytes, *, durable: bool = False) -> None:
@@ -184,7 +182,7 @@ _owned_here: set[SessionFiles] = set()
 
 @contextmanager
 def hold_unowned(files: SessionFiles) -> Generator[bool]:
-    """Whether nobody has the file open; as long as this lasts, nobody in this process will.
+    """Whether no process has the file open; as long as this lasts, none in this process will.
 
     Who opens and closes a database without SQLite's locks takes away those that the process has on it.
     """
@@ -226,7 +224,7 @@ class Ownership:
         raise _held(files, pid)
 
     def release(self) -> None:
-        """Let somebody else have it."""
+        """Give up the session, so that another process can own it."""
         _owned_here.discard(self._files)
         with suppress(OSError):
             # Another one's lock may stand there by now, where ours was deleted.
@@ -236,7 +234,7 @@ class Ownership:
 
 
 def is_held(files: SessionFiles) -> bool:
-    """Whether somebody owns it now."""
+    """Whether a process owns the session now."""
     try:
         fd = os.open(files.lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -254,7 +252,7 @@ def processes_with_file_open(path: Path) -> list[int]:
     """Other processes that have a file open, as far as the system tells us."""
     path, found = path.resolve(), set[int]()
     for process in Path("/proc").glob("[0-9]*"):
-        # Gone by now, or somebody else's.
+        # Gone by now, or of another user.
         with suppress(OSError):
             if str(path) in {os.readlink(fd) for fd in (process / "fd").iterdir()}:
                 found.add(int(process.name))
@@ -277,8 +275,8 @@ def _write_pid(fd: int) -> None:
 
 
 def _read_pid(fd: int) -> int | None:
-    said = os.pread(fd, 20, 0).strip()
-    return int(said) if said.isdigit() else None
+    content = os.pread(fd, 20, 0).strip()
+    return int(content) if content.isdigit() else None
 
 
 def _held(files: SessionFiles, pid: int | None) -> BusyError:

@@ -1,4 +1,4 @@
-"""All sessions of a home at a glance: `index.db`, a cache of numbers that anybody may delete at any time.
+"""The list of all sessions: `index.db`, a cache of numbers that may be deleted at any time.
 
 No text of a conversation is ever in it: titles and previews are read from the sessions themselves (`summaries`). An
 entry holds as long as the files it was read from have the same times and sizes.
@@ -108,7 +108,7 @@ def find_session(home: Path, session_id: str) -> SessionEntry:
 
 
 def remove_session(home: Path, session_id: str) -> None:
-    """Delete all of a session. NotFound where there is none, Busy where somebody owns it."""
+    """Delete all of a session. NotFoundError where there is none, BusyError where a process owns it."""
     files = find_files(home, session_id)
     try:
         remove_files(files)
@@ -125,10 +125,10 @@ def find_files(home: Path, session_id: str) -> SessionFiles:
 
 
 def remove_files(files: SessionFiles) -> None:
-    """Delete whatever there is of a session. Busy where somebody owns it."""
+    """Delete all files of a session. BusyError where a process owns it."""
     owner = Ownership.take(files)
     try:
-        # The journal goes first: without its database nobody would find the texts that are in it.
+        # The journal goes first: without its database the texts in it would not be found.
         for path in (files.wal, files.shm, files.unborn, files.db):
             path.unlink(missing_ok=True)
     finally:
@@ -136,29 +136,29 @@ def remove_files(files: SessionFiles) -> None:
 
 
 def owned_sessions(home: Path) -> set[str]:
-    """Those that somebody owns now."""
+    """The sessions that a process owns now."""
     names = (Path(name) for name in names_in(home) if name.endswith(".lock"))
     return {name.stem for name in names if is_session_id(name.stem) and is_held(SessionFiles(home, name.stem))}
 
 
 def refresh(home: Path) -> dict[str, SessionEntry]:
-    """Every session of a home, by id. Reads only those that have changed since somebody last looked."""
+    """Every session of a home, by id. Reads only those that have changed since the last look."""
     found = _scan(home)
     if not found:
         return {}
     index = sessions_folder(home) / NAME
     known = _load(index)
     entries: dict[str, SessionEntry] = {}
-    news: list[SessionEntry] = []
+    changed: list[SessionEntry] = []
     for session_id, stamp in found.items():
         entry = known.get(session_id)
         if entry is None or entry.stamp != stamp:
             entry = _read(SessionFiles(home, session_id), stamp)
-            news.append(entry)
+            changed.append(entry)
         entries[session_id] = entry
     gone = known.keys() - found.keys()
-    if news or gone:
-        _save(index, news, gone)
+    if changed or gone:
+        _save(index, changed, gone)
     return entries
 
 
@@ -171,11 +171,11 @@ def _scan(home: Path) -> dict[str, Stamp]:
     with suppress(FileNotFoundError), os.scandir(sessions_folder(home)) as folder:
         for entry in folder:
             name, _, ending = entry.name.partition(".")
-            kept = files if ending == "db" else journals if ending == "db-wal" else None
-            if kept is not None and is_session_id(name) and entry.is_file(follow_symlinks=False):
+            stats = files if ending == "db" else journals if ending == "db-wal" else None
+            if stats is not None and is_session_id(name) and entry.is_file(follow_symlinks=False):
                 # Gone since the folder was read? Then it is not there.
                 with suppress(FileNotFoundError):
-                    kept[name] = entry.stat(follow_symlinks=False)
+                    stats[name] = entry.stat(follow_symlinks=False)
     return {name: _stamp(seen, journals.get(name)) for name, seen in files.items()}
 
 
@@ -277,15 +277,15 @@ def _load(index: Path) -> dict[str, SessionEntry]:
         return {}
 
 
-def _save(index: Path, news: Collection[SessionEntry], gone: Collection[str]) -> None:
-    # Somebody else writes it, the disk is full or cannot be written: then the next one reads more.
+def _save(index: Path, changed: Collection[SessionEntry], gone: Collection[str]) -> None:
+    # Another process writes it, or the disk cannot be written: then the next look reads more.
     with suppress(*STORAGE_EXCEPTIONS), closing(connect_index(index)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany("DELETE FROM entry WHERE id = ?", [(name,) for name in gone])
-        rows = [(new.id, _encode(_lasting(new))) for new in news]
+        rows = [(new.id, _encode(_lasting(new))) for new in changed]
         connection.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?)", rows)
         forget_marks(connection, gone)
-        put_marks(connection, [(new.id, new.reached) for new in news])
+        put_marks(connection, [(new.id, new.reached) for new in changed])
         connection.execute("COMMIT")
 
 

@@ -22,9 +22,10 @@ from tertulia.rollout.store import OnDone, Row, SweepResult, TtlAction
 
 
 class LoopWaker:
-    """Made and answered on the loop's thread. OSError, AttributeError or NotImplementedError where there can be none.
+    """Wakes the loop from the writer's thread, through an eventfd. Made and answered on the loop's thread.
 
-    Whoever closes it makes sure that nobody rings any more: its number may be another file's by then.
+    Raises OSError, AttributeError or NotImplementedError where there can be none. `ring` must not be called after
+    `close`: the descriptor may be another file's by then.
     """
 
     __slots__ = ("_answer", "_fd", "_loop")
@@ -34,7 +35,7 @@ class LoopWaker:
         self._answer = answer
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         try:
-            loop.add_reader(self._fd, self._heard)
+            loop.add_reader(self._fd, self._on_ring)
         except BaseException:
             os.close(self._fd)
             raise
@@ -55,7 +56,7 @@ class LoopWaker:
             self._loop.remove_reader(self._fd)
         os.close(self._fd)
 
-    def _heard(self) -> None:
+    def _on_ring(self) -> None:
         with suppress(OSError):
             os.eventfd_read(self._fd)
         self._answer()
@@ -70,11 +71,11 @@ class WriterThread:
     def __init__(self, file: OwnedFile, name: str) -> None:
         self._file = file
         self._name = name
-        self._foreman = JobRunner(file)
+        self._runner = JobRunner(file)
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._answers: deque[Callback] = deque()
-        """What is to be told, in order. The thread adds, the loop takes."""
-        self._bell: LoopWaker | None = None
+        """Answers to be given, in order. The thread adds, the loop takes."""
+        self._waker: LoopWaker | None = None
         self._started = False
         self._closing = False
         self._broken: StorageError | None = None
@@ -103,32 +104,32 @@ class WriterThread:
             self._jobs.put(job)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Nobody joins it: a disk that hangs must not keep the process.
+        # It is not joined: a disk that hangs must not keep the process.
         name = f"tertulia writer {self._name}"
         threading.Thread(target=self._work, args=(loop,), name=name, daemon=True).start()
         self._started = True
         # Where there can be none, the loop has a way of its own, which takes longer.
         with suppress(AttributeError, OSError, NotImplementedError):
-            self._bell = LoopWaker(loop, partial(self._give, loop))
+            self._waker = LoopWaker(loop, partial(self._give, loop))
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         open, jobs = True, list[Job]()
         try:
             while open:
                 jobs = self._take()
-                answers = self._foreman.carry_out(jobs)
+                answers = self._runner.carry_out(jobs)
                 open, jobs = not isinstance(jobs[-1], Close), []
                 self._answers += answers
-                # Whoever is told may be gone by then; this thread is not who keeps him.
+                # The receivers may be gone by then; this thread must not keep them alive.
                 answers.clear()
-                if open and self._bell is not None:
-                    self._bell.ring()
+                if open and self._waker is not None:
+                    self._waker.ring()
                 else:
                     self._tell(loop, self._give if open else self._give_last)
                 self._file.checkpoint_if_grown()
         finally:
             if open:
-                # A fault of ours, which the thread's own hook reports. Nobody may wait for ever on account of it.
+                # A bug, which the thread's own hook reports. No caller may wait for ever because of it.
                 self._fail(jobs, loop)
 
     def _fail(self, jobs: list[Job], loop: asyncio.AbstractEventLoop) -> None:
@@ -141,7 +142,7 @@ class WriterThread:
     def _take(self) -> list[Job]:
         queue = self._jobs
         jobs = [queue.get()]
-        # Nobody else takes from it: what was there is still there.
+        # Only this thread takes from it: what was there is still there.
         while not queue.empty():
             jobs.append(queue.get())
         return jobs
@@ -152,8 +153,8 @@ class WriterThread:
         try:
             loop.call_soon_threadsafe(give, loop)
         except RuntimeError:
-            # The loop is gone, and with it everybody who wanted to know.
-            self._put_away_bell()
+            # The loop is gone, and with it all receivers.
+            self._close_waker()
 
     def _give(self, loop: asyncio.AbstractEventLoop) -> None:
         answers = self._answers
@@ -167,13 +168,13 @@ class WriterThread:
 
     def _give_last(self, loop: asyncio.AbstractEventLoop) -> None:
         # The thread has rung for the last time: only now may it be put away.
-        self._put_away_bell()
+        self._close_waker()
         self._give(loop)
 
-    def _put_away_bell(self) -> None:
-        bell, self._bell = self._bell, None
-        if bell is not None:
-            bell.close()
+    def _close_waker(self) -> None:
+        waker, self._waker = self._waker, None
+        if waker is not None:
+            waker.close()
 
 
 class SqliteStore:
@@ -189,13 +190,13 @@ class SqliteStore:
 
     @property
     def place(self) -> str:
-        """The file."""
+        """The path of the file."""
         return self._place
 
     def claim(self, done: Callable[[StorageError | BusyError | None], None]) -> None:
         """Become the owner before anything is appended: who resumes does so before reading.
 
-        Busy where somebody else is; an append that finds the session owned says the same as a StorageError.
+        BusyError where another process is; an append that finds the session owned says the same as a StorageError.
         """
         self._writer.put(Claim(done))
 
@@ -212,9 +213,9 @@ class SqliteStore:
         self._writer.put(Enforce(conversation, policy, skeleton, attempt, done))
 
     def sweep(self, now: float, action: TtlAction, done: Callable[[SweepResult | StorageError], None]) -> None:
-        """Remove what has expired."""
+        """Remove what has expired by `now`."""
         self._writer.put(Sweep(now, action, done))
 
     def close(self, done: OnDone) -> None:
-        """Give up ownership."""
+        """Give up ownership of the session."""
         self._writer.put(Close(done))

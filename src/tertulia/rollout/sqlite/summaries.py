@@ -1,4 +1,4 @@
-"""What a session is about, and which one says what: read from the sessions themselves, as far as texts are stored."""
+"""Title, preview and search of sessions, read from their files as far as texts are stored."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class SessionSummary(msgspec.Struct, frozen=True):
 
     entry: SessionEntry
     held: bool
-    """Somebody owns it now."""
+    """Whether a process owns it now."""
     title: str | None = None
     """Of its first conversation, where it has one and it is stored."""
     preview: str | None = None
-    """The beginning of the first thing somebody said in it."""
+    """The beginning of the first user message in it."""
     cwd: str | None = None
     """Where its first conversation works."""
 
@@ -46,11 +46,11 @@ class SearchHit(msgspec.Struct, frozen=True):
 
     session_id: str
     n: int
-    """The record."""
+    """The number of the record."""
     conversation: int
     ts: float
     type: str
-    """user, assistant, tool_call, …"""
+    """The type of the item: user, assistant, tool_call …"""
     excerpt: str
     """The text, with a little around it."""
 
@@ -122,12 +122,12 @@ def _found(wanted: str, row: StoredRow) -> str | None:
 
 
 def _text(body: Json) -> str:
-    """All that an item says."""
+    """All texts of an item."""
     parts = body.get("parts")
-    said = [body.get("text")]
+    texts = [body.get("text")]
     if isinstance(parts, list):
-        said += [cast(Json, part).get("text") for part in cast("list[object]", parts) if isinstance(part, dict)]
-    return "\n".join(filter(None, map(_string, said)))
+        texts += [cast(Json, part).get("text") for part in cast("list[object]", parts) if isinstance(part, dict)]
+    return "\n".join(filter(None, map(_string, texts)))
 
 
 def _body(row: StoredRow) -> Json:

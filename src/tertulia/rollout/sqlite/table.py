@@ -1,4 +1,4 @@
-"""Records as cells of a table: how they are spelled, how they are proved on the way back, how they are erased.
+"""The SQL of the record table: how rows are spelled, checked when read, and erased.
 
 Header and body each have a checksum, so that a record whose body was taken away is still whole. The body's is
 chained to the header's: a body that stands in another record's place proves nothing.
@@ -128,7 +128,7 @@ def read_row(cells: Sequence[Any]) -> StoredRow:
 
 
 def _well_typed(ts: object, seq: object, conversation: object, scope: object, header: object) -> bool:
-    # Not left to the checksum: whoever crafts a record can compute one.
+    # Not left to the checksum: a forged record may have a right one.
     return (
         isinstance(ts, float)
         and _EARLIEST <= ts <= _LATEST
@@ -184,8 +184,8 @@ def erase(
         return connection.execute(f"{_ERASE_BODY}{_OF_CONVERSATION} AND expires <= ?2", (conversation, now)).rowcount
     touched = connection.execute(_ERASE_BODY + _OF_CONVERSATION, (conversation,)).rowcount
     if isinstance(policy, NoStorage):
-        kept = ", ".join("?" * len(skeleton))
-        gone = f"DELETE FROM record WHERE talk = ? AND n <> talk AND type NOT IN ({kept})"
+        marks = ", ".join("?" * len(skeleton))
+        gone = f"DELETE FROM record WHERE talk = ? AND n <> talk AND type NOT IN ({marks})"
         touched += connection.execute(gone, (conversation, *skeleton)).rowcount
     return touched
 

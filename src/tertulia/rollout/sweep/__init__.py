@@ -1,1 +1,1 @@
-"""What may not be stored any longer is erased."""
+"""Erases what has expired, and removes sessions beyond the configured age, number or size."""

@@ -1,4 +1,4 @@
-"""Sweeping a home: what has expired, what has grown old, what there is too much of. Blocks; run it off the loop."""
+"""Sweeps all sessions: what has expired, is too old, or is too much. Blocks; run it off the loop."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _MEGABYTE = 1_000_000
 
 
 class SweepActions(Protocol):
-    """Do what a broom decides. Raise Busy where somebody owns the session, StorageError or OSError for the rest."""
+    """What a sweep does to one session. Raise BusyError where a process owns it, StorageError or OSError otherwise."""
 
     def sweep(self, files: SessionFiles, now: float, action: TtlAction) -> SweepResult:
-        """Erase what has expired."""
+        """Erase what has expired by `now`."""
         ...
 
     def strip(self, files: SessionFiles) -> SweepResult:
-        """Erase every text."""
+        """Erase every text of a session."""
         ...
 
     def remove(self, files: SessionFiles) -> None:
-        """Delete all of it."""
+        """Delete all files of a session."""
         ...
 
     def size(self, files: SessionFiles) -> int:
@@ -45,7 +45,7 @@ class SweepActions(Protocol):
 def sweep_home(home: Path, retention: Retention, clock: Clock, hands: SweepActions | None = None) -> HomeSweepResult:
     """Remove from every session what may not be there any more. Never raises: what could not be done is reported.
 
-    Opens only files that have something to lose. Sessions that somebody owns are left alone.
+    Opens only files that have something to lose. Sessions that a process owns are left alone.
     """
     broom = _Sweeper(home, retention, clock.now(), hands or _RealActions(clock))
     try:
@@ -60,7 +60,7 @@ def sweep_home(home: Path, retention: Retention, clock: Clock, hands: SweepActio
 
 
 class _RealActions:
-    """Hands that do it."""
+    """Carries out the actions on the files."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -139,7 +139,7 @@ class _Sweeper:
 
     def _is_due(self, entry: SessionEntry) -> bool:
         due = entry.due_rows if self._retention.ttl_action == "delete" else entry.due
-        # A journal that nobody owns was left by somebody who died: what he had erased may still be in it.
+        # A journal without an owner was left by a process that died: what it had erased may still be in it.
         return entry.untidy or entry.stamp[3] > 0 or (due is not None and due <= max(self._now, entry.updated))
 
     def _is_old(self, entry: SessionEntry) -> bool:

@@ -1,4 +1,4 @@
-"""How long sessions are kept, by the settings. See `home_sweep` for how it is done."""
+"""The settings for how long sessions are stored, and the result of a sweep. `home_sweep` carries it out."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class HomeSweepResult(msgspec.Struct, frozen=True):
     bodies: int = 0
     """Texts removed, their headers kept."""
     rows: int = 0
-    """Records removed whole."""
+    """How many records were removed whole."""
     removed: tuple[str, ...] = ()
-    """Sessions removed."""
+    """The sessions that were removed."""
     skipped: tuple[str, ...] = ()
-    """Sessions that somebody owns: their owners sweep them."""
+    """Sessions in use: their owners sweep them."""
     troubles: tuple[str, ...] = ()
     """What could not be swept, and why."""
 
