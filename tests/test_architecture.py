@@ -33,7 +33,7 @@ DRAWERS = {"base", "common", "core", "helper", "helpers", "misc", "shared", "uti
 MAX_FILES_IN_A_FOLDER = 20
 MAX_SIBLINGS_WITH_A_PREFIX = 3
 
-# Words of an older vocabulary. Whoever wants one of them back: CONTRIBUTING.md has the word that is used now.
+# Words of an older vocabulary. CONTRIBUTING.md has the words that are used now.
 OLD_WORDS = {
     *("agency", "audience", "basement", "bond", "brokerage", "broom", "confidence", "deed", "door", "doors", "errand"),
     *("floor", "foreman", "guest", "guests", "house", "houses", "moment", "newsroom", "notary", "offer", "parting"),
@@ -46,6 +46,16 @@ NO_NAMES = {
     *("Unstarted", "Wanted", "Written"),
 }
 """Participles say what happened to a thing, not what it is."""
+NO_VARIABLES = {"asked", "each", "kept", "said", "told"}
+NO_ACTORS = re.compile(r"\b(nobody|somebody|whoever|whom|whomever)\b", re.IGNORECASE)
+"""Name the client, the caller, the model or the process instead."""
+MIN_DOCSTRING_WORDS = 5
+
+# Folders whose prose and variables are not yet as the tests below want them. The lists only ever get shorter.
+PROSE_TO_DO = (
+    *("context", "conversation", "errors.py", "executors", "mcp", "models", "policy", "prompt", "protocol", "sandbox"),
+    *("scheduler", "server", "session", "testing", "tools"),
+)
 
 # The families of a stage, from top to bottom: one may import those in the rows below its own, and no other.
 FAMILIES = {
@@ -111,6 +121,37 @@ def short(path: Path) -> str:
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Of the module, its classes and functions, and of the names that have one below their definition."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for statement in node.body:
+                match statement:
+                    case ast.Expr(ast.Constant(str() as text)):
+                        yield statement.lineno, text
+                    case _:
+                        pass
+
+
+def variables(path: Path) -> Iterator[tuple[int, str]]:
+    """Names that are assigned to, and parameters; the fields of a class are not among them, they may be stored."""
+    fields = {
+        node.target
+        for owner in ast.walk(tree(path))
+        if isinstance(owner, ast.ClassDef)
+        for node in owner.body
+        if isinstance(node, ast.AnnAssign)
+    }
+    for node in ast.walk(tree(path)):
+        match node:
+            case ast.Name(name, ast.Store()) if node not in fields:
+                yield node.lineno, name
+            case ast.arg(name) | ast.MatchAs(name=str(name)):
+                yield node.lineno, name
+            case _:
+                pass
 
 
 def dotted(node: ast.expr) -> str:
@@ -267,6 +308,46 @@ def test_every_module_says_what_it_is() -> None:
         [short(path) for path in MODULES if not (ast.get_docstring(tree(path)) or "").strip()],
         "Begin the file with a docstring: what it is, and where it helps, what it is not.",
     )
+
+
+def test_a_docstring_says_something() -> None:
+    refuse(
+        [
+            f"{short(path)}:{line}: {text!r}"
+            for path in _with_plain_prose()
+            for line, text in docstrings(path)
+            if len(text.split()) < MIN_DOCSTRING_WORDS
+        ],
+        f"A docstring has at least {MIN_DOCSTRING_WORDS} words: say what the name does not say, or leave it out.",
+    )
+
+
+def test_the_source_names_who_acts() -> None:
+    refuse(
+        [
+            f"{short(path)}:{number}: {line.strip()}"
+            for path in _with_plain_prose()
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+            if NO_ACTORS.search(line)
+        ],
+        "Name the actor: the client, the caller, the model, the user, the process.",
+    )
+
+
+def test_a_variable_says_what_it_holds() -> None:
+    refuse(
+        [
+            f"{short(path)}:{line}: {name}"
+            for path in _with_plain_prose()
+            for line, name in variables(path)
+            if name in NO_VARIABLES
+        ],
+        f"No variable is called {', '.join(sorted(NO_VARIABLES))}: say what it is (message, text, request).",
+    )
+
+
+def _with_plain_prose() -> list[Path]:
+    return [path for path in MODULES if path.relative_to(SOURCE).parts[0] not in PROSE_TO_DO]
 
 
 def test_every_folder_has_a_folder_of_tests() -> None:

@@ -1,4 +1,4 @@
-"""`python -m tertulia`."""
+"""Runs the program as `python -m tertulia`."""
 
 import sys
 

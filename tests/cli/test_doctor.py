@@ -67,7 +67,7 @@ def test_the_sandbox_is_tried_out(shell: Shell) -> None:
     need("bubblewrap")
     out = shell.run("doctor").out
     assert row(out, "bubblewrap")[:2] == ["bubblewrap", "works"]
-    assert "6 of 6 attempts to get out held" in out
+    assert "6 of 6 attempts to get out were stopped" in out
 
 
 def test_the_weaker_tier_says_what_it_does_not_cover(shell: Shell) -> None:

@@ -49,7 +49,7 @@ def given(*arguments: str) -> GlobalFlags:
     ],
 )
 def test_a_flag_may_stand_on_either_side_of_the_verb(flag: list[str], setting: dict[str, str]) -> None:
-    assert given(*flag, "verb").values == given("verb", *flag).flags == setting
+    assert given(*flag, "verb").values == given("verb", *flag).values == setting
 
 
 def test_the_flag_after_the_verb_wins() -> None:

@@ -262,9 +262,7 @@ async def _play(settings: Settings, model: RecordingWire, out: TerminalOutput) -
         stage.introduce(critic.id, "critic", "magenta")
         for conversation in (guide, critic):
             await _describe(conversation, stage)
-        stage.heading(
-            "Both get a message at the same time. They share a model and a session, and answer one after the other."
-        )
+        stage.heading("Both get a message at the same time. They share a model and answer one after the other.")
         await asyncio.gather(_conversation(guide, _TO_GUIDE, stage), _conversation(critic, _TO_CRITIC, stage))
         stage.heading("A task can be stopped at any word.")
         await _conversation(guide, "Tell me the history of Madrid.", stage, enough=_ENOUGH)

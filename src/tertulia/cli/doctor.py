@@ -91,7 +91,7 @@ def _sandbox(loaded: LoadedSettings, out: TerminalOutput) -> None:
         out.line(f"  {'':32} commands are refused; they are not run without it")
         return
     out.line(f"  {report.tier:32} ", ("works", "green"), f" {report.version}")
-    out.line(f"  {'self-test':32} {len(report.attempts)} of {len(report.attempts)} attempts to get out held")
+    out.line(f"  {'self-test':32} {len(report.attempts)} of {len(report.attempts)} attempts to get out were stopped")
     for note in notes:
         out.line(f"  {'chosen by auto':32} ", (note, "yellow"))
     for gap in report.not_covered:
@@ -104,7 +104,7 @@ def _sandbox(loaded: LoadedSettings, out: TerminalOutput) -> None:
 def _outside(namespace: Namespace) -> Iterator[str]:
     """What happens to programs that run outside the sandbox when this process is killed."""
     if namespace.kind:
-        yield "MCP servers and other agents end with this process, however it ends: each has a process namespace"
+        yield "a server or another agent ends with this process, however that ends: each has a process namespace"
     if namespace.kind == "users":
         yield "it is a user namespace too, in which sudo does not work; `pid_namespace = false` for a server avoids it"
     yield from may_remain(namespace)

@@ -53,7 +53,7 @@ class PromptListing(msgspec.Struct, frozen=True):
 def command(
     flags: GlobalFlags, *, agent: str | None, archetype: str | None, brief: bool, mcp: bool, as_json: bool
 ) -> int:
-    """Show everything that is sent to a model first, and what each part costs.
+    """Show what a model is sent first, and what each part costs.
 
     Instructions, messages and tools of a new conversation, in their order. No model is contacted and nothing is stored.
     Tokens are estimates: a quarter of the bytes.

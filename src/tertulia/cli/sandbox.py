@@ -47,7 +47,7 @@ NO_SUCH_PROGRAM = 127
 @global_flags
 @click.pass_obj
 def command(flags: GlobalFlags, *, argv: Sequence[str]) -> int:
-    """Run any command confined, as an agent's would be.
+    """Run any command in the sandbox that an agent's commands get.
 
     It may write to the working directory (-C) and what --add-dir names, and reach the network only where the setting
     `network` allows it. -s chooses how far it is confined.

@@ -91,7 +91,7 @@ def test_searching_finds_where_it_was_said(shell: Shell) -> None:
     session_id = run_session(shell, "Oolong is a tea.", said="Which one?")
     run_session(shell, "None.", said="canary", flags=("--storage", "headers-only"))
     ran = shell.run("sessions", "ls", "--search", "OOLONG")
-    assert ran.out.splitlines()[0].split() == ["ID", "WHEN", "WHO", "WHAT"]
+    assert ran.out.splitlines()[0].split() == ["ID", "WHEN", "TYPE", "TEXT"]
     assert ran.out.splitlines()[1].split()[0] == session_id[:8]
     assert ran.out.splitlines()[1].endswith("assistant  Oolong is a tea.")
     (line,) = shell.run("sessions", "ls", "--search", "oolong", "--json").lines

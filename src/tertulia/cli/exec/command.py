@@ -121,9 +121,9 @@ Exit codes:
 @click.option("schema_file", "--output-schema", metavar="FILE", type=_FILE, help="A JSON Schema for the answer.")
 @click.option("images", "-i", "--image", metavar="FILE", type=_FILE, multiple=True, help="Show a picture; repeatable.")
 @click.option(
-    "--backend", metavar="NAME", help="Who does it: native, codex, claude, acp:NAME, command:NAME; see `agents`."
+    "--backend", metavar="NAME", help="What does the work: native, codex, claude, acp:NAME, command:NAME; see `agents`."
 )
-@click.option("timeout_s", "--timeout", metavar="SECONDS", type=float, help="Stop the task after so long.")
+@click.option("timeout_s", "--timeout", metavar="SECONDS", type=float, help="Stop the task after this time.")
 @global_flags
 @click.pass_obj
 def command(
@@ -142,8 +142,8 @@ def command(
     """Do one task and print the answer.
 
     PROMPT says what to do; `-` reads it from standard input, which is never touched otherwise. The answer goes to
-    standard output, everything else to standard error. `exec resume ID` goes on with a stored session, and without a
-    PROMPT shows its last answer.
+    standard output, everything else to standard error. `exec resume ID` continues a stored session; without a
+    PROMPT it shows the last answer.
     """
     if timeout_s is not None and not 0 < timeout_s < math.inf:
         raise click.BadParameter("must be a positive number of seconds", param_hint="--timeout")

@@ -67,7 +67,7 @@ for _act in (add, rm, try_out, trust, tools, refresh):
 
 
 @command.command("ls", epilog=_MORE_LS)
-@click.option("start", "--start", is_flag=True, help="Start each, and show how it really is.")
+@click.option("start", "--start", is_flag=True, help="Start each, and show its real status.")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
 @global_flags
 @click.pass_obj

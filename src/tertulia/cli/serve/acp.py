@@ -40,7 +40,7 @@ In Zed's settings.json:
 @global_flags
 @click.pass_obj
 def command(flags: GlobalFlags, *, mode: str | None) -> int:
-    """Be an agent in an editor: Agent Client Protocol over standard input and output.
+    """Serve an editor as its agent: Agent Client Protocol over standard input and output.
 
     Each of the editor's sessions is a session of its own, in the directory that the editor names, under the settings
     that hold there. Ends when standard input does.

@@ -38,7 +38,7 @@ _LAST_S = 2.0
 @global_flags
 @click.pass_obj
 def command(flags: GlobalFlags) -> int:
-    """Be an MCP server: conversations as tools.
+    """Serve conversations as the tools of an MCP server.
 
     Any program that speaks MCP can open conversations, give them work, steer and stop them; `codex` and `codex-reply`
     are there for programs that know those. What has to be approved is asked through the program. Ends when standard

@@ -71,7 +71,7 @@ _SHORT = 8
 @global_flags
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List, show, replay, fork, export and remove what is stored.
+    """List, show, replay, fork, export and remove stored sessions.
 
     An ID may be shortened to its first characters, at least 4, if no other session begins with them.
     """
