@@ -397,6 +397,32 @@ def test_families_import_each_other_one_way() -> None:
     )
 
 
+def test_the_parts_of_a_session_are_used_inside_its_folder_only() -> None:
+    """A surface goes through the methods of `Session` and `Conversation`, so what they promise holds everywhere."""
+    fields = {
+        node.target.id
+        for node in ast.walk(tree(SOURCE / "session" / "parts.py"))
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    outside = [path for path in MODULES if SOURCE / "session" not in path.parents]
+
+    def is_reaching_in(node: ast.AST) -> bool:
+        match node:
+            case ast.ImportFrom(module="tertulia.session.parts"):
+                return True
+            case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr="parts"):
+                return "session" in owner.lower()
+            case ast.Attribute(value=ast.Attribute(attr="parts"), attr=name):
+                return name in fields
+            case _:
+                return False
+
+    refuse(
+        [f"{short(path)}:{node.lineno}" for path in outside for node in ast.walk(tree(path)) if is_reaching_in(node)],  # pyright: ignore[reportAttributeAccessIssue]
+        "Give Session, Conversation, SessionActivity or ConversationDetails the method that is needed.",
+    )
+
+
 # ---- exemptions
 
 

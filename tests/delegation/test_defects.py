@@ -245,9 +245,9 @@ async def test_12_instructions_for_one_task_are_ignored() -> None:
     """S004-16, S004-24: an override holds for its task, its continuation included, and for nothing else."""
     async with play(say("", create()), "B", "A", "later") as on:
         conversation = on.parts.conversations.root
-        (said,) = [submission.to_user_message("go", None, cwd=conversation.terms.cwd)]
-        plan = TaskPlan(conversation.id, "user", (said,), base_instructions_override="Only today.", sub_id="sub/1")
-        await submission.wait_for_reply(on.parts.scheduler, on.parts.scheduler.submit(plan))
+        item = submission.to_user_message("go", None, cwd=conversation.terms.cwd)
+        plan = TaskPlan(conversation.id, "user", (item,), base_instructions_override="Only today.", sub_id="sub/1")
+        await submission.submit_plan(on.parts, plan).reply()
         await on.root.message("and now?")
         told = [asked.instructions.startswith("Only today.") for asked in on.model.requests]
         assert told == [True, False, True, False]

@@ -9,14 +9,13 @@ import msgspec
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.testing import fail, say
 from tests.session.staging import Stage, stage
 from tests.tables import each_row
 
 
 async def called(on: Stage, name: str, **arguments: Any) -> tuple[dict[str, Any], bool]:
-    result = await call_conv_tool(on.parts, name, msgspec.json.encode(arguments).decode())
+    result = await on.root.call_conv_tool(name, msgspec.json.encode(arguments).decode())
     return msgspec.json.decode(result.text), result.success
 
 
@@ -113,4 +112,4 @@ async def test_somebody_may_stop_the_target() -> None:
 async def test_what_is_no_conversation_tool_is_a_mistake_of_the_caller() -> None:
     async with stage() as on:
         with pytest.raises(InvalidParamsError, match="conv_create, conv_send"):
-            await call_conv_tool(on.parts, "shell", "{}")
+            await on.root.call_conv_tool("shell", "{}")

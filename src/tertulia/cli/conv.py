@@ -22,7 +22,6 @@ from tertulia.cli.session_lookup import ResumeRequest, find_open_conversation, f
 from tertulia.conversation.user_message import to_user_message
 from tertulia.protocol.inputs import TextInput
 from tertulia.protocol.tool_names import CONV_TOOLS
-from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
@@ -235,7 +234,7 @@ def call(flags: GlobalFlags, *, name: str, arguments: str, which: str | None, la
     _check(name, text)
 
     async def act(host: Host, session: Session) -> tuple[str, bool]:
-        result = await call_conv_tool(session.parts, name, text)
+        result = await session.root.call_conv_tool(name, text)
         return result.text, result.success
 
     answer, success = _run(flags, loaded, (which, last), act)

@@ -16,7 +16,7 @@ from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.errors import InvalidParamsError
 from tertulia.events.journal import NoJournal
 from tertulia.session.conversation_fields import AgentFields
-from tertulia.session.describe import PromptPart, prompt_parts
+from tertulia.session.describe import PromptPart
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 
@@ -77,17 +77,14 @@ def command(
 async def _collect_prompt(settings: Settings, agent: AgentFields | None, *, mcp: bool) -> PromptListing:
     asleep = [] if mcp else [*settings.mcp_servers, *(server.name for server in settings.project_servers)]
     shown = settings if mcp else replace(settings, mcp_servers={}, project_servers=())
-    async with Session.start(shown, journal=NoJournal()) as session:
-        agent_registry = session.parts.agent_registry
-        agent_registry.starts_servers = mcp
+    async with Session(shown, journal=NoJournal(), agent_servers=mcp) as session:
         conversation = session.root if agent is None else await session.open(agent=agent)
-        state = session.parts.conversations.find(conversation.id)
-        context = agent_registry.context(state.id)
-        if context is not None and not mcp:
-            asleep += [server.name for server in context.mcp_servers]
+        details = conversation.details
+        if not mcp:
+            asleep += details.agent_servers
         return PromptListing(
-            model=state.terms.wire.name,
-            parts=prompt_parts(session.parts, state),
+            model=details.model,
+            parts=details.prompt(),
             warnings=list(conversation.warnings),
             narrowed=[cut.sentence for cut in (await conversation.context()).narrowed],
             unstarted=sorted(set(asleep)),

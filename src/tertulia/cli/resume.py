@@ -88,7 +88,7 @@ async def _go_on(resume_request: ResumeRequest, loaded: LoadedSettings) -> int:
     async with resume_request.session() as session, asyncio.TaskGroup() as group:
         lines = LineMode(session, view, out)
         group.create_task(lines.watch())
-        await lines.caught_up(session.parts.bus.last_seq)
+        await lines.caught_up(session.activity.last_seq)
         await _show(out, session)
         code = 0
         if keyboard is not None:
@@ -186,7 +186,7 @@ class LineMode:
         self._view = view
         self._out = out
         self._nursery = Nursery()
-        self._shown = session.parts.began_after
+        self._shown = session.activity.began_after
         self._news = asyncio.Event()
 
     async def watch(self) -> None:

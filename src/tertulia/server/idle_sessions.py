@@ -36,19 +36,14 @@ class IdleSessionCloser:
         now = self._clock.monotonic()
         before, self._still = self._still, {}
         for session in self._host.sessions():
-            if not _is_quiet(session):
+            if session.closed or not session.activity.is_idle:
                 continue
-            last = session.parts.bus.last_seq
+            last = session.activity.last_seq
             seq, since = before.get(session.id, (last, now))
             self._still[session.id] = (last, since if seq == last else now)
             if now - self._still[session.id][1] >= self._idle_s * (1 if _is_stored(session) else _UNSTORED_FACTOR):
                 await self._host.close_session(session)
 
 
-def _is_quiet(session: Session) -> bool:
-    parts = session.parts
-    return not (session.closed or parts.bus.followed or parts.registry.running() or parts.scheduler.queued())
-
-
 def _is_stored(session: Session) -> bool:
-    return all(isinstance(conversation.storage, Full) for conversation in session.parts.conversations)
+    return isinstance(session.activity.storage, Full)

@@ -96,7 +96,7 @@ class SessionFactory:
             settings = replace(settings, model=None)
         running = {session.id for session in self.host.sessions()}
         session = await self.host.resume(session_id, settings)
-        if session.parts.conversations.root.terms.cwd != settings.cwd:
+        if session.root.details.cwd != settings.cwd:
             async with nullcontext() if session.id in running else self._or_closed(session):
                 await session.root.set_context(cwd=settings.cwd)
         return OpenedSession(session, settled.remarks)
@@ -106,7 +106,7 @@ class SessionFactory:
         settled = await self._settled(wish)
         for session in self.host.sessions():
             if session.id == session_id and not session.closed:
-                await session.parts.journal.settle()
+                await session.activity.flush()
         fork = await fork_session(self.environment, settled.settings, SystemClock(), session_id, at=at)
         return await self.bring_back(fork, wish)
 

@@ -53,6 +53,7 @@ def assemble_session(
     past: RecordedState | None = None,
     mcp_host: McpHost | None = None,
     redactor: Redactor | None = None,
+    agent_servers: bool = True,
 ) -> SessionParts:
     """All parts of a new session, or of one of the past. Needs a running loop; waits for nothing."""
     base = _foundation(settings, clock, journal, environment, past, redactor)
@@ -62,7 +63,7 @@ def assemble_session(
     # What may be refused comes first: nothing was started yet.
     wire, below = wires.find(model), mcp_host or McpHost(settings, base.environment, base.clock, nursery)
     servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)
-    agent_registry = agent_registry_for(base, servers, command_services)
+    agent_registry = agent_registry_for(base, servers, command_services, starts_servers=agent_servers)
     remote = remote_tools(base, servers, agent_registry, command_services, below.doors)
     toolbox = toolbox_for(settings, directory, command_services, remote)
     backends = _backends(base, command_services)

@@ -25,9 +25,10 @@ from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.protocol.tool_names import CONV_TOOLS, canonical_name
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.reply import Reply
-from tertulia.session import describe, submission
+from tertulia.session import describe
 from tertulia.session.parts import SessionParts
 from tertulia.session.shutdown import close_conversation, start_closing
+from tertulia.session.submission import new_sub_id, submit_plan
 from tertulia.tools.dispatch import Dispatch, check_calls, refusal, render_result
 from tertulia.tools.tool import CallContext, ConversationEntries, Handoff, Result, TargetResult
 
@@ -162,17 +163,17 @@ def _stricter(caller: ConversationState, sources: Iterable[StoragePolicy]) -> St
     return None if strict == own else strict
 
 
-async def call_conv_tool(parts: SessionParts, name: str, arguments: str) -> Result:
+async def call_conv_tool(parts: SessionParts, caller: ConversationState, name: str, arguments: str) -> Result:
     """What the tool answers. A refusal is an answer; InvalidParams only for what is no conversation tool."""
     if canonical_name(name) not in CONV_TOOLS:
         raise InvalidParamsError(f"there is no conversation tool {name[:64]!r}, only {', '.join(CONV_TOOLS)}")
-    root, limit = parts.conversations.root, parts.conversations.root.terms.rights.limits.max_output_bytes
+    limit = caller.terms.rights.limits.max_output_bytes
     call = ToolCall(new_item_id(), CallId(f"cli-{new_item_id()}"), name, arguments)
-    offered = parts.toolbox.offered(root.terms, root.terms.rights)
-    checked, _ = check_calls([call], parts.toolbox.registry, offered.names, lambda call: _context(parts, root, call))
+    offered = parts.toolbox.offered(caller.terms, caller.terms.rights)
+    checked, _ = check_calls([call], parts.toolbox.registry, offered.names, lambda call: _context(parts, caller, call))
     dispatch = Dispatch(
         checked,
-        lambda call: _context(parts, root, call),
+        lambda call: _context(parts, caller, call),
         began=lambda call: None,
         ended=lambda ended: None,
         timeout_s=parts.settings.tool_timeout_s,
@@ -182,33 +183,32 @@ async def call_conv_tool(parts: SessionParts, name: str, arguments: str) -> Resu
         return dispatch.outputs[0].result
     (_, handoff), *_ = dispatch.handoffs
     try:
-        result = await _hand_over(parts, root, handoff)
+        result = await _hand_over(parts, caller, handoff)
     except TertuliaError as error:
         return refusal(error)
     return render_result(handoff.render, result, limit)[0]
 
 
-def _context(parts: SessionParts, root: ConversationState, call: ToolCall) -> CallContext:
+def _context(parts: SessionParts, caller: ConversationState, call: ToolCall) -> CallContext:
     return CallContext(
-        conversation_id=root.id,
+        conversation_id=caller.id,
         task_id=new_task_id(),
         call_id=call.call_id,
-        cwd=root.terms.cwd,
-        rights=root.terms.rights,
+        cwd=caller.terms.cwd,
+        rights=caller.terms.rights,
         publish=lambda data: None,
         clock=parts.clock,
     )
 
 
-async def _hand_over(parts: SessionParts, root: ConversationState, handoff: Handoff) -> TargetResult:
-    said = to_user_message(None, handoff.input, cwd=root.terms.cwd)
+async def _hand_over(parts: SessionParts, caller: ConversationState, handoff: Handoff) -> TargetResult:
+    item = to_user_message(None, handoff.input, cwd=caller.terms.cwd)
     if isinstance(handoff.target, NewConversation):
-        target = parts.conversations.open_child(handoff.target, root, None, handoff.fork_history)
+        target = parts.conversations.open_child(handoff.target, caller, None, handoff.fork_history)
     else:
         target = parts.conversations.find(handoff.target)
-    plan = TaskPlan(target.id, "user", (said,), sub_id=submission.new_sub_id())
-    reply = await submission.wait_for_reply(parts.scheduler, parts.scheduler.submit(plan))
-    return _target_result(target, reply)
+    plan = TaskPlan(target.id, "user", (item,), sub_id=new_sub_id())
+    return _target_result(target, await submit_plan(parts, plan).reply())
 
 
 def _target_result(target: ConversationState, reply: Reply) -> TargetResult:

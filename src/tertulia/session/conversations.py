@@ -53,6 +53,23 @@ class Tombstones:
             del self._ids[next(iter(self._ids))]
 
 
+class ListWatchers:
+    """Functions that are called when a list has changed."""
+
+    def __init__(self) -> None:
+        self._all: list[Callable[[], None]] = []
+
+    def add(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """One more; returns what removes it."""
+        self._all.append(changed)
+        return lambda: self._all.remove(changed)
+
+    def notify(self) -> None:
+        """Call all of them."""
+        for changed in list(self._all):
+            changed()
+
+
 _log = logging.getLogger(__name__)
 ROOT = "root"
 _NO_SCOPE = EventScope("")
@@ -83,8 +100,8 @@ class Conversations:
         """For terms that nobody runs under any more."""
         self.departed: Callable[[ConversationId], None] = lambda conversation: None
         """Told of each that is gone, in whatever way."""
-        self.listed: Callable[[], None] = lambda: None
-        """Told whenever the list is another, or a title in it."""
+        self.watchers = ListWatchers()
+        """Called whenever the list is another, or a title in it."""
         self.settled: Callable[[ConversationState], None] = lambda state: None
         """Told whenever one has terms, or other ones."""
         self.closed = False
@@ -178,7 +195,7 @@ class Conversations:
         conversation.adopt(settled.terms)
         if title != conversation.title:
             conversation.title = title
-            self.listed()
+            self.watchers.notify()
         # After what was said on account of it: a stricter policy takes that along.
         self._agree(conversation, _merge_narrowed(self.narrowed(conversation), settled, asked))
         if asked.refresh_mcp_view and not conversation.terms.context.mcp_view.pins:
@@ -216,7 +233,7 @@ class Conversations:
         refused = conversation.terms
         conversation.adopt(terms)
         conversation.title = title
-        self.listed()
+        self.watchers.notify()
         self._agree(conversation, narrowed)
         if refused.wire is not terms.wire:
             self.release(refused)
@@ -225,7 +242,7 @@ class Conversations:
         """The conversation is gone: its id answers `closed` from now on. `forced` is None where nobody heard of it."""
         del self._open[conversation.id]
         self.departed(conversation.id)
-        self.listed()
+        self.watchers.notify()
         self._terms_resolver.release(conversation.terms)
         self._narrowed.pop(conversation.id, None)
         if forced is not None:
@@ -259,7 +276,7 @@ class Conversations:
 
     def _admit(self, conversation: ConversationState, scope: EventScope) -> None:
         self._open[conversation.id] = conversation
-        self.listed()
+        self.watchers.notify()
         opened = ConversationOpened(
             conversation.parent_id, conversation.title, conversation.terms.wire.name, conversation.terms.backend
         )

@@ -23,6 +23,7 @@ from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import AssistantMessage, ImagePart, Item, UserMessage
+from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.scheduler.plan import Chain
 from tertulia.session.agents.answers import CanvasInfo
@@ -266,6 +267,66 @@ def _instructions(state: ConversationState, offered: OfferedTools) -> str:
 
 def _cache_key(state: ConversationState, offered: OfferedTools) -> str:
     return cache_key(_instructions(state, offered), offered.digest, state.terms.wire.family)
+
+
+class ConversationDetails:
+    """What a surface shows of an open conversation besides its `ConversationInfo`. Reads what holds now."""
+
+    __slots__ = ("_parts", "_state")
+
+    def __init__(self, parts: SessionParts, state: ConversationState) -> None:
+        self._parts = parts
+        self._state = state
+
+    @property
+    def title(self) -> str | None:
+        """Its title, if it has one."""
+        return self._state.title
+
+    @property
+    def model(self) -> str:
+        """The model as `provider/model`."""
+        return self._state.terms.wire.name
+
+    @property
+    def cwd(self) -> str:
+        """The directory that it works in."""
+        return self._state.terms.cwd
+
+    @property
+    def rights(self) -> Rights:
+        """What it may do."""
+        return self._state.terms.rights
+
+    @property
+    def ceiling(self) -> Rights:
+        """The most that it can be given."""
+        return self._state.ceiling
+
+    @property
+    def storage(self) -> StoragePolicy:
+        """What of it is stored."""
+        return self._state.storage
+
+    @property
+    def last_active(self) -> float:
+        """When something last happened in it, in seconds since 1970."""
+        return self._state.last_active
+
+    @property
+    def items(self) -> list[Item]:
+        """Its history as it is now, injected messages included."""
+        return list(self._state.history.snapshot())
+
+    @property
+    def agent_servers(self) -> list[str]:
+        """The MCP servers that context providers described for its agent."""
+        context = self._parts.agent_registry.context(self._state.id)
+        return [] if context is None else [server.name for server in context.mcp_servers]
+
+    def prompt(self) -> list[PromptPart]:
+        """What its next request would consist of."""
+        return prompt_parts(self._parts, self._state)
 
 
 PartKind = Literal["instructions", "message", "tool"]

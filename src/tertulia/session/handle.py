@@ -1,22 +1,18 @@
-"""A conversation as its user holds it. Light: it names a conversation of a session and keeps nothing itself."""
+"""What a user of a session holds: a conversation, the activity, the MCP servers. Handles keep nothing themselves."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, nullcontext
-from typing import Any, Literal, Unpack
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
-from tertulia.conversation.compaction import compact_by_model
-from tertulia.conversation.task_scope import TaskScope
-from tertulia.conversation.user_message import to_user_message
-from tertulia.errors import InvalidParamsError, NotRunningError
-from tertulia.history.compaction import Compaction
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.events import Event
-from tertulia.protocol.ids import ConversationId, ItemId
+from tertulia.protocol.ids import ConversationId, ItemId, TaskId
 from tertulia.protocol.inputs import ChangeFromPython, GetHistory, InputItem, Message
-from tertulia.scheduler.plan import TaskPlan
+from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe, submission
 from tertulia.session.answers import (
@@ -27,19 +23,28 @@ from tertulia.session.answers import (
     HistoryEntry,
     InterruptAnswer,
     OpenAnswer,
+    TaskInfo,
     ToolInfo,
 )
+from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.session.conversation_fields import ConversationFields
+from tertulia.session.describe import ConversationDetails
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.parts import SessionParts
 from tertulia.session.shutdown import close_conversation
+from tertulia.session.submission import Submission
 from tertulia.session.transactions import change_conversation, fork_conversation
+
+if TYPE_CHECKING:
+    from tertulia.mcp.config.definition import Approval
+    from tertulia.session.mcp.served_tools import ServedConversation
+    from tertulia.tools.tool import Result
 
 MessageContent = str | Sequence[InputItem | dict[str, Any]]
 
 
 class Conversation:
-    """One isolated talk of a session."""
+    """One isolated conversation of a session."""
 
     __slots__ = ("_parts", "id", "warnings")
 
@@ -63,6 +68,19 @@ class Conversation:
         """Title, status, depth, counts, model: what a list shows."""
         return describe.conversation(self._parts, self._parts.conversations.find(self.id))
 
+    @property
+    def details(self) -> ConversationDetails:
+        """Model, directory, rights, items: what surfaces show of it. Closed where the conversation is."""
+        return ConversationDetails(self._parts, self._parts.conversations.find(self.id))
+
+    def submit(self, message: Message, *, follow: bool = False, approver: bool = False) -> Submission:
+        """Queue a message that a surface has parsed, and return at once; `message` and `stream` are this and a wait.
+
+        `follow`: its events will be read. `approver`: and the reader answers the approvals that show there.
+        """
+        conversation = self._parts.conversations.find(self.id)
+        return submission.submit(self._parts, conversation, message, follow=follow, approver=approver)
+
     async def message(
         self,
         content: MessageContent,
@@ -82,7 +100,8 @@ class Conversation:
         earlier messages, and what the step before this one of a pipeline came to. `base_instructions_override` stands
         in place of the conversation's base instructions for this task only, its continuations included.
         """
-        asked = self._asked(
+        message = _message(
+            self.id,
             content,
             message_id=message_id,
             sender=sender,
@@ -92,9 +111,7 @@ class Conversation:
             previous_result=previous_result,
             base_instructions_override=base_instructions_override,
         )
-        scheduler = self._parts.scheduler
-        chain = submission.submit(scheduler, self._parts.conversations.find(self.id), asked)
-        return self._parts.agent_registry.cleaned(await submission.wait_for_reply(scheduler, chain))
+        return await self.submit(message).reply()
 
     async def stream(
         self,
@@ -114,7 +131,8 @@ class Conversation:
         `approver`: the loop answers each `approval_request` with `Session.approvals.resolve`. Without it what has to be
         asked is refused at once, unless another client or function attends.
         """
-        asked = self._asked(
+        message = _message(
+            self.id,
             content,
             message_id=message_id,
             sender=sender,
@@ -124,22 +142,13 @@ class Conversation:
             previous_result=previous_result,
             base_instructions_override=base_instructions_override,
         )
-        parts = self._parts
-        conversation = parts.conversations.find(self.id)
-        following = aclosing(submission.submit_and_stream(parts.scheduler, parts.bus, conversation, asked))
-        attending = parts.command_services.desk.attended(conversation.id) if approver else nullcontext()
-        async with following as events:
-            with attending:
-                async for event in events:
-                    yield event
+        async with aclosing(self.submit(message, follow=True, approver=approver).events()) as events:
+            async for event in events:
+                yield event
 
     async def steer(self, text: str) -> None:
         """Put in a word while a task runs; the model reads it before its next request."""
-        conversation = self._parts.conversations.find(self.id)
-        if not conversation.awaiting and (conversation.task is None or conversation.task.over):
-            raise NotRunningError("there is no running task to steer; send a message instead")
-        conversation.queue_input(to_user_message(text, None, cwd=conversation.terms.cwd))
-        await self._parts.journal.settle()
+        await submission.steer(self._parts, self._parts.conversations.find(self.id), text)
 
     async def interrupt(self) -> InterruptAnswer:
         """Stop what runs here, and the whole chain it belongs to."""
@@ -148,21 +157,7 @@ class Conversation:
 
     async def compact(self) -> CompactAnswer:
         """Have the model replace the older part of the history by notes, as a task of its own."""
-        conversation = self._parts.conversations.find(self.id)
-        results: list[Compaction] = []
-
-        async def work(scope: TaskScope) -> None:
-            results.append(await compact_by_model(scope))
-
-        scheduler = self._parts.scheduler
-        chain = scheduler.submit(TaskPlan(conversation.id, "user", work=work, sub_id=submission.new_sub_id()))
-        reply = await submission.wait_for_reply(scheduler, chain)
-        if results and reply.status == "completed":
-            done = results[0]
-            return CompactAnswer(done.compacted, done.before_tokens, done.after_tokens, done.reason)
-        tokens = conversation.history.approx_tokens
-        reason = reply.error.message if reply.error else reply.status
-        return CompactAnswer(compacted=False, before_tokens=tokens, after_tokens=tokens, reason=reason)
+        return await submission.compact(self._parts, self._parts.conversations.find(self.id))
 
     async def set_context(
         self, *, refresh_mcp_view: bool | None = None, **changes: Unpack[ConversationFields]
@@ -199,6 +194,16 @@ class Conversation:
         """What the model is offered now, in the order it is offered."""
         return describe.tools(self._parts, self._parts.conversations.find(self.id))[0]
 
+    def served_tools(self, approval: Approval | None = None) -> ServedConversation:
+        """Its tools for a program that calls them over MCP. `approval`: in place of what the servers' settings say."""
+        # Here, because most sessions serve no tools to other programs.
+        from tertulia.session.mcp.served_tools import ServedConversation
+
+        state = self._parts.conversations.find(self.id)
+        if approval is not None:
+            self._parts.servers.approvals[state.id] = approval
+        return ServedConversation(self._parts, state)
+
     async def fork(self, at: str | int | None = None) -> Conversation:
         """A new conversation that shares this history up to an item, the end of a round, or now."""
         conversation = self._parts.conversations.find(self.id)
@@ -210,14 +215,101 @@ class Conversation:
         """Everything that decides what the model sees and may do."""
         return describe.context(self._parts, self._parts.conversations.find(self.id))
 
+    async def call_conv_tool(self, name: str, arguments: str) -> Result:
+        """What a conversation tool answers when this conversation calls it; its own history stays as it is.
+
+        A refusal is an answer; InvalidParams only for a name that is no conversation tool.
+        """
+        return await call_conv_tool(self._parts, self._parts.conversations.find(self.id), name, arguments)
+
     async def close(self, timeout: float | None = None) -> CloseAnswer:
         """Stop what runs here, within the timeout, and let the conversation go. Twice does no harm."""
         return await close_conversation(self._parts, self.id, timeout)
 
-    def _asked(self, content: MessageContent, **fields: Any) -> Message:
-        given = {name: value for name, value in fields.items() if value is not None}
-        try:
-            said = {"text": content} if isinstance(content, str) else {"items": msgspec.to_builtins(list(content))}
-        except (TypeError, RecursionError) as error:
-            raise InvalidParamsError(f"a message is a text or a list of items: {error}") from None
-        return parse(Message, {"conversation_id": self.id, **said, **given})
+
+def _message(conversation: ConversationId, content: MessageContent, **fields: Any) -> Message:
+    present = {name: value for name, value in fields.items() if value is not None}
+    try:
+        body = {"text": content} if isinstance(content, str) else {"items": msgspec.to_builtins(list(content))}
+    except (TypeError, RecursionError) as error:
+        raise InvalidParamsError(f"a message is a text or a list of items: {error}") from None
+    return parse(Message, {"conversation_id": conversation, **body, **present})
+
+
+class SessionActivity:
+    """Which events there were, which tasks there are, and whether the session could be closed unnoticed."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: SessionParts) -> None:
+        self._parts = parts
+
+    @property
+    def began_after(self) -> int:
+        """The number of the last event before this run of the session; 0 for a new one."""
+        return self._parts.began_after
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last event that was committed and delivered."""
+        return self._parts.bus.last_seq
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no client follows the events, and no task runs or waits."""
+        parts = self._parts
+        return not (parts.bus.followed or parts.registry.running() or parts.scheduler.queued())
+
+    @property
+    def storage(self) -> StoragePolicy:
+        """The strictest storage policy of all its conversations."""
+        return strictest(*(conversation.storage for conversation in self._parts.conversations))
+
+    @property
+    def current_task(self) -> TaskId | None:
+        """The first task of the chain that runs; None where none does."""
+        chain = self._parts.scheduler.current
+        return None if chain is None or chain.answer.done() else chain.task_id
+
+    def tasks(self) -> list[TaskInfo]:
+        """What runs, then what waits, the next one first."""
+        return describe.tasks(self._parts)
+
+    def task(self, task_id: str) -> TaskInfo:
+        """A task that runs, waits or has ended lately; NotFound."""
+        return describe.task(self._parts, task_id)
+
+    def cancel(self, task_id: str) -> bool:
+        """Stop the chain that a task belongs to, whether it runs or waits; False where there was nothing to stop."""
+        return self._parts.scheduler.cancel(TaskId(task_id))
+
+    def watch_conversations(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Have `changed` called whenever the list of conversations or a title in it is another; returns what ends it.
+
+        Not by events: a reader of those keeps an idle session from being closed.
+        """
+        return self._parts.conversations.watchers.add(changed)
+
+    async def flush(self) -> None:
+        """Return when all events so far are committed and delivered, and all else that is kept is committed."""
+        await self._parts.bus.flush()
+        await self._parts.journal.settle()
+
+
+class McpServers:
+    """The MCP servers that a session uses."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: SessionParts) -> None:
+        self._parts = parts
+
+    async def status(self) -> list[dict[str, Any]]:
+        """Every server with its status, once those that are starting have started or failed."""
+        await self._parts.servers.settle()
+        return describe.servers(self._parts)
+
+    async def refresh(self, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Have all servers, or these, list their tools again; one that failed is tried again."""
+        await self._parts.servers.refresh(names)
+        return describe.servers(self._parts)

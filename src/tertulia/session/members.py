@@ -168,7 +168,7 @@ def _command_tools(command_services: CommandServices, editor: EditorView | None)
 
 
 def agent_registry_for(
-    base: SessionFoundation, servers: SessionServers, command_services: CommandServices
+    base: SessionFoundation, servers: SessionServers, command_services: CommandServices, *, starts_servers: bool
 ) -> AgentRegistry:
     """Who has something to say to agents: ours, the application's, and those of installed packages, in this order."""
     hidden = command_services.place.masked
@@ -190,4 +190,5 @@ def agent_registry_for(
         variables=base.environment.variables,
         keep=base.journal.keep,
         discover=installed_providers,
+        starts_servers=starts_servers,
     )

@@ -12,10 +12,8 @@ from tertulia.errors import ClosedError, InvalidParamsError, MethodNotFoundError
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowing, narrow
 from tertulia.protocol import inputs as i
-from tertulia.protocol.records import SubmissionRecord
-from tertulia.scheduler.reply import Reply
 from tertulia.session import answers as a
-from tertulia.session import describe, submission
+from tertulia.session import describe
 from tertulia.session.agents import answers as g
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, to_snake_case
@@ -95,18 +93,12 @@ async def _context(host: Host, session: Session, asked: i.ConversationParams) ->
 
 
 async def _message(host: Host, session: Session, asked: i.Message) -> Any:
-    parts = session.parts
-    conversation = parts.conversations.find(asked.conversation_id)
-    chain = submission.submit(parts.scheduler, conversation, asked)
+    submission = session.conversation(asked.conversation_id).submit(asked)
     if asked.detach:
-        # Counts as one who waits and never gives up, so that others who do cannot stop it.
-        chain.waiters += 1
-        # Whoever is told a task id may go away: that the task was accepted has to outlive us.
-        if not chain.answer.done():
-            conversation.note(SubmissionRecord(conversation.id, chain.task_id, chain.trace_id, chain.message))
-            await parts.journal.settle()
-        return a.DetachAnswer(chain.task_id)
-    reply: Reply = await submission.wait_for_reply(parts.scheduler, chain)
+        submission.detach()
+        await submission.record()
+        return a.DetachAnswer(submission.task_id)
+    reply = await submission.reply()
     return OperationResult(a.message_answer(reply), reply.last_seq)
 
 
@@ -150,16 +142,16 @@ async def _close(host: Host, session: Session, asked: i.CloseConversation) -> An
 
 
 async def _task_list(host: Host, session: Session, asked: i.NoParams) -> Any:
-    return a.TaskList(describe.tasks(session.parts))
+    return a.TaskList(session.activity.tasks())
 
 
 async def _task_get(host: Host, session: Session, asked: i.TaskParams) -> Any:
-    return describe.task(session.parts, asked.task_id)
+    return session.activity.task(asked.task_id)
 
 
 async def _task_cancel(host: Host, session: Session, asked: i.TaskParams) -> Any:
-    describe.task(session.parts, asked.task_id)
-    return a.CancelAnswer(session.parts.scheduler.cancel(cast(Any, asked.task_id)))
+    session.activity.task(asked.task_id)
+    return a.CancelAnswer(session.activity.cancel(asked.task_id))
 
 
 async def _approvals(host: Host, session: Session, asked: i.ListApprovals) -> Any:
@@ -185,13 +177,11 @@ async def _revoke(host: Host, session: Session, asked: i.RevokeGrant) -> Any:
 
 
 async def _mcp_status(host: Host, session: Session, asked: i.NoParams) -> Any:
-    await session.parts.servers.settle()
-    return a.ServerList(describe.servers(session.parts))
+    return a.ServerList(await session.mcp.status())
 
 
 async def _mcp_refresh(host: Host, session: Session, asked: i.RefreshServers) -> Any:
-    await session.parts.servers.refresh(asked.names)
-    return a.ServerList(describe.servers(session.parts))
+    return a.ServerList(await session.mcp.refresh(asked.names))
 
 
 async def _canvas_get(host: Host, session: Session, asked: i.ConversationParams) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import TracebackType
 from typing import Unpack
 
@@ -12,7 +13,7 @@ from tertulia.errors import ClosedError
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.events.journal import Journal
 from tertulia.events.subscription import Subscription
-from tertulia.protocol.ids import SessionId
+from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.protocol.inputs import ConversationParams, GetMetrics, OpenFromPython, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
@@ -21,7 +22,7 @@ from tertulia.session.approvals.approvals import Approvals
 from tertulia.session.approvals.callback import ApprovalHandler, check_handler
 from tertulia.session.assembly import assemble_session
 from tertulia.session.conversation_fields import ConversationFields
-from tertulia.session.handle import Conversation
+from tertulia.session.handle import Conversation, McpServers, SessionActivity
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.mcp.host import McpHost
 from tertulia.session.parts import SessionParts
@@ -46,17 +47,25 @@ class Session:
         resumed: str | None = None,
         swept: bool = False,
         mcp_host: McpHost | None = None,
+        agent_servers: bool = True,
         on_approval: ApprovalHandler | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._journal = journal
-        self._resumed = resumed
-        """The id of a session of the past that this one goes on with."""
-        self._swept = swept
-        """Somebody else sees to it that no session keeps what has expired."""
-        self._mcp_host = mcp_host
-        """Where MCP servers live that sessions share; None: in its own, closed with it."""
+        """`resumed`: the id of a stored session that this one goes on with. `swept`: the caller has removed what is
+        expired. `mcp_host`: where sessions share MCP servers; None: in its own, closed with it. `agent_servers`:
+        whether the MCP servers that context providers describe for an agent are started."""
+        self.settings = settings
+        """What it was started with."""
+        self._has_host = mcp_host is not None
+        self._assemble = partial(
+            _assembled,
+            settings,
+            clock=clock,
+            journal=journal,
+            resumed=resumed,
+            swept=swept,
+            mcp_host=mcp_host,
+            agent_servers=agent_servers,
+        )
         self._on_approval = on_approval
         self._parts: SessionParts | None = None
         self._closer = Nursery()
@@ -99,60 +108,24 @@ class Session:
         if self._closed is not None:
             raise ClosedError("the session was closed before it was entered")
         if self._parts is None:
-            self._parts = await self._assembled()
+            self._parts = await self._assemble()
             try:
                 if self._on_approval is not None:
                     self.approvals.answer_with(self._on_approval)
                 await self._parts.bus.flush()
                 await self._parts.servers.require()
                 await self._parts.agent_registry.come_back(self._parts.conversations)
-                if self._mcp_host is None:
-                    # Who starts a session by hand may look at its tools at once; a host has others to serve.
+                if not self._has_host:
+                    # A program that starts a session itself may look at its tools at once; a host serves others too.
                     await self._parts.servers.settle()
                     self._parts.views.begin(self._parts.conversations)
             except BaseException:
-                # It was never entered, so nobody else will close it.
+                # It was never entered, so no `async with` will close it.
                 await self.close()
                 raise
         if self._closed is not None:
             raise ClosedError("the session was closed while it started")
         return self
-
-    async def _assembled(self) -> SessionParts:
-        clock, environment = self._clock or SystemClock(), current_environment()
-        redactor, below = redactor_of(self._settings, environment), self._mcp_host
-        if self._resumed is None:
-            # Before anything is swept or stored: a refusal leaves nothing behind.
-            check_workspace(self._settings, environment)
-        if self._journal is None and not self._swept:
-            await sweep_before_serving(environment.home, self._settings, clock)
-        if self._resumed is None:
-            return assemble_session(
-                self._settings,
-                clock=clock,
-                journal=self._journal,
-                environment=environment,
-                mcp_host=below,
-                redactor=redactor,
-            )
-        journal, past = await open_record(self._resumed, self._settings, clock, environment, redactor)
-        # Where it worked, not where this process happens to be.
-        cwd = self._settings.cwd or recorded_workspace(past.conversations[past.identity()[1]].agreed)
-        settings = replace(self._settings, cwd=cwd)
-        try:
-            check_workspace(settings, environment)
-            return assemble_session(
-                settings,
-                clock=clock,
-                journal=journal,
-                environment=environment,
-                past=past,
-                mcp_host=below,
-                redactor=redactor,
-            )
-        except BaseException:
-            await journal.close()
-            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -161,7 +134,7 @@ class Session:
 
     @property
     def parts(self) -> SessionParts:
-        """The inside, for the operation set. Not part of the public contract."""
+        """The services of the session. Private to this package: surfaces use the other methods and the handles."""
         if self._parts is None:
             raise ClosedError("the session is not running: enter it with `async with`")
         return self._parts
@@ -211,21 +184,32 @@ class Session:
         asked = parse(ConversationParams, {"conversation_id": id})
         return Conversation(self.parts, self.parts.conversations.find(asked.conversation_id).id)
 
+    def find(self, id: str) -> Conversation | None:
+        """The open conversation of that id; None where there is none, or none any more."""
+        state = self.parts.conversations.peek(ConversationId(id))
+        return None if state is None else Conversation(self.parts, state.id)
+
     def conversations(self) -> list[Conversation]:
         """All open ones, root first, then by creation."""
         return [Conversation(self.parts, conversation.id) for conversation in self.parts.conversations]
 
     def events(
-        self, after: int | None = None, conversation: str | None = None, *, attend: bool = False
+        self,
+        after: int | None = None,
+        conversation: str | None = None,
+        *,
+        attend: bool = False,
+        limit: int = 1_000,
     ) -> Subscription:
         """Every event from this call on, or from the one after number `after` on; ends when the session closes.
 
         Iterate with `async for`. One that is no longer held is cleaned up; `async with` does it at once. With `attend`
         its reader answers each `approval_request` that shows in it, see `approvals`; without it the reader looks on.
+        `limit`: how many events may wait for a slow reader before it is told that it lags.
         """
         asked = parse(Subscribe, {"after_seq": after, "conversation_id": conversation})
         wanted = None if asked.conversation_id is None else self.parts.conversations.find(asked.conversation_id).id
-        subscription = self.parts.bus.subscribe(after=asked.after_seq, conversation=wanted)
+        subscription = self.parts.bus.subscribe(after=asked.after_seq, conversation=wanted, limit=limit)
         if attend:
             self.parts.command_services.attendance.add(subscription, wanted)
         return subscription
@@ -234,6 +218,16 @@ class Session:
     def approvals(self) -> Approvals:
         """What waits for an answer, and what was allowed for longer; `await session.approvals.resolve(...)`."""
         return Approvals(self.parts)
+
+    @property
+    def activity(self) -> SessionActivity:
+        """Event numbers, tasks, and whether anything goes on."""
+        return SessionActivity(self.parts)
+
+    @property
+    def mcp(self) -> McpServers:
+        """The MCP servers: `await session.mcp.status()`, `await session.mcp.refresh()`."""
+        return McpServers(self.parts)
 
     def metrics(self, conversation: str | None = None) -> MetricsAnswer:
         """What this session and its conversations did and cost since it was entered; with an id, that one's only.
@@ -244,16 +238,57 @@ class Session:
 
     async def close(self, timeout: float | None = None) -> CloseAnswer:
         """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent."""
-        seconds = close_seconds(self._settings, timeout)
+        seconds = close_seconds(self.settings, timeout)
         already = self._closed is not None
         if self._closed is None:
             if self._parts is not None:
                 # Before anything is waited for: a message that came a moment later would be taken, and interrupted.
                 stop_accepting(self._parts)
-            # A coroutine of its own: whoever gives up waiting, a tool of this session perhaps, does not stop it.
-            self._closed = self._closer.start(self._shut(seconds), "close the session")
+            # A task of its own: a caller that gives up waiting, a tool of this session perhaps, does not stop it.
+            self._closed = self._closer.start(_close_parts(self._parts, seconds), "close the session")
         forced = await asyncio.shield(self._closed)
         return CloseAnswer(closed=True, already_closed=already, forced=forced and not already)
 
-    async def _shut(self, seconds: float) -> bool:
-        return self._parts is not None and await close_session(self._parts, seconds)
+
+async def _assembled(
+    settings: Settings,
+    *,
+    clock: Clock | None,
+    journal: Journal | None,
+    resumed: str | None,
+    swept: bool,
+    mcp_host: McpHost | None,
+    agent_servers: bool,
+) -> SessionParts:
+    """The parts of a new session, or of the stored one that `resumed` names."""
+    clock, environment = clock or SystemClock(), current_environment()
+    redactor = redactor_of(settings, environment)
+    if resumed is None:
+        # Before anything is swept or stored: a refusal leaves nothing behind.
+        check_workspace(settings, environment)
+    if journal is None and not swept:
+        await sweep_before_serving(environment.home, settings, clock)
+    assemble = partial(
+        assemble_session,
+        clock=clock,
+        environment=environment,
+        mcp_host=mcp_host,
+        redactor=redactor,
+        agent_servers=agent_servers,
+    )
+    if resumed is None:
+        return assemble(settings, journal=journal)
+    journal, past = await open_record(resumed, settings, clock, environment, redactor)
+    # Where it worked, not where this process happens to be.
+    cwd = settings.cwd or recorded_workspace(past.conversations[past.identity()[1]].agreed)
+    settings = replace(settings, cwd=cwd)
+    try:
+        check_workspace(settings, environment)
+        return assemble(settings, journal=journal, past=past)
+    except BaseException:
+        await journal.close()
+        raise
+
+
+async def _close_parts(parts: SessionParts | None, seconds: float) -> bool:
+    return parts is not None and await close_session(parts, seconds)

@@ -1,48 +1,166 @@
-"""From a message to its answer: checked, queued, waited for."""
+"""The one way in: a message is checked, queued, followed and answered here, whichever surface it came from.
+
+Python, JSON-RPC, ACP, Codex, MCP and the command line submit through `submit`, so what they promise is the same: a
+refused message leaves nothing behind, an answer comes after every event of its task and carries no session token, and
+a caller answers approvals only where it said so. Not here: reading a request and writing an answer, which each surface
+does in its own format.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
 
+from tertulia.conversation.compaction import compact_by_model
 from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import TaskScope
 from tertulia.conversation.user_message import to_user_message
-from tertulia.errors import InvalidParamsError
-from tertulia.events.bus import EventBus
+from tertulia.errors import InvalidParamsError, NotRunningError
+from tertulia.events.subscription import Subscription
+from tertulia.history.compaction import Compaction
 from tertulia.protocol.events import Event
-from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.ids import TaskId, new_item_id
 from tertulia.protocol.inputs import Message, check_text
+from tertulia.protocol.items import UserMessage
+from tertulia.protocol.records import SubmissionRecord
 from tertulia.scheduler.plan import Chain, TaskPlan
-from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.reply import Reply
+from tertulia.session.answers import CompactAnswer
+from tertulia.session.parts import SessionParts
 
 MAX_MESSAGE_ID = 256
 
 
-def submit(scheduler: Scheduler, conversation: ConversationState, message: Message) -> Chain:
-    """Queue a message. Refused (empty, too long, busy, closed) it leaves nothing behind."""
+class Submission:
+    """A message that was accepted: its task, its events and its one answer.
+
+    Its chain runs as long as at least one caller waits for the reply or reads the events; the last one that gives up
+    stops it, unless it was detached.
+    """
+
+    def __init__(
+        self,
+        parts: SessionParts,
+        chain: Chain,
+        *,
+        item: UserMessage | None = None,
+        subscription: Subscription | None = None,
+        presence: AbstractContextManager[None] | None = None,
+    ) -> None:
+        self._parts = parts
+        self._chain = chain
+        self.item = item
+        """What the model will read; None where the same message id was submitted before."""
+        self._subscription = subscription
+        self._presence = presence or nullcontext()
+
+    @property
+    def task_id(self) -> TaskId:
+        """The first task of the chain."""
+        return self._chain.task_id
+
+    async def reply(self) -> Reply:
+        """Wait for the whole chain. All its events were published before; what is returned has no session tokens."""
+        chain = self._chain
+        chain.waiters += 1
+        try:
+            reply = await asyncio.shield(chain.answer)
+        except asyncio.CancelledError:
+            if chain.waiters == 1:
+                self.stop()
+            raise
+        finally:
+            chain.waiters -= 1
+        return self._parts.agent_registry.cleaned(reply)
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Every event of the message and of all that it causes, up to the last; for one submitted with `follow`."""
+        chain, subscription = self._chain, self._subscription
+        assert subscription is not None, "submitted without `follow`"
+        chain.answer.add_done_callback(lambda _: subscription.finish())
+        chain.waiters += 1
+        try:
+            with self._presence:
+                async for event in subscription:
+                    if event.task_id in chain.task_ids or event.type == "subscriber_lagged":
+                        yield event
+        finally:
+            subscription.close()
+            chain.waiters -= 1
+            if not chain.answer.done() and not chain.waiters:
+                self.stop()
+
+    def stop(self) -> bool:
+        """Stop the chain, whether it runs or still waits; False where it was over."""
+        return self._parts.scheduler.stop(self._chain)
+
+    def detach(self) -> None:
+        """Let it run to its end, whichever caller gives up."""
+        self._chain.waiters += 1
+
+    async def record(self) -> None:
+        """Return when it is committed that the message was accepted, so that a task id given out outlives a crash."""
+        chain = self._chain
+        if not chain.answer.done():
+            conversation = self._parts.conversations.find(chain.conversation_id)
+            conversation.note(SubmissionRecord(conversation.id, chain.task_id, chain.trace_id, chain.message))
+            await self._parts.journal.settle()
+
+
+def submit(
+    parts: SessionParts,
+    conversation: ConversationState,
+    message: Message,
+    *,
+    follow: bool = False,
+    approver: bool = False,
+) -> Submission:
+    """Queue a message. Refused (empty, too long, busy, closed) it leaves nothing behind.
+
+    `follow`: its events will be read. `approver`: and their reader answers the approvals that show there.
+    """
+    plan = _plan(conversation, message)
+    # Subscribed before it is submitted: no event can be missed.
+    subscription = parts.bus.subscribe() if follow else None
+    try:
+        chain = parts.scheduler.submit(plan, message_id=message.message_id, if_busy=message.if_busy or "wait")
+    except BaseException:
+        if subscription is not None:
+            subscription.close()
+        raise
+    presence = parts.command_services.desk.attended(conversation.id) if approver else None
+    item = plan.input[0] if chain.task_id == plan.task_id else None
+    return Submission(parts, chain, item=item, subscription=subscription, presence=presence)
+
+
+def submit_plan(parts: SessionParts, plan: TaskPlan) -> Submission:
+    """Queue a task that is not a client's message: a compaction, a conversation tool called from outside."""
+    return Submission(parts, parts.scheduler.submit(plan))
+
+
+def _plan(conversation: ConversationState, message: Message) -> TaskPlan:
     message_id = message.message_id
     if message_id is not None and not 0 < len(check_text(message_id, "message_id")) <= MAX_MESSAGE_ID:
         raise InvalidParamsError(f"message_id must have 1 to {MAX_MESSAGE_ID} characters")
     override = message.base_instructions_override
     if override is not None:
         check_text(override, "base_instructions_override")
-    said = to_user_message(message.text, message.items, cwd=conversation.terms.cwd, sender=message.sender)
+    item = to_user_message(message.text, message.items, cwd=conversation.terms.cwd, sender=message.sender)
     schema = None if message.output_schema is None else _as_text(message.output_schema)
-    plan = TaskPlan(
+    return TaskPlan(
         conversation.id,
         "user",
-        (said,),
+        (item,),
         base_instructions_override=override,
         output_schema=schema,
         task_type=message.task_type,
         previous_result=message.previous_result,
         sub_id=new_sub_id(),
     )
-    return scheduler.submit(plan, message_id=message_id, if_busy=message.if_busy or "wait")
 
 
 def _as_text(schema: dict[str, Any]) -> str:
@@ -57,56 +175,25 @@ def new_sub_id() -> str:
     return f"sub/{new_item_id()}"
 
 
-async def wait_for_reply(scheduler: Scheduler, chain: Chain) -> Reply:
-    """Wait for the whole chain. The last one who gives up waiting stops it."""
-    chain.waiters += 1
-    try:
-        return await asyncio.shield(chain.answer)
-    except asyncio.CancelledError:
-        if chain.waiters == 1:
-            scheduler.stop(chain)
-        raise
-    finally:
-        chain.waiters -= 1
+async def steer(parts: SessionParts, conversation: ConversationState, text: str) -> None:
+    """Add a message to the task that runs; the model reads it before its next request. NotRunning where none does."""
+    if not conversation.awaiting and (conversation.task is None or conversation.task.over):
+        raise NotRunningError("there is no running task to steer; send a message instead")
+    conversation.queue_input(to_user_message(text, None, cwd=conversation.terms.cwd))
+    await parts.journal.settle()
 
 
-async def submit_and_wait(
-    scheduler: Scheduler,
-    bus: EventBus,
-    conversation: ConversationState,
-    message: Message,
-    hear: Callable[[Event], None],
-) -> Reply:
-    """The answer to a message; `hear` is told every event of it first. The last one who gives up waiting stops it."""
-    async with bus.subscribe() as news:
-        chain = submit(scheduler, conversation, message)
-        chain.answer.add_done_callback(lambda _: news.finish())
-        chain.waiters += 1
-        try:
-            async for event in news:
-                if event.task_id in chain.task_ids:
-                    hear(event)
-        finally:
-            chain.waiters -= 1
-            if not chain.answer.done() and not chain.waiters:
-                scheduler.stop(chain)
-    return await wait_for_reply(scheduler, chain)
+async def compact(parts: SessionParts, conversation: ConversationState) -> CompactAnswer:
+    """Have the model replace the older part of the history by notes, as a task of its own."""
+    results: list[Compaction] = []
 
+    async def work(scope: TaskScope) -> None:
+        results.append(await compact_by_model(scope))
 
-async def submit_and_stream(
-    scheduler: Scheduler, bus: EventBus, conversation: ConversationState, message: Message
-) -> AsyncGenerator[Event, None]:
-    """The events of a message and of everything it causes, up to its last one. Leaving early stops the chain."""
-    # Subscribed before it is submitted: nothing can be missed.
-    async with bus.subscribe() as news:
-        chain = submit(scheduler, conversation, message)
-        chain.waiters += 1
-        chain.answer.add_done_callback(lambda _: news.finish())
-        try:
-            async for event in news:
-                if event.task_id in chain.task_ids or event.type == "subscriber_lagged":
-                    yield event
-        finally:
-            chain.waiters -= 1
-            if not chain.answer.done() and not chain.waiters:
-                scheduler.stop(chain)
+    reply = await submit_plan(parts, TaskPlan(conversation.id, "user", work=work, sub_id=new_sub_id())).reply()
+    if results and reply.status == "completed":
+        done = results[0]
+        return CompactAnswer(done.compacted, done.before_tokens, done.after_tokens, done.reason)
+    tokens = conversation.history.approx_tokens
+    reason = reply.error.message if reply.error else reply.status
+    return CompactAnswer(compacted=False, before_tokens=tokens, after_tokens=tokens, reason=reason)

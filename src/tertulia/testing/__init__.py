@@ -72,9 +72,7 @@ class RecordedEvents:
         self.seen: list[Event] = []
 
     async def __aenter__(self) -> Self:
-        parts = self._session.parts
-        wanted = None if self._conversation is None else parts.conversations.find(self._conversation).id
-        self._news = parts.bus.subscribe(conversation=wanted, limit=100_000)
+        self._news = self._session.events(conversation=self._conversation, limit=100_000)
         return self
 
     async def __aexit__(

@@ -121,7 +121,7 @@ async def _target_conversation(session: Session, message_request: MessageRequest
 
 
 async def _watch(session: Session, conversation: Conversation, view: MessageView) -> None:
-    async for event in session.events(after=session.parts.began_after):
+    async for event in session.events(after=session.activity.began_after):
         if isinstance(event.data, SessionConfigured):
             # For a view the conversation that got the message is the root: its answer is the answer.
             event = replace(event, data=replace(event.data, root_conversation_id=conversation.id))

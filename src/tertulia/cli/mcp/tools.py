@@ -227,8 +227,7 @@ def refresh(flags: GlobalFlags, *, which: str | None, last: bool) -> int:
 async def _refresh(resume_request: ResumeRequest, loaded: LoadedSettings) -> int:
     out, notes = (TerminalOutput(stream, loaded.environment.variables) for stream in (sys.stdout, sys.stderr))
     async with resume_request.session() as session:
-        await session.parts.servers.refresh()
-        down = [report for report in session.parts.servers.reports() if report.status not in ("ready", "disabled")]
+        down = [server for server in await session.mcp.refresh() if server["status"] not in ("ready", "disabled")]
         for conversation in session.conversations():
             before = _mcp_tool_names(conversation)
             await conversation.set_context(refresh_mcp_view=True)
@@ -236,8 +235,9 @@ async def _refresh(resume_request: ResumeRequest, loaded: LoadedSettings) -> int
             name = "root" if conversation.id == session.root.id else conversation.id
             taken = ", ".join(sorted(after - before)) or "as they were"
             out.line((name, "bold"), f" {format_count(len(after), 'tool')} of MCP servers: {taken}")
-    for report in down:
-        notes.line(f"tertulia: MCP server {report.name} is {report.status}: {report.error or 'no reason is known'}")
+    for server in down:
+        reason = server.get("error") or "no reason is known"
+        notes.line(f"tertulia: MCP server {server['name']} is {server['status']}: {reason}")
     return 1 if down else 0
 
 

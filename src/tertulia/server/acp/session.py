@@ -30,7 +30,6 @@ from tertulia.server.acp.tool_calls import AcpToolCalls
 from tertulia.server.acp.updates import SessionUpdates, updates_from_history
 from tertulia.server.jsonrpc.event_sender import EventSender, Sink
 from tertulia.server.jsonrpc.peer import Peer, encode_notification
-from tertulia.session import submission
 from tertulia.session.conversations import ROOT
 from tertulia.session.inputs import parse
 from tertulia.session.session import Session
@@ -59,10 +58,10 @@ class AcpSession:
         self._remarks = list(remarks)
         self._nursery = Nursery()
         self._calls = AcpToolCalls(self._cwd, self._label, terminal=editor.terminal_output)
-        self._updates = SessionUpdates(session.parts.conversations.root.id, self._calls)
+        self._updates = SessionUpdates(session.root.id, self._calls)
         self._questions = AcpApprovalRequests(session, peer, editor, self._calls, self._nursery)
         # The client is asked by requests of its own protocol, whatever it shows of the events.
-        self._feed = EventSender(session.events(session.parts.began_after, attend=True), sink, self._messages)
+        self._feed = EventSender(session.events(session.activity.began_after, attend=True), sink, self._messages)
         self._stop: Callable[[], object] | None = None
         """Ends the prompt that runs."""
         self._chosen = self._choices()
@@ -86,8 +85,8 @@ class AcpSession:
 
     async def retell(self) -> None:
         """All that was said so far, once more, as fast as the client takes it."""
-        root = self.session.parts.conversations.root
-        for update in updates_from_history(root.history.snapshot(), root.id, self._calls):
+        root = self.session.root
+        for update in updates_from_history(root.details.items, root.id, self._calls):
             self._tell(update)
             await self._sink.drain()
 
@@ -131,15 +130,13 @@ class AcpSession:
             self._stop()
 
     async def _ask(self, blocks: Sequence[PromptBlock]) -> dict[str, Any]:
-        parts = self.session.parts
         message = parse(Message, {"conversation_id": ROOT, "items": message_items(blocks)})
-        conversation = parts.conversations.root
-        is_first = not conversation.history.message_count
-        chain = submission.submit(parts.scheduler, conversation, message)
-        self._stop = lambda: parts.scheduler.stop(chain)
+        is_first = not self.session.root.info.message_count
+        submission = self.session.root.submit(message)
+        self._stop = submission.stop
         if is_first and (title := one_line(first_text(blocks))[:MAX_TITLE]):
             self._tell({"sessionUpdate": "session_info_update", "title": title})
-        reply = await submission.wait_for_reply(parts.scheduler, chain)
+        reply = await submission.reply()
         await self._feed.sent(reply.last_seq)
         for update in self._calls.abandon():
             self._tell(update)
@@ -154,9 +151,9 @@ class AcpSession:
         await asyncio.wait((job,))
         if job.cancelled():
             return {"stopReason": "cancelled"}
-        text, bus = job.result(), self.session.parts.bus
-        await bus.flush()
-        await self._feed.sent(bus.last_seq)
+        text, activity = job.result(), self.session.activity
+        await activity.flush()
+        await self._feed.sent(activity.last_seq)
         self._tell(chunk_update("agent_message_chunk", text_block(text)))
         return {"stopReason": "end_turn"}
 
@@ -187,7 +184,7 @@ class AcpSession:
         ]
 
     def _choices(self) -> tuple[str, str]:
-        return current_mode(self.session), self.session.parts.conversations.root.terms.wire.name
+        return current_mode(self.session), self.session.root.details.model
 
     def _tell(self, update: Update) -> None:
         self._peer.notify("session/update", {"sessionId": self.session.id, "update": update})
@@ -198,15 +195,13 @@ class AcpSession:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _cwd(self, conversation: ConversationId) -> str:
-        conversations = self.session.parts.conversations
-        return (conversations.peek(conversation) or conversations.root).terms.cwd
+        return (self.session.find(conversation) or self.session.root).details.cwd
 
     def _label(self, conversation: ConversationId) -> str:
-        conversations = self.session.parts.conversations
-        if conversation == conversations.root_id:
+        if conversation == self.session.root.id:
             return ""
-        other = conversations.peek(conversation)
-        return f"[{one_line((other and other.title) or conversation[:8])}] "
+        other = self.session.find(conversation)
+        return f"[{one_line((other and other.details.title) or conversation[:8])}] "
 
 
 def _task_error(error: Failure | None) -> TertuliaError:

@@ -23,12 +23,12 @@ _MODES: dict[SandboxMode, tuple[str, str]] = {
 
 def current_mode(session: Session) -> str:
     """The mode that the root works in."""
-    return sandbox_to_wire(session.parts.conversations.root.terms.rights.sandbox)
+    return sandbox_to_wire(session.root.details.rights.sandbox)
 
 
 def mode_state(session: Session) -> dict[str, Any]:
     """All up to what the user's settings allow, and the one that holds."""
-    most = SANDBOX_MODES.index(session.parts.conversations.root.ceiling.sandbox)
+    most = SANDBOX_MODES.index(session.root.details.ceiling.sandbox)
     listed = [
         {"id": sandbox_to_wire(mode), "name": _MODES[mode][0], "description": _MODES[mode][1]}
         for mode in SANDBOX_MODES[: most + 1]
@@ -145,17 +145,16 @@ async def _mode(session: Session, rest: str, models: Iterable[str]) -> str:
 
 
 async def _mcp(session: Session, rest: str, models: Iterable[str]) -> str:
-    await session.parts.servers.settle()
     rows = [
         f"- {server['name']}: {server['status']}, {server['tools']} tools"
         + (f" ({server['error']})" if server.get("error") else "")
-        for server in session.info.mcp
+        for server in await session.mcp.status()
     ]
     return "\n".join(rows) or "There is no MCP server."
 
 
 async def _tools(session: Session, rest: str, models: Iterable[str]) -> str:
-    await session.parts.servers.settle()
+    await session.mcp.status()
     return "\n".join(f"- `{tool.name}` ({tool.source})" for tool in session.root.tools())
 
 

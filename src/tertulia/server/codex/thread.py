@@ -7,6 +7,7 @@ from typing import Any
 
 from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import InvalidRequestError, NotRunningError, TertuliaError
+from tertulia.events.clock import SystemClock
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, TaskId, new_item_id
 from tertulia.protocol.inputs import Message
@@ -29,7 +30,6 @@ from tertulia.server.codex.notifications import ThreadNotifications
 from tertulia.server.codex.params import StartTurn, SteerTurn, input_items, input_text
 from tertulia.server.jsonrpc.event_sender import EventSender, Sink
 from tertulia.server.jsonrpc.peer import Peer, encode_notification, strip_jsonrpc_member
-from tertulia.session import submission
 from tertulia.session.conversations import ROOT
 from tertulia.session.inputs import parse
 from tertulia.session.resume.past_turns import PastTurns
@@ -57,7 +57,7 @@ class CodexThread:
         self._created = created
         self._origin = origin
         self._nursery = Nursery()
-        root = session.parts.conversations.root_id
+        root = session.root.id
         self._moment = ActiveTurn(session.id)
         calls = CodexToolCalls(self._moment, root, self._cwd)
         self._said: dict[TaskId, CodexItem] = {}
@@ -69,7 +69,7 @@ class CodexThread:
         self._news = ThreadNotifications(self._moment, calls, root, lambda task: self._said.pop(task, None), past.usage)
         self._questions = CodexApprovalRequests(session, peer, self._moment, calls, self._nursery)
         # The client is asked by requests of its own protocol, whatever it shows of the events.
-        self._feed = EventSender(session.events(session.parts.began_after, attend=True), sink, self._messages)
+        self._feed = EventSender(session.events(session.activity.began_after, attend=True), sink, self._messages)
         self._begun = False
 
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -93,24 +93,24 @@ class CodexThread:
 
     def opened(self, *, turns: bool) -> dict[str, Any]:
         """The answer to whatever opens it."""
-        terms = self.session.parts.conversations.root.terms
+        root = self.session.root.details
         return {
             "thread": self.shown(turns=turns),
-            "model": terms.wire.name,
-            "modelProvider": model_provider(terms.wire.name),
-            "cwd": terms.cwd,
+            "model": root.model,
+            "modelProvider": model_provider(root.model),
+            "cwd": root.cwd,
             "reasoningEffort": None,
-            **rights_fields(terms.rights),
+            **rights_fields(root.rights),
         }
 
     def shown(self, *, turns: bool) -> dict[str, Any]:
         """The thread as it is now."""
-        root = self.session.parts.conversations.root
-        items = list(root.history.snapshot())
+        root = self.session.root.details
+        items = root.items
         about = ThreadSummary(
             id=self.session.id,
-            model=root.terms.wire.name,
-            cwd=root.terms.cwd,
+            model=root.model,
+            cwd=root.cwd,
             created=self._created,
             updated=root.last_active,
             preview=thread_preview(items),
@@ -119,9 +119,7 @@ class CodexThread:
             ephemeral=isinstance(root.storage, NoStorage),
             status=self.state(),
         )
-        return thread_object(
-            about, map(self._as_it_is, turn_objects(items, root.terms.cwd, self._turn_ids)) if turns else ()
-        )
+        return thread_object(about, map(self._as_it_is, turn_objects(items, root.cwd, self._turn_ids)) if turns else ())
 
     def _as_it_is(self, past: dict[str, Any]) -> dict[str, Any]:
         """A turn of the history, with how it stands or ended: a history does not know."""
@@ -131,45 +129,46 @@ class CodexThread:
 
     def round_of(self, turn_id: str) -> int:
         """Which round of its history a turn is. NotFound."""
-        return round_number(self.session.parts.conversations.root.history.snapshot(), turn_id, self._turn_ids)
+        return round_number(self.session.root.details.items, turn_id, self._turn_ids)
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def start(self, asked: StartTurn) -> dict[str, Any]:
         """A turn. It waits for the one that runs; what it changes holds from then on too."""
-        items, parts = input_items(asked.input), self.session.parts
+        root, items = self.session.root, input_items(asked.input)
         message = parse(Message, {"conversation_id": ROOT, "items": items, "output_schema": asked.output_schema})
         # A turn that is refused changes nothing.
-        to_user_message(None, message.items, cwd=asked.cwd or parts.conversations.root.terms.cwd)
+        to_user_message(None, message.items, cwd=asked.cwd or root.details.cwd)
         await change_terms(self.session, asked.changes())
-        chain = submission.submit(parts.scheduler, parts.conversations.root, message)
-        said = chain.frames[0].plan.input[0]
-        self._said[chain.task_id] = user_message(said, asked.client_user_message_id)
-        self._turn_ids[said.id] = chain.task_id
-        # Whoever asks for a turn waits for it: nobody else's giving up may stop it.
-        chain.waiters += 1
-        return {"turn": turn_object(chain.task_id)}
+        submission = root.submit(message)
+        # The client waits for a turn that it asked for: no other caller's giving up may stop it.
+        submission.detach()
+        turn_id = submission.task_id
+        if submission.item is not None:
+            self._said[turn_id] = user_message(submission.item, asked.client_user_message_id)
+            self._turn_ids[submission.item.id] = turn_id
+        return {"turn": turn_object(turn_id)}
 
     async def steer(self, asked: SteerTurn) -> dict[str, Any]:
         """Put a word into the turn that runs. InvalidRequest where another one does, NotRunning where none does."""
-        chain = self.session.parts.scheduler.current
-        if chain is None or chain.answer.done():
+        turn_id = self.session.activity.current_task
+        if turn_id is None:
             raise NotRunningError("no active turn to steer")
-        if chain.task_id != asked.expected_turn_id:
+        if turn_id != asked.expected_turn_id:
             expected = asked.expected_turn_id[:64]
-            raise InvalidRequestError(f"expected active turn id `{expected}` but found `{chain.task_id}`")
+            raise InvalidRequestError(f"expected active turn id `{expected}` but found `{turn_id}`")
         text = input_text(asked.input)
         await self.session.root.steer(text)
-        now_ms = int(self.session.parts.clock.now() * 1000)
+        now_ms = int(SystemClock().now() * 1000)
         item = user_message(UserMessage(new_item_id(), text_parts(text)), asked.client_user_message_id)
-        place = {"threadId": self.session.id, "turnId": chain.task_id, "item": item}
+        place = {"threadId": self.session.id, "turnId": turn_id, "item": item}
         self._tell("item/started", {**place, "startedAtMs": now_ms})
         self._tell("item/completed", {**place, "completedAtMs": now_ms})
-        return {"turnId": chain.task_id}
+        return {"turnId": turn_id}
 
     def interrupt(self, turn_id: str) -> None:
         """Stop a turn, whether it runs or still waits. NotRunning where it does neither."""
-        if not self.session.parts.scheduler.cancel(TaskId(turn_id)):
+        if not self.session.activity.cancel(turn_id):
             raise NotRunningError(f"there is no running turn {turn_id[:64]!r} to interrupt")
 
     def compact(self) -> None:
@@ -196,15 +195,14 @@ class CodexThread:
             self._peer.notify(method, params)
 
     def _cwd(self, conversation: ConversationId) -> str:
-        conversations = self.session.parts.conversations
-        return (conversations.peek(conversation) or conversations.root).terms.cwd
+        return (self.session.find(conversation) or self.session.root).details.cwd
 
 
 async def change_terms(session: Session, changes: dict[str, Any]) -> None:
     """New terms for a thread. A model without a provider is one of the provider that it has."""
     model = changes.get("model")
     if model is not None and "/" not in model:
-        provider = model_provider(session.parts.conversations.root.terms.wire.name)
+        provider = model_provider(session.root.details.model)
         changes = {**changes, "model": f"{provider}/{model}"}
     if changes:
         await session.root.set_context(**changes)

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from tertulia.errors import InvalidRequestError, NotFoundError, TertuliaError
+from tertulia.events.clock import SystemClock
 from tertulia.server.codex import params as p
 from tertulia.server.codex.stored_threads import NOT_LOADED, StoredThreads
 from tertulia.server.codex.thread import CodexThread, change_terms
@@ -114,7 +115,7 @@ class CodexThreads:
         return MethodResult(thread.opened(turns=turns), begin)
 
     async def _add(self, session: Session, origin: str | None) -> CodexThread:
-        now = session.parts.clock.now()
+        now = SystemClock().now()
         created = await asyncio.to_thread(self._shelf.created, session.id, now)
         past = await asyncio.to_thread(self._shelf.past, session.id)
         if session.id not in self._open:
@@ -133,7 +134,7 @@ class CodexThreads:
             return asked.cwd
         running = self._open.get(asked.thread_id)
         if running is not None:
-            return running.session.parts.conversations.root.terms.cwd
+            return running.session.root.details.cwd
         return await asyncio.to_thread(self._shelf.cwd, asked.thread_id) or self._own_cwd()
 
     async def _round(self, thread_id: str, turn_id: str) -> int:

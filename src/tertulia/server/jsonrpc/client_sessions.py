@@ -44,7 +44,7 @@ class ClientSessions:
         if session in self._began:
             return
         self._began = [*(other for other in self._began if not other.closed), session]
-        self._follow(session, session.parts.bus.subscribe(after=session.parts.began_after))
+        self._follow(session, session.events(session.activity.began_after, attend=self.attends))
         if self._closing:
             self._close(session)
 
@@ -53,20 +53,21 @@ class ClientSessions:
         running = any(session.id == session_id for session in self._host.sessions())
         session = await self._host.resume(session_id)
         if running:
-            self._follow(session, session.parts.bus.subscribe())
+            self._follow(session, session.events(attend=self.attends))
         else:
             self.adopt(session)
         return session
 
     def subscribe(self, session: Session, asked: Subscribe) -> SubscribeAnswer:
         """Replaces what the client heard of the session. The answer goes out at once, a replay follows it."""
-        bus, conversations = session.parts.bus, session.parts.conversations
-        conversation = None if asked.conversation_id is None else conversations.find(asked.conversation_id).id
-        if asked.after_seq is not None and not 0 <= asked.after_seq <= bus.last_seq:
-            raise InvalidParamsError(f"after_seq must be between 0 and {bus.last_seq}, the last event so far")
-        news = bus.subscribe(after=asked.after_seq, conversation=conversation)
-        self._follow(session, news, conversation, attend=asked.attend)
-        return SubscribeAnswer(subscribed=True, last_seq=bus.last_seq)
+        last_seq = session.activity.last_seq
+        if asked.conversation_id is not None:
+            session.conversation(asked.conversation_id)
+        if asked.after_seq is not None and not 0 <= asked.after_seq <= last_seq:
+            raise InvalidParamsError(f"after_seq must be between 0 and {last_seq}, the last event so far")
+        attend = self.attends if asked.attend is None else asked.attend
+        self._follow(session, session.events(asked.after_seq, asked.conversation_id, attend=attend))
+        return SubscribeAnswer(subscribed=True, last_seq=last_seq)
 
     async def sent(self, session_id: str, seq: int) -> None:
         """Return when no event of the session numbered so or below is still to be sent."""
@@ -93,11 +94,7 @@ class ClientSessions:
     def _close(self, session: Session) -> asyncio.Task[bool]:
         return self._nursery.start(self._host.close_session(session), "close session")
 
-    def _follow(
-        self, session: Session, news: Subscription, conversation: Any = None, *, attend: bool | None = None
-    ) -> None:
-        if self.attends if attend is None else attend:
-            session.parts.command_services.attendance.add(news, conversation)
+    def _follow(self, session: Session, news: Subscription) -> None:
         former = self._feeds.get(session.id)
         feed = EventSender(news, self._sink) if former is None else former.replace(news)
 

@@ -303,8 +303,7 @@ class _Batch:
 
 def _policy(host: Host) -> StoragePolicy:
     """What a log may say of a request: it does not know which of all conversations that was about."""
-    conversations = (conversation for session in host.sessions() for conversation in session.parts.conversations)
-    return strictest(host.settings.rights().storage_policy, *(conversation.storage for conversation in conversations))
+    return strictest(host.settings.rights().storage_policy, *(session.activity.storage for session in host.sessions()))
 
 
 def _session_id_param(params: dict[str, Any]) -> Any:

@@ -18,12 +18,12 @@ from tertulia.errors import BusyError, InvalidParamsError, TertuliaError
 from tertulia.mcp.config.named_view import NamedView
 from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
 from tertulia.policy.limits import NO_LIMITS
+from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http.guard import RequestGuard
 from tertulia.server.http.server import HttpServer
 from tertulia.server.mcp.broker_address import BrokerGreeting, BrokerWelcome, find_view, is_same_user, short_path
 from tertulia.server.mcp.line_transport import serve_lines
 from tertulia.server.mcp.message_check import refuse_non_messages
-from tertulia.session.mcp.served_tools import ServedConversation
 from tertulia.session.session import Session
 
 HTTP_PATH = "/mcp"
@@ -115,7 +115,7 @@ class BrokerSocket:
             if len(self._clients) > MAX_CLIENTS:
                 raise BusyError(f"{MAX_CLIENTS} programs use this broker already", retry_after_s=10)
             greeting = await _greeting(reader)
-            view = find_view(self._session.parts.settings, greeting.view)
+            view = find_view(self._session.settings, greeting.view)
             async with open_client_broker(self._session, view, f"{view.name}: {greeting.client}") as broker:
                 await _say(writer, BrokerWelcome(True))
                 await serve_lines(broker, _chunks(reader), _SocketLineSink(writer))
@@ -187,15 +187,11 @@ async def open_client_broker(session: Session, view: NamedView, title: str) -> A
     if limits:
         fields["limits"] = limits
     conversation = await session.open(**fields)
-    parts = session.parts
-    state = parts.conversations.find(conversation.id)
-    if view.approval is not None:
-        parts.servers.approvals[state.id] = view.approval
-    broker = McpEndpoint(
-        ServedConversation(parts, state), name="tertulia", spawn=parts.nursery.start, instructions=_INSTRUCTIONS
-    )
+    nursery, tools = Nursery(), conversation.served_tools(view.approval)
+    broker = McpEndpoint(tools, name="tertulia", spawn=nursery.start, instructions=_INSTRUCTIONS)
     try:
         yield broker
     finally:
         broker.close()
         await asyncio.shield(conversation.close())
+        await nursery.close(_PARTING_S)

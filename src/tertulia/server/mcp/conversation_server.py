@@ -69,13 +69,13 @@ class ConversationLibrary:
         Not by its events: who reads those keeps a session from being closed when nobody uses it.
         """
         before, self._followed = self._followed, session
-        session.parts.conversations.listed = self._changed
+        session.activity.watch_conversations(lambda: self._changed(session))
         if before is not None:
-            self._changed()
+            self._changed(session)
 
-    def _changed(self) -> None:
+    def _changed(self, session: Session) -> None:
         # One that closes takes its conversations along, and may come back with all of them.
-        if self._followed is not None and not self._followed.parts.conversations.closed:
+        if session is self._followed and not session.closed:
             for changed in list(self._watchers):
                 changed()
 

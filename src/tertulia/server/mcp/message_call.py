@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 
 from msgspec.structs import replace
 
 from tertulia.mcp.serve.sources import ServedCall
 from tertulia.policy.display_text import make_display_text
-from tertulia.protocol.events import AgentMessage, Event, EventData, TaskStarted
+from tertulia.protocol.events import AgentMessage, EventData, TaskStarted
 from tertulia.protocol.inputs import Message
 from tertulia.protocol.tool_events import McpToolCallProgress, PlanUpdate, ToolCallBegin, ToolCallEnd
 from tertulia.scheduler.reply import Reply
-from tertulia.session.mcp.served_tools import ClientQuestions
 from tertulia.session.session import Session
-from tertulia.session.submission import submit_and_wait
 
 _MAX_TEXT = 200
 
@@ -55,17 +54,16 @@ def _describe_event(data: EventData) -> str | None:
 
 async def run_message_call(session: Session, message: Message, call: ServedCall) -> Reply:
     """What it comes to. A call that is given up stops the task."""
-    parts = session.parts
-    conversation = parts.conversations.find(message.conversation_id)
+    conversation = session.conversation(message.conversation_id)
     progress = MessageCallProgress(call.progress)
     # How far one of its tools has come is a step of ours at most: what a client is told must only ever grow.
-    with ClientQuestions(parts, conversation, replace(call, progress=_ignore_progress)) as asking:
-
-        def hear(event: Event) -> None:
-            asking.hear(event.data)
-            progress.hear(event.data)
-
-        return await submit_and_wait(parts.scheduler, parts.bus, conversation, message, hear)
+    with conversation.served_tools().questions(replace(call, progress=_ignore_progress)) as asking:
+        submission = conversation.submit(message, follow=True)
+        async with aclosing(submission.events()) as events:
+            async for event in events:
+                asking.hear(event.data)
+                progress.hear(event.data)
+        return await submission.reply()
 
 
 def _ignore_progress(done: float, total: float | None, message: str | None) -> None:

@@ -83,6 +83,7 @@ class AgentRegistry:
         variables: Mapping[str, str],
         keep: Callable[[CanvasRecord], object],
         discover: Callable[[], list[tuple[str, Callable[[], object]]]] = list,
+        starts_servers: bool = True,
     ) -> None:
         self._injector = injector
         self._servers = servers
@@ -99,7 +100,7 @@ class AgentRegistry:
         self.door = CallbackSocket(door_at, self.internal, nursery)
         self.audit: deque[AuditRecord] = deque(maxlen=_KEPT_AUDITS)
         """The last calls of internal tools, oldest first."""
-        self.starts_servers = True
+        self._starts_servers = starts_servers
         """Whether agents get the MCP servers that providers describe."""
         self._present: dict[ConversationId, ActiveAgent] = {}
         self._former: dict[ConversationId, CanvasRecord] = {}
@@ -241,7 +242,7 @@ class AgentRegistry:
         self._bus.clean = self._clean_event
         self._present[conversation] = present
         self.internal.admit(conversation, meta, context.tools)
-        if self.starts_servers:
+        if self._starts_servers:
             self._servers.add_private(conversation, self._candidates(context.mcp_servers, meta.cwd))
         return present
 

@@ -60,7 +60,7 @@ class ServedConversation:
         """As the conversation's model would call it."""
         parts, conversation = self._parts, self._conversation
         parts.views.look(conversation)
-        with ClientQuestions(parts, conversation, call) as asking:
+        with self.questions(call) as asking:
             arguments = msgspec.json.encode(call.arguments).decode()
             result = await call_externally(
                 parts,
@@ -73,6 +73,10 @@ class ServedConversation:
                 program=call.program,
             )
         return CallResult(result.text, not result.success, result.parts, result.structured)
+
+    def questions(self, call: ServedCall) -> ClientQuestions:
+        """Passes on to the client what a call of it asks a person, as long as the block lasts."""
+        return ClientQuestions(self._parts, self._conversation, call)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Whenever a server's tools may have changed."""
