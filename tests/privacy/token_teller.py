@@ -154,7 +154,7 @@ async def converse(session: Session, agent: tertulia.Conversation, mouth: Mouth)
 
 async def answers(session: Session, agent: str, mouth: Mouth) -> None:
     """What operations answer, errors too."""
-    host, said = Host(session._settings), []
+    host, said = Host(session.settings), []
     asked: list[tuple[str, dict[str, Any]]] = [
         *((name, {}) for name in ("conversation/list", "session/info", "canvas/list", "mcp/status", "approval/list")),
         *((name, {"conversation_id": agent}) for name in ("conversation/history", "conversation/context",

@@ -167,7 +167,7 @@ async def test_what_was_cut_is_said_when_it_is_opened() -> None:
 
 async def test_what_was_cut_is_said_over_the_wire_too() -> None:
     async with stage(providers=[Porter("talker", text="word " * 100_000)], cwd="/usr") as acting:
-        host = Host(acting.session._settings)
+        host = Host(acting.session.settings)
         done = await operate(host, acting.session, "conversation/open", {"agent": EMPLOYEE})
         answer = getattr(done, "answer", done)
         assert [text for text in answer.warnings if "'talker' was cut" in text]

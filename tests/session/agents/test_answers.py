@@ -17,7 +17,7 @@ from tests.tables import each_row
 
 
 async def ask(acting: Stage, method: str, **params: Any) -> Any:
-    done = await operate(Host(acting.session._settings), acting.session, method, params)
+    done = await operate(Host(acting.session.settings), acting.session, method, params)
     return getattr(done, "answer", done)
 
 
