@@ -15,7 +15,8 @@ import pytest
 
 from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.output.terminal import TerminalOutput
-from tertulia.cli.resume import INTERRUPTED, Keyboard, LineMode
+from tertulia.cli.resume import Keyboard, LineMode
+from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.testing import say
 from tests.session.staging import Stage, stage, ticks
 

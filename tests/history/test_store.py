@@ -6,6 +6,7 @@ import hashlib
 import sys
 import tracemalloc
 
+import msgspec
 import pytest
 
 from tertulia.errors import InternalError, InvalidParamsError, NotFoundError
@@ -14,6 +15,7 @@ from tertulia.history.sanitiser import closing_outputs
 from tertulia.history.store import Cut, HistoryLimits, HistoryStore
 from tertulia.protocol.ids import CallId, ItemId, new_item_id
 from tertulia.protocol.items import Item, Reasoning, Summary, ToolCall, UserMessage, text_parts
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage
 from tests.history.saying import UNLIMITED, CountingEncoder, call, model, output, rounds, seed, store_of, thought, user
 from tests.tables import each_row
 from tests.thorough import times
@@ -27,6 +29,21 @@ def state(store: HistoryStore) -> tuple[object, ...]:
 
 def joined(store: HistoryStore, encoder: CountingEncoder) -> bytes:
     return b",".join(store.encoded(encoder))
+
+
+# ---- who else may store it
+
+
+def test_a_provider_may_store_it_only_while_every_text_may_be_stored() -> None:
+    store, guarded = store_of([user()]), msgspec.structs.replace(user(), storage=HeadersOnly())
+    assert store.may_be_kept_elsewhere
+    store.kept_by = NoStorage()
+    assert not store.may_be_kept_elsewhere
+    store.kept_by = Full()
+    assert store.may_be_kept_elsewhere
+    store.append([guarded])
+    assert not store.may_be_kept_elsewhere
+    assert not store.fork().may_be_kept_elsewhere
 
 
 # ---- appending

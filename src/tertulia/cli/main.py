@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import click
 
 from tertulia.cli.global_flags import global_flags
+from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import InvalidParamsError, TertuliaError, ToolConflictError
 from tertulia.policy.display_text import printable
 from tertulia.policy.redaction import log_filter
@@ -73,8 +74,6 @@ _HOMES = {
     "sessions": "sessions.command",
 }
 """Where a verb is that has no module of its name directly in `cli`."""
-
-INTERRUPTED = 130
 
 _NO_UI = (
     "The terminal UI is not in this version: `tertulia exec` does one task, `tertulia resume` continues it, "

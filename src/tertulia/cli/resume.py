@@ -24,6 +24,7 @@ from tertulia.cli.output.terminal import TerminalOutput, shorten
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, with_session_argument
 from tertulia.cli.sessions.replay import play_record
 from tertulia.cli.sessions.transcript import Transcript
+from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import TertuliaError
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.reply import Reply
@@ -46,7 +47,6 @@ Exit codes:
   130  stopped
 """
 _MESSAGES = 6
-INTERRUPTED = 130
 _Signal = Literal["stop", "end"]
 _HINT = "Ctrl-D leaves; Ctrl-C once more does, too"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.stop_signals import on_stop_signal
+from tertulia.cli.stop_signals import INTERRUPTED, on_stop_signal
 from tertulia.events.clock import SystemClock
 from tertulia.policy.display_text import printable
 from tertulia.policy.shell_environment import shell_environment_from_wire
@@ -37,7 +37,6 @@ Exit codes:
   127  there is no such command
 """
 
-INTERRUPTED = 130
 NOT_EXECUTABLE = 126
 NO_SUCH_PROGRAM = 127
 

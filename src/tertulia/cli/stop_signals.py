@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 from tertulia.events.clock import Clock, SystemClock
 
-_HEARD = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = 130
+"""The exit code of a verb that a signal stopped."""
+_HANDLED = (signal.SIGINT, signal.SIGTERM)
 _ECHO_S = 0.1
 """`timeout` sends its signal to the program and then to its group: one that follows so soon is the same one."""
 
@@ -20,7 +22,7 @@ def on_stop_signal(stop: Callable[[], object], clock: Clock | None = None) -> Ge
     loop, clock = asyncio.get_running_loop(), clock or SystemClock()
     first: float | None = None
 
-    def heard(number: int, frame: object) -> None:
+    def handle(number: int, frame: object) -> None:
         nonlocal first
         if first is None:
             first = clock.monotonic()
@@ -32,7 +34,7 @@ def on_stop_signal(stop: Callable[[], object], clock: Clock | None = None) -> Ge
 
     # Not loop.add_signal_handler: its callback waits for the loop, and a loop that hangs in a write to a full pipe
     # would swallow the second signal like the first.
-    before = {number: signal.signal(number, heard) for number in _HEARD}
+    before = {number: signal.signal(number, handle) for number in _HANDLED}
     try:
         yield
     finally:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import sys
 
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.serve.session_factory import build_session_factory, widest_mode
+from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
 from tertulia.session.host import Host
-from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
@@ -47,13 +45,8 @@ def command(flags: GlobalFlags, *, mode: str | None) -> int:
     """
     if importlib.util.find_spec("acp") is None:
         raise click.UsageError("this needs an extra: pip install 'tertulia[acp]'")
-    loaded = flags.load()
-    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
-    for warning in loaded.warnings:
-        notes.line(("warning", "yellow"), f" {warning}")
-    # A model that does not exist is an error now, not for the first client.
-    models = ModelCatalogue(loaded.settings, loaded.environment)
-    models.find(models.choose(loaded.settings.model)[0])
+    loaded = load_and_warn(flags)
+    check_model(loaded)
     begin_in = None if mode is None else _mode(mode, loaded)
 
     from tertulia.server.acp.agent import serve_acp

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session
 from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.server.jsonrpc.stdio import ClientHandlerFactory, serve_stdio
-from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
@@ -38,18 +36,13 @@ def command(flags: GlobalFlags, *, which: str | None, codex: bool) -> int:
     """
     if codex and which is not None:
         raise click.UsageError("--resume does not go with --codex: its clients say `thread/resume`")
-    loaded = flags.load()
-    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
-    for warning in loaded.warnings:
-        notes.line(("warning", "yellow"), f" {warning}")
+    loaded = load_and_warn(flags)
     if which is not None:
         resume_request = ResumeRequest.of(
             flags, loaded, find_stored_session(loaded.environment.home, which, last=False)
         )
         return asyncio.run(serve_stdio(resume_request.settings, resume_request.begin))
-    # A model that does not exist is an error now, not for the first client.
-    models = ModelCatalogue(loaded.settings, loaded.environment)
-    models.find(models.choose(loaded.settings.model)[0])
+    check_model(loaded)
     return asyncio.run(serve_stdio(loaded.settings, connect=_codex(flags, loaded) if codex else RpcConnection))
 
 

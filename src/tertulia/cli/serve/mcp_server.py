@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.cli.stop_signals import on_stop_signal
 from tertulia.events.clock import SystemClock
 from tertulia.mcp.serve.endpoint import load_sdk
@@ -17,7 +16,6 @@ from tertulia.server.idle_sessions import IdleSessionCloser
 from tertulia.server.mcp.conversation_server import build_conversation_server
 from tertulia.server.mcp.line_transport import serve_mcp_stdio
 from tertulia.session.host import Host
-from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import Settings
 
 _MORE = """
@@ -44,13 +42,8 @@ def command(flags: GlobalFlags) -> int:
     are there for programs that know those. What has to be approved is asked through the program. Ends when standard
     input does.
     """
-    loaded = flags.load()
-    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
-    for warning in loaded.warnings:
-        notes.line(("warning", "yellow"), f" {warning}")
-    # A model that does not exist is an error now, not for the first client.
-    models = ModelCatalogue(loaded.settings, loaded.environment)
-    models.find(models.choose(loaded.settings.model)[0])
+    loaded = load_and_warn(flags)
+    check_model(loaded)
     load_sdk()
     return asyncio.run(_serve(loaded.settings))
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import sys
 from importlib.util import find_spec
 
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.cli.stop_signals import on_stop_signal
 from tertulia.server.http.bearer_token import load_or_create_token
 from tertulia.server.http.guard import LOOPBACK, AllowedHosts
 from tertulia.server.http.server import listen, url_of
-from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
@@ -45,13 +43,8 @@ def command(flags: GlobalFlags, *, port: int, name: str, allow_remote: bool) -> 
     if f"[{name}]" not in LOOPBACK and name not in LOOPBACK and not allow_remote:
         raise click.UsageError(f"{name} can be reached from other machines; say --allow-remote if that is meant")
     _require_web_extra()
-    loaded = flags.load()
-    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
-    for warning in loaded.warnings:
-        notes.line(("warning", "yellow"), f" {warning}")
-    # A model that does not exist is an error now, not for the first client.
-    models = ModelCatalogue(loaded.settings, loaded.environment)
-    models.find(models.choose(loaded.settings.model)[0])
+    loaded = load_and_warn(flags)
+    check_model(loaded)
     with listen(port, name) as listening:
         return asyncio.run(_serve(loaded, listening, _hosts(name, allow_remote)))
 

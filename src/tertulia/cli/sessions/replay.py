@@ -18,7 +18,7 @@ from tertulia.cli.output.columns import format_count
 from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import find_stored_session, with_session_argument
 from tertulia.cli.sessions.transcript import Transcript
-from tertulia.cli.stop_signals import on_stop_signal
+from tertulia.cli.stop_signals import INTERRUPTED, on_stop_signal
 from tertulia.errors import NotFoundError, StorageError
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import Event, SessionConfigured
@@ -48,7 +48,6 @@ Exit codes:
   2    usage
   130  stopped
 """
-INTERRUPTED = 130
 LONGEST_PAUSE_S = 3.0
 """A longer pause in the record is shortened to this."""
 _LOOK_EVERY_S = 0.2
