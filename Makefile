@@ -18,7 +18,8 @@ NODE_HOME := .venv/node
 AGENTS_HOME := .venv/agents
 MORE_AGENTS_HOME := .venv/more-agents
 READY := .venv/.ready
-GATES := gate-types gate-collection gate-architecture gate-imports gate-dependencies gate-lint gate-format
+DOC_PROGRAMS := build/docs/.written
+GATES := gate-types gate-public-types gate-collection gate-architecture gate-imports gate-dependencies gate-lint gate-format
 
 # Every process of a run reads the same 1,200 files of Python: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,8 +55,16 @@ define gate
 @said=$$($(2) 2>&1) && echo "ok    $(1)" || { printf 'FAIL  %s\n%s\n' '$(1)' "$$said"; exit 1; }
 endef
 
-gate-types:
+# Both checkers read the Python of the docs, which is written down for them first.
+$(DOC_PROGRAMS): README.md $(wildcard docs/*.md docs/*/*.md) tests/docs/typed_programs.py tests/docs/pages.py
+	@$(BIN)/python -m tests.docs.typed_programs $(@D) && touch $@
+
+gate-types: $(DOC_PROGRAMS)
 	$(call gate,types,$(BIN)/basedpyright)
+
+# What a stranger types: the examples, the docs, and wrong programs that must be refused.
+gate-public-types: $(DOC_PROGRAMS)
+	$(call gate,public types,$(BIN)/mypy)
 
 # Every test file can be imported; and what was compiled for that is there for `make test`.
 gate-collection:

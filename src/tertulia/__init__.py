@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     )
     from tertulia.protocol.usage import Usage
     from tertulia.scheduler.reply import Reply
+    from tertulia.session.approvals.callback import ApprovalDecision
     from tertulia.session.conversation_fields import AgentFields, ConversationFields, LimitFields
     from tertulia.session.handle import Conversation
     from tertulia.session.host import Host
@@ -132,6 +133,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ),
     "tertulia.protocol.usage": ("Usage",),
     "tertulia.scheduler.reply": ("Reply",),
+    "tertulia.session.approvals.callback": ("ApprovalDecision",),
     "tertulia.session.conversation_fields": ("AgentFields", "ConversationFields", "LimitFields"),
     "tertulia.session.handle": ("Conversation",),
     "tertulia.session.host": ("Host",),
@@ -151,6 +153,7 @@ __all__ = [
     "AgentMessageDelta",
     "AgentReasoning",
     "AgentReasoningDelta",
+    "ApprovalDecision",
     "ApprovalFile",
     "ApprovalRequest",
     "ApprovalResolved",

@@ -125,7 +125,7 @@ class SinkWebSocketProtocol(WebSocketsSansIOProtocol):
 
     async def run_asgi(self) -> None:
         """By the base class."""
-        self.scope["extensions"][SINK_EXTENSION] = _Sink(self)  # type: ignore[index,typeddict-item]
+        self.scope["extensions"][SINK_EXTENSION] = _Sink(self)  # pyright: ignore[reportTypedDictNotRequiredAccess, reportArgumentType]
         await super().run_asgi()
 
     def data_received(self, data: bytes) -> None:
