@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import pkgutil
 import resource
 import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import IO, cast
 
@@ -109,10 +111,15 @@ def _child(act: str, folder: Path, part: str, durability: str) -> None:
 
 def main() -> None:
     """Serve standard input."""
+    import tertulia
     import tests.durability.afterlife
     import tests.durability.storm_check  # noqa: F401
     from tertulia.prompt.instructions import full_instructions
 
+    # A call that fails while a module is looked for says nothing about what is stored.
+    for module in pkgutil.walk_packages(tertulia.__path__, "tertulia."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
     # Read once a process, from the package: no part of what is stored.
     full_instructions(None, has_apply_patch=False, family="")
     while line := _line():

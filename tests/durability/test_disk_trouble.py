@@ -83,7 +83,7 @@ def fail_at(families: SimpleQueue[Children], room: Path, fault: tuple[str, str, 
 
     wrong = on_all(families, once, len(points))
     sys.stdout.write(f"{len(points) - len(wrong)}/{len(points)} {fault} cost nothing; {len(felt)} were felt\n")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
     assert felt or name in ("openat", "unlink", "write", "rename", "fsync")
 
 

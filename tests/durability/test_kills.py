@@ -62,7 +62,7 @@ def kill_at(families: SimpleQueue[Children], room: Path, part: str, points: Sequ
 
     wrong = on_all(families, once, len(points))
     sys.stdout.write(f"{len(points) - len(wrong)}/{len(points)} kills at calls cost nothing; {len(died)} really died\n")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
     # A few calls come a little more or less often from life to life; all others were really reached.
     assert len(died) >= len(points) * 0.9
 
