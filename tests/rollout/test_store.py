@@ -72,7 +72,7 @@ async def test_a_reader_beside_the_owner_sees_what_is_committed_and_goes_on_from
 
 
 async def test_a_whole_append_is_refused_for_one_record_that_breaks_its_policy(stage: Stage, store: AnyStore) -> None:
-    """S002-44: a write that would break a policy is a StoragePolicyViolation, and nothing of it is kept."""
+    """A write that would break a policy is a StoragePolicyViolation, and nothing of it is kept."""
     await asked(store.append, [row(1)], 0)
     for policy in (HeadersOnly(), NoStorage()):
         with pytest.raises(StoragePolicyViolationError):

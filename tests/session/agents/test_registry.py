@@ -149,7 +149,7 @@ async def test_tools_stand_in_their_fixed_order() -> None:
 
 
 async def test_a_tool_with_the_name_of_ours_is_a_conflict_and_leaves_nothing() -> None:
-    """S002-42; S001-44: the agent does not start, and there is no token."""
+    """S001-44: the agent does not start, and there is no token."""
     async with stage(providers=[Porter(tools=[bell("update_plan")])]) as acting:
         with pytest.raises(tertulia.TertuliaError, match="update_plan"):
             await acting.session.open(agent=EMPLOYEE)
