@@ -158,7 +158,7 @@ def _try(mutant: Mutant, tests: _Tests) -> dict[str, Any]:
 
 def _pytest(names: Path) -> tuple[int, str]:
     path = f"{_COPY}{os.pathsep}{_ROOT}"
-    options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov", "--tb=no"]
+    options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no"]
     command = [sys.executable, "-m", "pytest", *options, f"@{names}"]
     # Nothing compiled is written, or the next mutant of the same size and second would not be read.
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}

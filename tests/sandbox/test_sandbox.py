@@ -130,7 +130,7 @@ def test_a24_nothing_runs_between_fork_and_exec() -> None:
 
 
 LARGE = """
-import asyncio, statistics, sys, time
+import asyncio, sys
 from pathlib import Path
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.sandbox import Sandbox
@@ -138,11 +138,11 @@ from tests.sandbox.confined import Place
 
 async def main(folder):
     place, sandbox = Place(Path(folder)), Sandbox(clock=SystemClock())
-    async def median():
-        return statistics.median([(await sandbox.run(place.command("true"))).duration_s for _ in range(15)])
-    small = await median()
+    async def fastest():
+        return min([(await sandbox.run(place.command("true"))).duration_s for _ in range(15)])
+    small = await fastest()
     ballast = bytearray(b"x" * (1 << 20)) * 1536
-    print((await median() - small) * 1000, len(ballast))
+    print((await fastest() - small) * 1000, len(ballast))
     await sandbox.close()
 
 asyncio.run(main(sys.argv[1]))
@@ -151,7 +151,7 @@ asyncio.run(main(sys.argv[1]))
 
 @pytest.mark.slow
 def test_a24_a_process_of_one_and_a_half_gigabytes_starts_a_command_as_fast(tmp_path: Path) -> None:
-    """A24: within 20 ms of what it takes a small one, in the same run."""
+    """A24: within 20 ms of a small one, in the same run; the fastest of each, which other work delays least."""
     need("bubblewrap")
     line = [sys.executable, "-c", LARGE, str(tmp_path)]
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin"}

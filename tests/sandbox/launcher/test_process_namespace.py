@@ -222,7 +222,8 @@ async def test_l5_it_is_asked_to_end_and_its_daemons_with_it(place: Place, alone
     _need_namespace(None)
     sandbox = Sandbox(clock=SystemClock())
     daemon = f"(setsid sh -c 'trap \"\" TERM; echo up; sleep 600; :' {place.tag} &)"
-    script = f"{daemon}; trap 'exit 9' TERM; while :; do sleep 0.01; done"
+    # The trap first: once the daemon says that it is up, the signal may come.
+    script = f"trap 'exit 9' TERM; {daemon}; while :; do sleep 0.01; done"
     running = await sandbox.start(alone("sh", "-c", script, place.tag))
     await place.until(lambda: b"up" in running._all.output().head)
     running.terminate()
