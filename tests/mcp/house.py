@@ -10,7 +10,7 @@ from typing import Any
 
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
 from tertulia.mcp.config.launch import Launch
-from tertulia.mcp.pool.live_server import LiveServer
+from tertulia.mcp.pool.pooled_server import PooledServer
 from tertulia.mcp.pool.server_pool import Connect, Lease, ServerPool
 from tertulia.mcp.server_connection import (
     Caller,
@@ -49,7 +49,7 @@ def caller(name: str = "root") -> Caller:
     return Caller(ConversationId(name), elicit, sample)
 
 
-async def call(server: LiveServer, tool: str = "echo", **options: Any) -> CallResult:
+async def call(server: PooledServer, tool: str = "echo", **options: Any) -> CallResult:
     options = {"timeout_s": 30.0, "on_progress": lambda *_: None, **options}
     return await server.call(tool, {}, caller(), **options)
 
@@ -76,10 +76,10 @@ class House:
     def lease(self, scope: str = "session", number: int = 1, **changes: Any) -> Lease:
         return self.pool.lease(definition(**changes), launch(number), scope)
 
-    async def ready(self, **changes: Any) -> LiveServer:
+    async def ready(self, **changes: Any) -> PooledServer:
         """A server that runs."""
         server = self.lease(**changes).server
-        await server.settled()
+        await server.monitor.settled()
         assert server.status == "ready", server.error
         return server
 
@@ -99,11 +99,11 @@ async def house(*, home: Path | None = None, connect: Connect | None = None) -> 
 class Told:
     """What a server's listeners hear."""
 
-    def __init__(self, server: LiveServer) -> None:
+    def __init__(self, server: PooledServer) -> None:
         self.statuses: list[ServerStatus] = []
         self.errors: list[str | None] = []
-        self.unwatch = server.watch(self._hear)
+        self.unwatch = server.monitor.watch(lambda: self._hear(server))
 
-    def _hear(self, server: LiveServer) -> None:
+    def _hear(self, server: PooledServer) -> None:
         self.statuses.append(server.status)
         self.errors.append(server.error)

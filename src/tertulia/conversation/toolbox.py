@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from tertulia.conversation.terms import ShellMode, Terms, ToolsPrefs, tool_preferences
 from tertulia.errors import TertuliaError
+from tertulia.mcp.view import withheld_error
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import OfferedTools, assemble_tools
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.schema.schema import Schema
-from tertulia.tools.mcp.server_access import withheld_error
 from tertulia.tools.registry import ToolLookup, ToolRegistry
 from tertulia.tools.tool import Tool
 

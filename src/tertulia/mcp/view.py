@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import InvalidParamsError, McpError
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import near_names
 from tertulia.protocol.tool_names import is_legal, normalise_allowlist_entry
@@ -134,6 +134,11 @@ class ViewChanges(msgspec.Struct, frozen=True):
 
 
 NO_CHANGES = ViewChanges()
+
+
+def withheld_error(name: str) -> McpError:
+    """Why a call is refused whose tool has another definition than the view has shown."""
+    return McpError(f"{name} is withheld: its definition changed; call set_context with refresh_mcp_view")
 
 
 def allows(allowlist: Collection[str] | None, spec: ToolSpec) -> bool:

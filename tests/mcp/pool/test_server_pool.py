@@ -27,7 +27,7 @@ async def test_a_thousand_leases_are_one_process() -> None:
     async with house() as home:
         leases = [home.lease() for _ in range(1_000)]
         assert len({id(lease.server) for lease in leases}) == 1
-        await leases[0].server.settled()
+        await leases[0].server.monitor.settled()
         assert (len(home.twin.launches), home.pool.leases()) == (1, 1_000)
         await asyncio.gather(*(call(lease.server) for lease in leases))
         assert len(home.twin.launches) == 1
@@ -38,7 +38,7 @@ async def test_another_launch_or_another_scope_is_another_process() -> None:
     async with house() as home:
         servers = {home.lease(scope, number).server for scope in ("", "one", "two") for number in (1, 2)}
         assert len(servers) == 6
-        await asyncio.gather(*(server.settled() for server in servers))
+        await asyncio.gather(*(server.monitor.settled() for server in servers))
         assert len(home.twin.launches) == 6
 
 
@@ -57,7 +57,7 @@ async def test_two_names_for_one_launch_share_it_and_each_keeps_its_definition()
     async with house() as home:
         one, other = home.lease(name="one"), home.lease(name="other", disabled_tools=("echo",))
         assert one.server is other.server
-        assert (one.definition.name, other.definition.name) == ("one", "other")
+        assert [leased.name for leased in one.server.leases] == ["one", "other"]
 
 
 @in_virtual_time
@@ -84,7 +84,7 @@ async def test_the_last_one_out_starts_the_timer_and_the_next_one_in_stops_it() 
     async with house() as home:
         first, second = home.lease(idle_timeout_s=60.0), home.lease(idle_timeout_s=60.0)
         server = first.server
-        await server.settled()
+        await server.monitor.settled()
         first.release()
         await asyncio.sleep(1_000)
         assert server.status == "ready"
@@ -116,7 +116,7 @@ async def test_releasing_twice_gives_back_once() -> None:
 async def test_without_an_idle_timeout_it_stays() -> None:
     async with house() as home:
         lease = home.lease(idle_timeout_s=None)
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         lease.release()
         await asyncio.sleep(1e6)
         assert lease.server.status == "ready"
@@ -126,7 +126,7 @@ async def test_without_an_idle_timeout_it_stays() -> None:
 async def test_a_server_of_the_host_outlives_the_session_that_started_it() -> None:
     async with house() as home:
         one = home.lease("", share="host")
-        await one.server.settled()
+        await one.server.monitor.settled()
         await home.pool.end("session")
         one.release()
         other = home.lease("", share="host")
@@ -139,7 +139,7 @@ async def test_a_server_of_the_host_outlives_the_session_that_started_it() -> No
 async def test_a_lease_while_an_idle_server_stops_gets_the_same_one_again() -> None:
     async with house() as home:
         lease = home.lease(idle_timeout_s=1.0)
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         home.twin.closing.shut()
         lease.release()
         await home.twin.closing.until_reached()
@@ -149,7 +149,7 @@ async def test_a_lease_while_an_idle_server_stops_gets_the_same_one_again() -> N
         await steps()
         assert len(home.twin.launches) == 1
         home.twin.closing.open()
-        await again.server.settled()
+        await again.server.monitor.settled()
         assert (again.server.status, home.twin.open, len(home.twin.launches)) == ("ready", 1, 2)
         await asyncio.sleep(100)
         assert again.server.status == "ready"
@@ -160,7 +160,7 @@ async def test_a_server_that_was_reclaimed_cannot_be_called_back_to_life() -> No
     """Nobody would ever stop it."""
     async with house() as home:
         lease = home.lease(idle_timeout_s=1.0)
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         lease.release()
         await asyncio.sleep(2)
         with pytest.raises(McpError, match="was closed"):
@@ -174,7 +174,7 @@ async def test_an_idle_server_that_will_not_stop_is_warned_of_and_let_go(caplog:
     """S002-41: release failure, retried and warned of."""
     async with house() as home:
         lease = home.lease(idle_timeout_s=1.0)
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         home.twin.close_errors.extend(["no", "never"])
         lease.release()
         await asyncio.sleep(2)
@@ -191,7 +191,7 @@ async def test_an_idle_server_that_will_not_stop_is_warned_of_and_let_go(caplog:
 async def test_the_end_of_a_scope_stops_its_servers_and_no_others() -> None:
     async with house() as home:
         mine, theirs = home.lease("mine"), home.lease("theirs")
-        await asyncio.gather(mine.server.settled(), theirs.server.settled())
+        await asyncio.gather(mine.server.monitor.settled(), theirs.server.monitor.settled())
         await home.pool.end("mine")
         assert (mine.server.status, theirs.server.status, home.twin.open) == ("stopped", "ready", 1)
         assert home.pool.servers == (theirs.server,)
@@ -231,7 +231,7 @@ async def test_a_lease_in_a_scope_that_is_ending_starts_nothing() -> None:
 async def test_all_servers_are_stopped_side_by_side_and_leases_are_refused_then() -> None:
     async with house() as home:
         servers = [home.lease(number=number).server for number in range(10)]
-        await asyncio.gather(*(server.settled() for server in servers))
+        await asyncio.gather(*(server.monitor.settled() for server in servers))
         home.twin.closing.shut()
         closing = asyncio.create_task(home.pool.close())
         await home.twin.closing.until_reached(10)
@@ -251,7 +251,7 @@ async def test_servers_that_do_not_end_hold_up_the_close_no_longer_than_its_boun
 ) -> None:
     async with house() as home:
         servers = [home.lease(number=number).server for number in range(10)]
-        await asyncio.gather(*(server.settled() for server in servers))
+        await asyncio.gather(*(server.monitor.settled() for server in servers))
         home.twin.closing.shut()
         began = now()
         await home.pool.close(timeout_s=2.0)
@@ -265,7 +265,7 @@ async def test_servers_that_do_not_end_hold_up_the_close_no_longer_than_its_boun
 async def test_ten_servers_that_never_end_are_left_within_eight_seconds() -> None:
     async with house() as home:
         for number in range(10):
-            await home.lease(number=number).server.settled()
+            await home.lease(number=number).server.monitor.settled()
         home.twin.closing.shut()
         began = now()
         await home.pool.close()
@@ -290,7 +290,7 @@ async def test_closing_twice_and_at_once_is_closing() -> None:
 async def test_a_close_that_is_cancelled_has_stopped_them_all_the_same() -> None:
     async with house() as home:
         lease = home.lease()
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         home.twin.closing.shut()
         closing = asyncio.create_task(home.pool.close())
         await home.twin.closing.until_reached()
@@ -361,7 +361,7 @@ async def test_a_thousand_scopes_that_came_and_went_leave_nothing_behind() -> No
     async with house() as home:
         for number in range(1_000):
             lease = home.lease(f"conversation {number}", idle_timeout_s=0.0)
-            await lease.server.settled()
+            await lease.server.monitor.settled()
             lease.release()
         await asyncio.sleep(1)
         assert (home.pool.servers, home.pool.leases(), home.twin.open, len(home.nursery)) == ((), 0, 0, 0)

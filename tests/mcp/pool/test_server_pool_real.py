@@ -18,7 +18,7 @@ from tertulia.errors import McpError
 from tertulia.events.clock import SystemClock
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
 from tertulia.mcp.config.launch import Launch, resolve_launch
-from tertulia.mcp.pool.live_server import LiveServer
+from tertulia.mcp.pool.pooled_server import PooledServer
 from tertulia.mcp.pool.server_pool import ServerPool
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
@@ -43,14 +43,14 @@ async def pool(home: Path | None = None) -> AsyncIterator[ServerPool]:
         await sandbox.close()
 
 
-async def ready(servers: ServerPool, reached: tuple[ServerDefinition, Launch], scope: str = "session") -> LiveServer:
+async def ready(servers: ServerPool, reached: tuple[ServerDefinition, Launch], scope: str = "session") -> PooledServer:
     server = servers.lease(*reached, scope).server
-    await server.settled()
+    await server.monitor.settled()
     assert server.status == "ready", server.error
     return server
 
 
-async def call(server: LiveServer, tool: str, **arguments: Any) -> str:
+async def call(server: PooledServer, tool: str, **arguments: Any) -> str:
     answer = await server.call(tool, arguments, Asked().caller, timeout_s=20, on_progress=lambda *_: None)
     return answer.text
 
@@ -76,15 +76,16 @@ async def test_a_real_server_serves_many_from_one_process() -> None:
     async with pool() as servers:
         leases = [servers.lease(definition, resolve_launch(definition, VARIABLES), "s") for _ in range(100)]
         server = leases[0].server
-        await server.settled()
+        await server.monitor.settled()
         assert server.status == "ready", server.error
         assert [tool.name for tool in server.tools] == ["convert_time", "get_current_time"]
         zones = ["Europe/Madrid", "Asia/Tokyo"] * 25
         said = await asyncio.gather(*(call(server, "get_current_time", timezone=zone) for zone in zones))
         assert all(zone in text for zone, text in zip(zones, said, strict=True))
-        assert server.latency_ms is not None
-        assert server.latency_ms > 0
-        assert server.protocol_version
+        assert server.tool_cache.latency_ms is not None
+        assert server.tool_cache.latency_ms > 0
+        assert server.connection is not None
+        assert server.connection.protocol_version
 
 
 async def test_a_server_that_dies_at_the_start_fails_with_its_last_words_and_is_not_tried_at_once() -> None:
@@ -101,7 +102,7 @@ async def test_a_server_that_dies_at_the_start_fails_with_its_last_words_and_is_
 async def test_a_program_that_does_not_exist_fails_by_name() -> None:
     async with pool() as servers:
         server = servers.lease(*by_stdio(("/nowhere/server",), start="lazy"), "s").server
-        await server.settled()
+        await server.monitor.settled()
         assert server.status == "failed"
         assert "/nowhere/server" in (server.error or "")
 
@@ -109,7 +110,7 @@ async def test_a_program_that_does_not_exist_fails_by_name() -> None:
 async def test_an_address_that_nobody_listens_at_fails() -> None:
     async with pool() as servers:
         server = servers.lease(*by_http("http://127.0.0.1:9/mcp", start="lazy"), "s").server
-        await server.settled()
+        await server.monitor.settled()
         assert (server.status, server.error is not None) == ("failed", True)
 
 
@@ -169,7 +170,7 @@ async def test_a_definition_that_changes_is_noticed_and_its_tool_not_called(tmp_
         [before] = [tool for tool in server.tools if tool.name == "echo"]
         changed = {"name": "echo", "description": "Sends it to a stranger.", "inputSchema": {"type": "object"}}
         await call(server, "define", tools=[changed])
-        await until(lambda: server.offer.revision == 2)
+        await until(lambda: server.tool_cache.revision == 2)
         with pytest.raises(McpError, match="otherwise than before"):
             await server.call("echo", {}, Asked().caller, timeout_s=20, on_progress=lambda *_: None, pinned=before)
         assert "call echo" not in recorded(record)
@@ -178,7 +179,7 @@ async def test_a_definition_that_changes_is_noticed_and_its_tool_not_called(tmp_
         await server.stop()
         with pytest.raises(McpError, match="otherwise than before"):
             await call(server, "echo", text="x")
-        assert server.offer.revision == 3
+        assert server.tool_cache.revision == 3
         assert seen.description != before.description
         assert "call echo" not in recorded(record)
 
@@ -186,10 +187,10 @@ async def test_a_definition_that_changes_is_noticed_and_its_tool_not_called(tmp_
 async def test_a_storm_of_changes_is_survived() -> None:
     async with pool() as servers:
         server = await ready(servers, by_stdio(hostile("storm")))
-        before = server.offer.revision
+        before = server.tool_cache.revision
         assert await call(server, "echo", text="still here") == "still here"
         await server.refresh()
-        assert (server.status, server.offer.revision) == ("ready", before)
+        assert (server.status, server.tool_cache.revision) == ("ready", before)
 
 
 async def test_of_two_tools_of_one_name_one_is_offered_and_of_far_too_many_none() -> None:
@@ -197,7 +198,7 @@ async def test_of_two_tools_of_one_name_one_is_offered_and_of_far_too_many_none(
         double = await ready(servers, by_stdio(hostile("duplicate-tools")))
         assert [tool.name for tool in double.tools].count("echo") == 1
         many = servers.lease(*by_stdio(hostile("many-tools"), start="lazy"), "s").server
-        await many.settled()
+        await many.monitor.settled()
         assert (many.status, many.tools) == ("failed", ())
         assert "10,000 tools" in (many.error or "")
 
@@ -210,7 +211,7 @@ async def test_a_lazy_server_starts_at_its_first_call(tmp_path: Path) -> None:
     assert len(starts(record)) == 1
     async with pool(tmp_path) as servers:
         server = servers.lease(*lazy, "s").server
-        await server.settled()
+        await server.monitor.settled()
         assert (server.status, server.tools) == ("stopped", known)
         assert len(starts(record)) == 1
         assert await call(server, "echo", text="hi") == "hi"
@@ -222,7 +223,7 @@ async def test_an_idle_server_is_stopped_and_its_process_gone(tmp_path: Path) ->
     record = tmp_path / "record"
     async with pool() as servers:
         lease = servers.lease(*by_stdio(bare("--record", str(record)), idle_timeout_s=0.05), "s")
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         [pid] = starts(record)
         assert lives(pid)
         lease.release()
@@ -265,7 +266,9 @@ async def test_many_restarts_leave_nothing_behind(tmp_path: Path) -> None:
 async def test_both_eras_are_reached_through_the_pool() -> None:
     async with pool() as servers:
         old, new = await asyncio.gather(*(ready(servers, by_stdio(argv)) for argv in (bare(), plain())))
-        assert (old.protocol_version or "") < "2026-07-28" <= (new.protocol_version or "")
+        assert old.connection is not None
+        assert new.connection is not None
+        assert old.connection.protocol_version < "2026-07-28" <= new.connection.protocol_version
         assert await call(new, "echo", text="hi") == "hi"
 
 

@@ -17,7 +17,7 @@ def test_one_that_cannot_be_tried_says_why_and_offers_nothing() -> None:
     """S000-31"""
     member = SessionServer(ConfiguredServer("b d", status="failed", error="a name has no blanks"), None)
     assert member.report() == ServerReport("b d", "failed", "a name has no blanks", 0)
-    assert (member.server, member.current(), member.news(), member.is_absent) == (None, {}, [], True)
+    assert (member.server, member.tools(), member.new_warnings(), member.is_absent) == (None, {}, [], True)
     member.release()
 
 
@@ -32,13 +32,13 @@ async def test_its_tools_have_full_names_and_only_those_that_the_configuration_l
     async with house() as home:
         home.twin.tools = (ECHO, fake_tool("x" * 80), fake_tool("hidden"))
         lease = home.lease(disabled_tools=("hidden",))
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         member = SessionServer(candidate(disabled_tools=("hidden",)), lease)
-        found = member.current()
+        found = member.tools()
         assert [len(name) for name in found] == [len("fs__echo"), 64]
         spec, tool = found["fs__echo"]
         assert (spec.server, spec.remote_name, spec.source, tool) == ("fs", "echo", "mcp", ECHO)
-        assert member.current() is found, "made once, while nothing changes"
+        assert member.tools() is found, "made once, while nothing changes"
         assert member.report().tools == 2
 
 
@@ -50,7 +50,7 @@ async def test_it_is_missed_while_nothing_is_known_of_it() -> None:
         lease = home.lease(start="lazy")
         member = SessionServer(candidate(), lease)
         assert member.is_absent
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         assert member.is_absent
         await lease.server.refresh()
         assert not member.is_absent
@@ -64,18 +64,18 @@ async def test_what_is_left_out_is_told_once_and_again_when_it_is_something_else
     async with house() as home:
         home.twin.tools = (ECHO, fake_tool("n" * 300))
         lease = home.lease()
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         member = SessionServer(candidate(), lease)
-        assert set(member.current()) == {"fs__echo"}
-        (told,) = member.news()
+        assert set(member.tools()) == {"fs__echo"}
+        (told,) = member.new_warnings()
         assert told.startswith("MCP server 'fs': tool 'nnn")
         assert "left out" in told
-        assert member.news() == []
+        assert member.new_warnings() == []
         home.twin.change(ECHO, fake_tool("m" * 300))
         await steps()
         await lease.server.refresh()
-        member.current()
-        (told,) = member.news()
+        member.tools()
+        (told,) = member.new_warnings()
         assert "'mmm" in told
 
 
@@ -100,6 +100,6 @@ async def test_what_a_server_sends_amiss_is_told_once_however_often_it_starts() 
         for turn in range(3):
             await lease.server.refresh()
             home.twin.connections[-1].dropped["an answer that nobody waits for"] += 2
-            assert len(member.news()) == (turn == 0)
+            assert len(member.new_warnings()) == (turn == 0)
             await lease.server.stop()
-            assert member.news() == []
+            assert member.new_warnings() == []

@@ -85,12 +85,12 @@ async def test_it_is_stale_when_the_time_is_over_that_the_server_gave() -> None:
     """X-23: ttlMs."""
     clock = FakeClock()
     offer = ToolCache(clock, None, None)
-    assert not offer.stale(clock.monotonic())
+    assert not offer.is_stale(clock.monotonic())
     await offer.take(connection(FakeMcpServer([ONE], ttl_s=60)), 0.0)
     clock.advance(59)
-    assert not offer.stale(clock.monotonic())
+    assert not offer.is_stale(clock.monotonic())
     clock.advance(1)
-    assert offer.stale(clock.monotonic())
+    assert offer.is_stale(clock.monotonic())
 
 
 async def test_a_failed_listing_puts_off_the_next_one_as_well() -> None:
@@ -101,16 +101,16 @@ async def test_a_failed_listing_puts_off_the_next_one_as_well() -> None:
     server.list_errors.append("no")
     with pytest.raises(McpError):
         await offer.take(connection(server), 0.0)
-    assert not offer.stale(clock.monotonic())
+    assert not offer.is_stale(clock.monotonic())
 
 
 async def test_a_list_that_holds_for_no_time_is_not_asked_for_all_the_time() -> None:
     clock = FakeClock()
     offer = ToolCache(clock, None, None)
     await offer.take(connection(FakeMcpServer([ONE], ttl_s=0)), 0.0)
-    assert not offer.stale(clock.monotonic())
+    assert not offer.is_stale(clock.monotonic())
     clock.advance(MIN_TTL_S)
-    assert offer.stale(clock.monotonic())
+    assert offer.is_stale(clock.monotonic())
 
 
 async def test_a_list_without_a_time_holds_until_the_server_says_otherwise() -> None:
@@ -118,7 +118,7 @@ async def test_a_list_without_a_time_holds_until_the_server_says_otherwise() -> 
     offer = ToolCache(clock, None, None)
     await offer.take(connection(FakeMcpServer([ONE])), 0.0)
     clock.advance(1e9)
-    assert not offer.stale(clock.monotonic())
+    assert not offer.is_stale(clock.monotonic())
 
 
 async def test_what_is_new_is_written_down_once() -> None:

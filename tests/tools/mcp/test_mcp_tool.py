@@ -17,13 +17,12 @@ from tertulia.protocol.items import ImagePart, TextPart
 from tertulia.protocol.tool_events import Decider, McpToolCallBegin, McpToolCallEnd, McpToolCallProgress
 from tertulia.tools.dispatch import CheckedCall, Dispatch
 from tertulia.tools.mcp.mcp_tool import ProgressReport, result_of
-from tertulia.tools.mcp.server_access import CallerFactory, ReachableServers, RemoteToolState
 from tertulia.tools.output import bound_output
 from tests.policy.virtual_time import run
 from tests.tables import each_row
 from tests.tools.calling import call as called
 from tests.tools.calling import context
-from tests.tools.serving import READING, SCHEMA, WRITING, Bench, StubAsker, StubServers, spec_of
+from tests.tools.serving import READING, SCHEMA, WRITING, Bench, spec_of
 
 
 def end_of(bench: Bench) -> McpToolCallEnd:
@@ -481,14 +480,3 @@ def test_the_true_size_is_that_before_the_first_cut() -> None:
 def test_a_cut_that_was_made_before_counts_though_there_is_room() -> None:
     result = result_of(CallResult("head … tail", total_bytes=5_000_000), 65_536)
     assert (result.text, result.truncated) == ("head … tail", True)
-
-
-# ---- the interface to MCP servers, held by the twin that the tests use
-
-
-def test_the_twin_in_memory_keeps_the_interface() -> None:
-    servers: ReachableServers = StubServers()
-    asker: CallerFactory = StubAsker()
-    current: RemoteToolState = servers.current(spec_of(READING))
-    assert (current.tool, current.digest) == (READING, spec_of(READING).digest)
-    assert asker is not None

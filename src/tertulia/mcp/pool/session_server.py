@@ -6,14 +6,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from tertulia.errors import InvalidParamsError, TertuliaError
+from tertulia.errors import InvalidParamsError, McpError, TertuliaError
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.launch import Launch
-from tertulia.mcp.pool.live_server import LiveServer
+from tertulia.mcp.pool.pooled_server import PooledServer
 from tertulia.mcp.pool.server_pool import Lease
+from tertulia.mcp.pool.server_status import ServerReport
 from tertulia.mcp.server_connection import RemoteTool, ServerStatus
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_events import McpServerStatus
 from tertulia.protocol.tool_names import fqn
 from tertulia.protocol.tool_spec import ToolSpec
 
@@ -26,102 +28,109 @@ class ConfiguredServer(msgspec.Struct, frozen=True):
     launch: Launch | None = None
     status: ServerStatus = "starting"
     error: str | None = None
-    """Said where it cannot even be tried."""
-
-
-class ServerReport(msgspec.Struct, frozen=True):
-    """A server as people ask about it."""
-
-    name: str
-    status: ServerStatus
-    error: str | None
-    tools: int
-    latency_ms: int | None = None
-    protocol_version: str | None = None
+    """Why it cannot be started."""
 
 
 class CurrentTool(msgspec.Struct, frozen=True):
-    """What stands behind a tool's name now."""
+    """A tool as its server defines it now, whatever a view has pinned."""
 
     definition: ServerDefinition
+    """Of its server."""
     tool: RemoteTool
+    """Under the server's own name for it."""
     digest: str
+    """Comparable with the digest of a `ToolSpec`."""
     shared: str | None = None
-    """What the server is called among all sessions that share it; None: this one has it for itself."""
+    """The name of the server among all sessions of the host that share it; None: it is not shared with others."""
 
 
 class SessionServer:
-    """One configured server of the session."""
+    """One configured server of the session: its lease on the pool, and the leases of conversations of their own."""
 
-    def __init__(self, candidate: ConfiguredServer, lease: Lease | None) -> None:
-        self.candidate = candidate
+    def __init__(self, configured: ConfiguredServer, lease: Lease | None) -> None:
+        self.configured = configured
+        self.name = configured.name
         self.lease = lease
         self.first: ConversationId | None = None
-        """Where each conversation has a server of its own: who got the one that was started for its list."""
+        """With `share = "conversation"`: the conversation that uses the server which was started for its list."""
         self.own: dict[ConversationId, Lease] = {}
-        """Those of the others."""
+        """The servers of the other conversations."""
         self.unwatch: Callable[[], None] = _nothing
-        """Ends that anybody hears of its changes."""
-        self.said: tuple[ServerStatus, str | None] | None = None
+        """Ends the calls of the listener for changes."""
+        self._published: tuple[ServerStatus, str | None] | None = None
         self._tools: tuple[RemoteTool, ...] | None = None
         self._current: dict[str, tuple[ToolSpec, RemoteTool]] = {}
         self._refused: list[str] = []
-        self._told: frozenset[str] = frozenset()
-        self._amiss: frozenset[str] = frozenset()
+        self._warned: frozenset[str] = frozenset()
+        self._warned_dropped: frozenset[str] = frozenset()
 
     @property
-    def server(self) -> LiveServer | None:
-        """The one that everybody of the session shares; None where it may not be started."""
+    def server(self) -> PooledServer | None:
+        """The server that the conversations of the session share; None where it may not be started."""
         return None if self.lease is None else self.lease.server
 
-    def current(self) -> dict[str, tuple[ToolSpec, RemoteTool]]:
-        """By fully qualified name, what it offers now and the configuration lets through."""
+    def startable(self) -> tuple[ServerDefinition, Launch, PooledServer]:
+        """The definition, the launch and the server; McpError where it may not be started."""
+        configured, server = self.configured, self.server
+        if configured.definition is None or configured.launch is None or server is None:
+            raise McpError(f"MCP server {self.name!r} is {configured.status}: {configured.error}")
+        return configured.definition, configured.launch, server
+
+    def tools(self) -> dict[str, tuple[ToolSpec, RemoteTool]]:
+        """By fully qualified name, the tools that it offers now and the configuration lets through."""
         tools = () if self.server is None else self.server.tools
         if tools is not self._tools:
             self._tools = tools
-            self._current, self._refused = _specs(self.candidate, tools)
+            self._current, self._refused = _specs(self.configured, tools)
         return self._current
-
-    def news(self) -> list[str]:
-        """Which of its tools are left out or cut, and what it sent amiss, as far as that was not given out before."""
-        server = self.server
-        if server is None:
-            return []
-        cut = (f"MCP server {self.candidate.name!r}: {warning}" for warning in server.warnings)
-        amiss = [f"MCP server {self.candidate.name!r} sent {what}; it was dropped" for what in server.dropped]
-        now = [*cut, *self._refused, *amiss]
-        known = self._told | self._amiss
-        new = [warning for warning in now if warning not in known]
-        self._told = frozenset(now)
-        # A server that does it does it after every start.
-        self._amiss |= frozenset(amiss)
-        return new
-
-    def tell_news(self, tell: Callable[[EventData], object]) -> None:
-        """Each as a warning."""
-        for news in self.news():
-            tell(WarningEvent(news, "mcp_server"))
 
     @property
     def is_absent(self) -> bool:
-        """Switched on, and nothing known of its tools."""
+        """Switched on, and its tools are not known."""
         server = self.server
         if server is None:
-            return self.candidate.status != "disabled"
+            return self.configured.status != "disabled"
         return server.status != "ready" and not server.tools
 
     def report(self) -> ServerReport:
-        """How it is, for people."""
-        server, candidate = self.server, self.candidate
+        """Its status, for clients."""
+        server, configured = self.server, self.configured
         if server is None:
-            return ServerReport(candidate.name, candidate.status, candidate.error, 0)
-        tools = len(self.current())
-        return ServerReport(
-            candidate.name, server.status, server.error, tools, server.latency_ms, server.protocol_version
-        )
+            return ServerReport(self.name, configured.status, configured.error, 0)
+        version = None if server.connection is None else server.connection.protocol_version
+        latency_ms = server.tool_cache.latency_ms
+        return ServerReport(self.name, server.status, server.error, len(self.tools()), latency_ms, version)
+
+    def publish_status(self, publish: Callable[[EventData], object]) -> None:
+        """Publish the status if it is another than last time, and new warnings."""
+        report = self.report()
+        if self._published != (report.status, report.error):
+            self._published = (report.status, report.error)
+            publish(McpServerStatus(report.name, report.status, report.error))
+        self.publish_warnings(publish)
+
+    def publish_warnings(self, publish: Callable[[EventData], object]) -> None:
+        """Publish `new_warnings`."""
+        for warning in self.new_warnings():
+            publish(WarningEvent(warning, "mcp_server"))
+
+    def new_warnings(self) -> list[str]:
+        """Which tools are left out or cut, and what the server sent that was dropped; each only once."""
+        server = self.server
+        if server is None:
+            return []
+        cut = [f"MCP server {self.name!r}: {warning}" for warning in server.tool_cache.toolset.warnings]
+        kinds = () if server.connection is None else tuple(server.connection.dropped)
+        dropped = [f"MCP server {self.name!r} sent {kind}; it was dropped" for kind in kinds]
+        warnings = [*cut, *self._refused, *dropped]
+        before = self._warned | self._warned_dropped
+        self._warned = frozenset(warnings)
+        # A server that does it does it after every start.
+        self._warned_dropped |= frozenset(dropped)
+        return [warning for warning in warnings if warning not in before]
 
     def release(self) -> None:
-        """Nobody of this session uses it any more."""
+        """Give back all leases of the session on it."""
         for lease in (self.lease, *self.own.values()):
             if lease is not None:
                 lease.release()
@@ -133,27 +142,27 @@ def _nothing() -> None:
 
 
 def _specs(
-    candidate: ConfiguredServer, tools: tuple[RemoteTool, ...]
+    configured: ConfiguredServer, tools: tuple[RemoteTool, ...]
 ) -> tuple[dict[str, tuple[ToolSpec, RemoteTool]], list[str]]:
-    made: dict[str, tuple[ToolSpec, RemoteTool]] = {}
+    specs: dict[str, tuple[ToolSpec, RemoteTool]] = {}
     refused: list[str] = []
-    definition = candidate.definition
+    definition = configured.definition
     for tool in tools:
         if definition is None or not definition.offers(tool.name):
             continue
         try:
-            spec = spec_of(candidate.name, tool)
-            if spec.name in made:
-                raise InvalidParamsError(f"{made[spec.name][1].name!r:.80} has the name {spec.name} already")
+            spec = spec_of(configured.name, tool)
+            if spec.name in specs:
+                raise InvalidParamsError(f"{specs[spec.name][1].name!r:.80} has the name {spec.name} already")
         except TertuliaError as error:
-            refused.append(f"MCP server {candidate.name!r}: tool {tool.name!r:.80} is left out: {error.message}")
+            refused.append(f"MCP server {configured.name!r}: tool {tool.name!r:.80} is left out: {error.message}")
             continue
-        made[spec.name] = (spec, tool)
-    return made, refused
+        specs[spec.name] = (spec, tool)
+    return specs, refused
 
 
 def spec_of(server: str, tool: RemoteTool) -> ToolSpec:
-    """The tool under its full name, sealed with all that its server says of it."""
+    """The tool under its full name, with a digest of all that its server says of it."""
     return ToolSpec.define(
         fqn(server, tool.name),
         tool.description,

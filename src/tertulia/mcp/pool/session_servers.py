@@ -1,7 +1,7 @@
-"""The MCP servers of one session: leases on the pool, the tools of all of them under one roof, and who is up.
+"""The MCP servers of one session: their leases on the pool, the tools of all of them in one list, and their status.
 
-It decides nothing about who may call what: views and tools do. What it gives out is current: a definition is compared
-with what the server says now, at the moment of the call.
+It does not decide which conversation may call what: views and tools do. A tool's definition is compared with what the
+server says at the moment of the call.
 """
 
 from __future__ import annotations
@@ -16,67 +16,73 @@ from tertulia.errors import McpError, NotFoundError
 from tertulia.events.clock import Clock
 from tertulia.mcp.config.definition import Approval, ServerDefinition
 from tertulia.mcp.config.launch import placed
-from tertulia.mcp.pool.live_server import LiveServer
+from tertulia.mcp.pool.pooled_server import PooledServer
 from tertulia.mcp.pool.server_pool import ServerPool
-from tertulia.mcp.pool.session_server import ConfiguredServer, CurrentTool, ServerReport, SessionServer
+from tertulia.mcp.pool.server_status import ServerReport
+from tertulia.mcp.pool.session_server import ConfiguredServer, CurrentTool, SessionServer
 from tertulia.mcp.server_connection import Caller, CallResult, OnProgress
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.tool_events import McpServerStatus
 from tertulia.protocol.tool_spec import ToolSpec
 
 GRACE_S = 5.0
 """How long the first turn waits for servers that are starting."""
 REFRESH_GRACE_S = 1.0
-"""How long a later turn waits for a listing that has run out."""
+"""How long a later turn waits for the listing of a server whose tools have expired."""
 
 
 class SessionServers:
-    """Implements `McpManager`."""
+    """The servers of all conversations of the session, and those that only one conversation has.
 
-    def __init__(self, pool: ServerPool, scope: str, clock: Clock, tell: Callable[[EventData], object]) -> None:
-        """`scope`: the session's id. `tell`: publishes what everybody may know."""
+    Implements `McpManager`.
+    """
+
+    def __init__(self, pool: ServerPool, scope: str, clock: Clock, publish: Callable[[EventData], object]) -> None:
+        """`scope`: the session's id."""
         self._pool = pool
         self._scope = scope
         self._clock = clock
-        self._tell = tell
+        self._publish = publish
         self._members: dict[str, SessionServer] = {}
         self.members: Collection[SessionServer] = self._members.values()
-        """All of the session, in whatever state."""
+        """Those that all conversations may see, in any state."""
         self._private: dict[ConversationId, dict[str, SessionServer]] = {}
         self.approvals: dict[ConversationId, Approval] = {}
-        """What holds for all servers in one conversation, instead of what each of them says."""
+        """The approval setting for all servers in one conversation, in place of that of each server."""
         self._listed: dict[ConversationId | None, tuple[ToolSpec, ...]] = {}
         self._listeners: list[Callable[[], None]] = []
         self._grace_until = clock.monotonic() + GRACE_S
         self._closed = False
 
-    # ── who there is ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── members and their tools ─────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, candidates: Iterable[ConfiguredServer]) -> None:
-        """Start all that may be started, all at once; waits for none."""
+    def begin(self, servers: Iterable[ConfiguredServer]) -> None:
+        """Start all that may be started, side by side; waits for none."""
         self._grace_until = self._clock.monotonic() + GRACE_S
-        for candidate in candidates:
-            self._members[candidate.name] = self._join(candidate, self._scope)
+        for configured in servers:
+            self._members[configured.name] = self._join(configured, self._scope)
 
-    def add_private(self, conversation: ConversationId, candidates: Iterable[ConfiguredServer]) -> None:
-        """Servers that only one conversation sees. One that is called like the session's own is refused, and said."""
+    def add_private(self, conversation: ConversationId, servers: Iterable[ConfiguredServer]) -> None:
+        """Add servers that only one conversation sees. One with the name of a session's server is left out, with a
+        warning.
+        """
         members = self._private.get(conversation, {})
-        for candidate in candidates:
-            if candidate.name in self._members:
-                self._tell(WarningEvent(f"MCP server {candidate.name!r} is there already; the agent's is left out"))
-            elif candidate.name not in members:
-                members[candidate.name] = self._join(candidate, conversation)
+        for configured in servers:
+            name = configured.name
+            if name in self._members:
+                self._publish(WarningEvent(f"MCP server {name!r} is there already; the agent's is left out"))
+            elif name not in members:
+                members[name] = self._join(configured, conversation)
                 self._grace_until = self._clock.monotonic() + GRACE_S
         if members:
             self._private[conversation] = members
 
     def has_private(self, conversation: ConversationId) -> bool:
-        """Whether it has servers that only it sees."""
+        """Whether the conversation has servers that only it sees."""
         return conversation in self._private
 
     def reports(self) -> list[ServerReport]:
-        """All of the session, by name."""
+        """The status of every server of the session, by name."""
         return [self._members[name].report() for name in sorted(self._members)]
 
     def list_tools(self, conversation: ConversationId | None = None) -> tuple[ToolSpec, ...]:
@@ -85,51 +91,51 @@ class SessionServers:
         listed = self._listed.get(key)
         if listed is None:
             members = (*self._members.values(), *self._private.get(key or ConversationId(""), {}).values())
-            specs = [spec for member in members for spec, _ in member.current().values()]
+            specs = [spec for member in members for spec, _ in member.tools().values()]
             listed = self._listed[key] = tuple(sorted(specs, key=lambda s: (s.name, s.server or "", s.digest)))
         return listed
 
     def absent(self) -> Collection[str]:
-        """Configured and switched on, and nothing known of their tools."""
+        """Names of servers that are switched on and whose tools are not known."""
         return [name for name, member in self._members.items() if member.is_absent]
 
     def watch(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have it called whenever a server's state or tools changed; returns what ends that."""
+        """Call this whenever a server's status or tools have changed; returns a function that ends it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def reached_from(self, conversation: ConversationId) -> ConversationServers:
         """The servers as one conversation reaches them."""
-        return ConversationServers(self, conversation, self._tell)
+        return ConversationServers(self, conversation, self._publish)
 
-    # ── what is done with them ───────────────────────────────────────────────────────────────────────────────
+    # ── waiting, refreshing, ending ─────────────────────────────────────────────────────────────────────────
 
     async def settle(self) -> None:
-        """Until no server is starting, within what is left of the grace since the session began."""
+        """Wait until no server is starting, for what is left of `GRACE_S` since the session began."""
         servers = [s for s in self._servers() if s.status == "starting"]
         left = self._grace_until - self._clock.monotonic()
         if servers and left > 0:
-            await _within(left, [server.settled() for server in servers])
+            await _within(left, [server.monitor.settled() for server in servers])
 
     async def require(self) -> None:
-        """Until those are up without which the session must not start; McpError for the first that is not."""
-        required = [m for m in self._members.values() if m.candidate.definition and m.candidate.definition.required]
+        """Wait for the servers that are `required`; McpError for the first that does not start."""
+        required = [m for m in self._members.values() if m.configured.definition and m.configured.definition.required]
         for member in required:
             if member.server is not None:
-                await member.server.settled()
+                await member.server.monitor.settled()
             report = member.report()
             if report.status not in ("ready", "stopped"):
                 raise McpError(f"MCP server {report.name!r} is required and {report.status}: {report.error}")
 
     async def catch_up(self) -> None:
-        """Ask those again whose list has run out, within a moment; one that does not answer keeps its old list."""
+        """List the tools of servers whose list has expired; without an answer within a second the old list stays."""
         now = self._clock.monotonic()
-        stale = [server for server in self._servers() if server.stale(now)]
+        stale = [server for server in self._servers() if server.is_stale(now)]
         if stale:
             await _within(REFRESH_GRACE_S, [_refresh(server) for server in stale])
 
     async def refresh(self, names: Collection[str] | None = None) -> None:
-        """Have these, or all, list their tools again, and start those anew that failed; NotFound for another name."""
+        """List the tools of these servers, or of all, again; starts those that failed. NotFoundError for another."""
         for name in names or ():
             if name not in self._members:
                 raise NotFoundError(
@@ -139,7 +145,7 @@ class SessionServers:
         await asyncio.gather(*(_refresh(m.server) for m in wanted.values() if m.server is not None))
 
     async def forget(self, conversation: ConversationId) -> None:
-        """A conversation is closed: whatever server was its own ends with it."""
+        """A conversation is closed: the servers that only it used end."""
         self.approvals.pop(conversation, None)
         private = self._private.pop(conversation, {})
         for member in private.values():
@@ -151,7 +157,7 @@ class SessionServers:
         firsts = [member for member in self._members.values() if member.first == conversation]
         for member in firsts:
             member.first = None
-        # What it offers stays known, and the next conversation that calls it has it started anew.
+        # Its tools stay known; the next conversation that calls it starts it again.
         await asyncio.gather(*(member.server.stop() for member in firsts if member.server is not None))
         if private or own:
             await self._pool.end(conversation)
@@ -159,7 +165,7 @@ class SessionServers:
             member.unwatch()
 
     async def close(self, timeout_s: float) -> None:
-        """The session is closed: nothing is used any more, and what was only its own ends. Twice does no harm."""
+        """The session is closed: its leases are given back, and servers that only it used end. Idempotent."""
         self._closed = True
         scopes = {self._scope, *self._private, *(own for member in self._members.values() for own in member.own)}
         for members in (self._members, *self._private.values()):
@@ -170,38 +176,33 @@ class SessionServers:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _join(self, candidate: ConfiguredServer, scope: str) -> SessionServer:
-        definition, launch = candidate.definition, candidate.launch
+    def _join(self, configured: ConfiguredServer, scope: str) -> SessionServer:
+        definition, launch = configured.definition, configured.launch
         if definition is None or launch is None:
-            member = SessionServer(candidate, None)
+            member = SessionServer(configured, None)
         else:
             lease = self._pool.lease(definition, launch, _scope(definition, scope))
-            member = SessionServer(candidate, lease)
-            member.unwatch = lease.server.watch(lambda server: self._heard(member))
-        self._heard(member)
+            member = SessionServer(configured, lease)
+            member.unwatch = lease.server.monitor.watch(lambda: self._changed(member))
+        self._changed(member)
         return member
 
-    def _heard(self, member: SessionServer) -> None:
-        """Something changed: lists are made anew when they are asked for, and news is told once."""
+    def _changed(self, member: SessionServer) -> None:
+        """Status or tools have changed: lists are made anew when they are next asked for."""
         self._listed.clear()
         for listener in list(self._listeners):
             listener()
-        if self._closed:
-            return
-        report = member.report()
-        if member.said != (report.status, report.error):
-            member.said = (report.status, report.error)
-            self._tell(McpServerStatus(report.name, report.status, report.error))
-        member.tell_news(self._tell)
+        if not self._closed:
+            member.publish_status(self._publish)
 
-    def _servers(self) -> Iterator[LiveServer]:
+    def _servers(self) -> Iterator[PooledServer]:
         for members in (self._members, *self._private.values()):
             for member in members.values():
                 if member.server is not None:
                     yield member.server
 
     def member(self, name: str, conversation: ConversationId) -> SessionServer:
-        """The server of that name as this conversation knows it; McpError."""
+        """The server of that name that this conversation sees; McpError where there is none."""
         member = self._private.get(conversation, {}).get(name) or self._members.get(name)
         if member is None:
             raise McpError(f"there is no MCP server {name!r} any more")
@@ -209,19 +210,15 @@ class SessionServers:
 
     def server_for(
         self, member: SessionServer, conversation: ConversationId, workspace: str | None = None
-    ) -> LiveServer:
-        """The one that answers this conversation: everybody's, or its own; McpError where it may not be started.
+    ) -> PooledServer:
+        """The server that answers this conversation: the shared one, or its own; McpError where it may not be started.
 
-        A server that goes by the client's roots is shared only by conversations that work in one place.
+        A server that asks for the client's roots is shared only by conversations with the same workspace.
         """
-        definition, launch, server = member.candidate.definition, member.candidate.launch, member.server
-        if definition is None or launch is None or server is None:
-            raise McpError(
-                f"MCP server {member.candidate.name!r} is {member.candidate.status}: {member.candidate.error}"
-            )
+        definition, launch, server = member.startable()
         here = placed(launch, definition, workspace)
         if definition.share != "conversation":
-            if here is launch or not (server.asked_roots or conversation in member.own):
+            if here is launch or not (_asked_roots(server) or conversation in member.own):
                 return server
             scope = _scope(definition, self._scope)
         else:
@@ -239,29 +236,29 @@ class SessionServers:
 
 
 class ConversationServers:
-    """The servers as one conversation reaches them: whatever is only its own comes first."""
+    """The servers as the tools of one conversation call them: those that only it has come before the session's."""
 
-    __slots__ = ("_conversation", "_servers", "_tell")
+    __slots__ = ("_conversation", "_publish", "_servers")
 
     def __init__(
-        self, servers: SessionServers, conversation: ConversationId, tell: Callable[[EventData], object]
+        self, servers: SessionServers, conversation: ConversationId, publish: Callable[[EventData], object]
     ) -> None:
         self._servers = servers
         self._conversation = conversation
-        self._tell = tell
+        self._publish = publish
 
     def current(self, spec: ToolSpec) -> CurrentTool:
-        """What stands behind that name now; McpError where there is nothing, or no such server."""
+        """The tool as its server defines it now; McpError where there is no such tool or server."""
         member = self._servers.member(spec.server or "", self._conversation)
-        found = member.current().get(spec.name)
-        definition = member.candidate.definition
-        if found is None or definition is None or found[0].remote_name != spec.remote_name:
+        offered = member.tools().get(spec.name)
+        definition = member.configured.definition
+        if offered is None or definition is None or offered[0].remote_name != spec.remote_name:
             raise McpError(f"MCP server {spec.server!r} has no tool {spec.remote_name!r:.80} any more")
         approval = self._servers.approvals.get(self._conversation)
         if approval is not None:
             definition = replace(definition, approval=approval)
-        launch = member.candidate.launch if definition.share == "host" else None
-        return CurrentTool(definition, found[1], found[0].digest, None if launch is None else launch.key)
+        launch = member.configured.launch if definition.share == "host" else None
+        return CurrentTool(definition, offered[1], offered[0].digest, None if launch is None else launch.key)
 
     async def call(
         self,
@@ -272,16 +269,25 @@ class ConversationServers:
         timeout_s: float,
         on_progress: OnProgress,
     ) -> CallResult:
-        """One call of the tool as it is now; a server that has to be started first must then offer the same."""
-        now = self.current(spec)
+        """Call the tool as it is defined now; a server that has to be started first must define it the same way."""
+        current = self.current(spec)
         member = self._servers.member(spec.server or "", self._conversation)
         server = self._servers.server_for(member, self._conversation, caller.workspace)
         try:
             return await server.call(
-                now.tool.name, arguments, caller, timeout_s=timeout_s, on_progress=on_progress, pinned=now.tool
+                current.tool.name,
+                arguments,
+                caller,
+                timeout_s=timeout_s,
+                on_progress=on_progress,
+                pinned=current.tool,
             )
         finally:
-            member.tell_news(self._tell)
+            member.publish_warnings(self._publish)
+
+
+def _asked_roots(server: PooledServer) -> bool:
+    return server.connection is not None and server.connection.asked_roots
 
 
 def _scope(definition: ServerDefinition, scope: str) -> str:
@@ -289,19 +295,19 @@ def _scope(definition: ServerDefinition, scope: str) -> str:
 
 
 async def _within(seconds: float, work: list[Any]) -> None:
-    """Wait for all of it, but not longer; what is not done goes on without us."""
+    """Wait for all of it, but not longer; what is not done then is cancelled."""
     async with asyncio.TaskGroup() as group:
-        jobs = [group.create_task(each) for each in work]
+        jobs = [group.create_task(part) for part in work]
         await asyncio.wait(jobs, timeout=seconds)
         for job in jobs:
             job.cancel()
 
 
-async def _refresh(server: LiveServer) -> None:
+async def _refresh(server: PooledServer) -> None:
     try:
         await server.refresh()
     except McpError:
-        # It keeps its old list, and its status says why.
+        # It keeps its old tools, and its status says why.
         return
 
 
@@ -309,7 +315,7 @@ IDLE_CHECK_EVERY_S = 30.0
 
 
 class IdleServers:
-    """Notes since when nobody sees a server. What other sessions share is not for one session to stop."""
+    """Stops servers that no conversation has seen for their idle timeout; never those that other sessions share."""
 
     def __init__(self, members: Collection[SessionServer], clock: Clock, is_seen: Callable[[str], bool]) -> None:
         """`is_seen`: whether any conversation sees a tool of the server of that name."""
@@ -319,16 +325,16 @@ class IdleServers:
         self._unseen: dict[str, float] = {}
 
     async def watch(self, every_s: float = IDLE_CHECK_EVERY_S) -> None:
-        """Look now and then, until cancelled."""
+        """Call `stop_unseen` every so often, until cancelled."""
         while True:
             await asyncio.sleep(every_s)
             await self.stop_unseen()
 
     async def stop_unseen(self) -> None:
-        """Those whose time is over."""
+        """Stop the servers whose idle timeout is over."""
         now = self._clock.monotonic()
         for member in self._members:
-            name, definition, server = member.candidate.name, member.candidate.definition, member.server
+            name, definition, server = member.name, member.configured.definition, member.server
             if definition is None or server is None or definition.idle_timeout_s is None or definition.share == "host":
                 continue
             if server.calls or self._is_seen(name):

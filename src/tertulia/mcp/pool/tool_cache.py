@@ -50,7 +50,7 @@ class ToolCache:
         """The tool of that name."""
         return self._by_name.get(name)
 
-    def stale(self, now: float) -> bool:
+    def is_stale(self, now: float) -> bool:
         """Whether the time is over for which the list was said to hold; `now` is monotonic."""
         return self._ttl_s is not None and now >= self._listed_at + self._ttl_s
 

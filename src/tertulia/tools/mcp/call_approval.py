@@ -13,6 +13,7 @@ import msgspec
 
 from tertulia.errors import NoApproverError
 from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.pool.session_server import CurrentTool
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.approvals.approval_request import (
     ApprovalParts,
@@ -23,7 +24,6 @@ from tertulia.policy.approvals.approval_request import (
 )
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.tool_events import Decider
-from tertulia.tools.mcp.server_access import RemoteToolState
 from tertulia.tools.tool import CallContext
 
 _BELIEVED = ("user", "code")
@@ -32,12 +32,12 @@ _BELIEVED = ("user", "code")
 _canonical = msgspec.json.Encoder(order="deterministic", enc_hook=dict)
 
 
-def only_reads(current: RemoteToolState) -> bool:
+def only_reads(current: CurrentTool) -> bool:
     """Whether it may be believed that the tool changes nothing."""
     return current.tool.hints.read_only and current.definition.origin in _BELIEVED
 
 
-def runs_unasked(current: RemoteToolState, rights: Rights) -> bool:
+def runs_unasked(current: CurrentTool, rights: Rights) -> bool:
     """What the server's `approval` says; but under read_only a server that may do more asks whatever it says."""
     definition = current.definition
     if _may_do_more(definition, rights):
@@ -52,7 +52,7 @@ def runs_unasked(current: RemoteToolState, rights: Rights) -> bool:
 
 
 async def approve_call(
-    desk: ApprovalQueue, current: RemoteToolState, arguments: dict[str, Any], call: CallContext
+    desk: ApprovalQueue, current: CurrentTool, arguments: dict[str, Any], call: CallContext
 ) -> Decider:
     """Who or what allows the call. ApprovalDenied where it may not be made, NoApprover where nobody could say so."""
     definition = current.definition
@@ -65,7 +65,7 @@ async def approve_call(
         raise NoApproverError(f"{error.message}; {_way_out(current.definition, call.rights)}") from None
 
 
-def approval_request(current: RemoteToolState, arguments: dict[str, Any], call: CallContext) -> RequestedAction:
+def approval_request(current: CurrentTool, arguments: dict[str, Any], call: CallContext) -> RequestedAction:
     """What a person is asked. A grant holds for the same tool, defined the same way, with the same arguments."""
     definition, tool = current.definition, current.tool
     given = json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -104,7 +104,7 @@ def _way_out(definition: ServerDefinition, rights: Rights) -> str:
     return f'`{table} approval = "approve"` in the configuration lets its tools run unasked'
 
 
-def _claims(current: RemoteToolState) -> str:
+def _claims(current: CurrentTool) -> str:
     """What the server says the tool does: worth knowing, and no more than that."""
     hints = current.tool.hints
     kind = "only reads" if hints.read_only else "may destroy" if hints.destructive else "changes, and destroys nothing"

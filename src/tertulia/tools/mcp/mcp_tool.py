@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from tertulia.errors import McpError
+from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.limiter import FairLimiter
-from tertulia.mcp.server_connection import CallResult
-from tertulia.mcp.view import allows
+from tertulia.mcp.pool.session_server import CurrentTool
+from tertulia.mcp.pool.session_servers import ConversationServers
+from tertulia.mcp.server_connection import Caller, CallResult
+from tertulia.mcp.view import allows, withheld_error
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.protocol.events import BackgroundEvent, EventData
 from tertulia.protocol.ids import new_item_id
@@ -30,7 +33,6 @@ from tertulia.protocol.tool_events import (
 )
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools.mcp.call_approval import approve_call, only_reads
-from tertulia.tools.mcp.server_access import CallerFactory, ReachableServers, RemoteToolState, withheld_error
 from tertulia.tools.output import MAX_OUTPUT_BYTES, bound
 from tertulia.tools.tool import CallContext, Result
 
@@ -87,6 +89,14 @@ def _lines(value: Any) -> str | None:
     return "\n".join(one if isinstance(one, str) else _written(one) for one in each)
 
 
+class CallerFactory(Protocol):
+    """Lets a server ask the client or the model in the name of a call."""
+
+    def caller(self, definition: ServerDefinition, call: CallContext) -> Caller:
+        """How this server can ask back while this call lasts."""
+        ...
+
+
 class McpTool:
     """Made for a definition as a view has pinned it. Keeps nothing from one call to the next."""
 
@@ -95,7 +105,7 @@ class McpTool:
     def __init__(
         self,
         spec: ToolSpec,
-        servers: ReachableServers,
+        servers: ConversationServers,
         desk: ApprovalQueue,
         limiter: FairLimiter,
         asker: CallerFactory,
@@ -146,13 +156,13 @@ class McpTool:
                 answer = await self._call(current, arguments, call, allowed_by)
                 return result_of(answer, call.rights.limits.max_output_bytes)
 
-    def _known(self) -> RemoteToolState | None:
+    def _known(self) -> CurrentTool | None:
         try:
             return self._servers.current(self.spec)
         except McpError:
             return None
 
-    def _current(self, call: CallContext) -> RemoteToolState:
+    def _current(self, call: CallContext) -> CurrentTool:
         spec = self.spec
         if not allows(call.rights.mcp_tool_allowlist, spec):
             raise McpError(
@@ -169,7 +179,7 @@ class McpTool:
         return current
 
     async def _call(
-        self, current: RemoteToolState, arguments: dict[str, Any], call: CallContext, allowed_by: Decider
+        self, current: CurrentTool, arguments: dict[str, Any], call: CallContext, allowed_by: Decider
     ) -> CallResult:
         definition, tool, progress = current.definition, current.tool.name, ProgressReport(call)
         caller = self._asker.caller(definition, call)

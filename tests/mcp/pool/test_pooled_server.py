@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tertulia.errors import McpError
-from tertulia.mcp.pool.lifecycle import CLOSE_TRIES_S, LONGEST_BACKOFF_S, MAX_FAILURES, Backoff, close_connection
-from tertulia.mcp.server_connection import CallResult
+from tertulia.mcp.pool.pooled_server import (
+    CLOSE_TRIES_S,
+    LONGEST_BACKOFF_S,
+    MAX_FAILURES,
+    Backoff,
+    close_connection,
+)
+from tertulia.mcp.server_connection import CallResult, ToolListing
 from tertulia.testing import FakeClock
-from tertulia.testing.fake_mcp_server import FakeMcpConnection, FakeMcpServer
+from tertulia.testing.fake_mcp_server import FakeMcpConnection, FakeMcpServer, fake_tool
 from tests.mcp.house import ECHO, House, Told, call, house
 from tests.mcp.virtual_time import in_virtual_time, steps
 from tests.tables import each_row
@@ -112,7 +119,7 @@ async def test_a_listing_that_fails_at_the_start_fails_the_start_and_closes_the_
     async with house() as home:
         home.twin.list_errors.append("no list today")
         server = home.lease(start="lazy").server
-        await server.settled()
+        await server.monitor.settled()
         assert (server.status, server.error, server.tools) == ("failed", "no list today", ())
         await steps()
         assert home.twin.open == 0
@@ -141,7 +148,7 @@ async def test_a_start_that_comes_about_too_late_is_ended_at_once() -> None:
     async with house() as home:
         start = Stubborn(home)
         server = home.lease(start="lazy", startup_timeout_s=2.0).server
-        await server.settled()
+        await server.monitor.settled()
         assert server.status == "failed"
         await start.cancelled.wait()
         start.freed.set()
@@ -154,7 +161,7 @@ async def test_a_start_that_comes_about_too_late_does_not_stand_in_for_the_next(
     async with house() as home:
         start = Stubborn(home)
         server = home.lease(start="lazy", startup_timeout_s=2.0).server
-        await server.settled()
+        await server.monitor.settled()
         await asyncio.sleep(1)
         again = asyncio.create_task(call(server))
         await steps()
@@ -188,7 +195,7 @@ async def test_a_call_on_a_failed_server_says_why_it_failed_and_when_it_will_be_
     async with house() as home:
         home.twin.start_errors.extend(["fs: no such program", "still none"])
         server = home.lease(start="lazy").server
-        await server.settled()
+        await server.monitor.settled()
         began = now()
         with pytest.raises(McpError, match=r"^fs: no such program; the next try is in 0\.5 s") as refused:
             await call(server)
@@ -211,7 +218,7 @@ async def test_who_asks_for_a_listing_has_a_failed_server_tried_at_once() -> Non
     async with house() as home:
         home.twin.start_errors.extend(["no such program"] * 3)
         server = home.lease(start="lazy").server
-        await server.settled()
+        await server.monitor.settled()
         began = now()
         for _ in range(2):
             with pytest.raises(McpError, match="no such program"):
@@ -279,7 +286,7 @@ async def test_an_eager_server_comes_back_by_itself_after_longer_and_longer_wait
             await home.twin.starting.until_reached(len(home.twin.launches) + 1)
             waits.append(now() - began)
             began = now()
-        await server.settled()
+        await server.monitor.settled()
         assert waits == pytest.approx([0.5, 1.0, 2.0, 4.0])
         assert told.statuses == ["failed", *["starting", "failed"] * 3, "starting", "ready"]
 
@@ -294,7 +301,7 @@ async def test_a_server_that_dies_now_and_then_is_back_as_soon_as_the_first_time
             home.twin.die()
             await home.twin.starting.until_reached(len(home.twin.launches) + 1)
             assert now() - began == pytest.approx(0.5)
-            await server.settled()
+            await server.monitor.settled()
         assert server.status == "ready"
 
 
@@ -318,7 +325,7 @@ async def test_a_new_lease_has_a_server_tried_again_that_was_given_up() -> None:
         await asyncio.sleep(100_000)
         assert server.status == "failed"
         assert home.lease().server is server
-        await server.settled()
+        await server.monitor.settled()
         assert server.status == "ready"
 
 
@@ -326,7 +333,7 @@ async def test_a_new_lease_has_a_server_tried_again_that_was_given_up() -> None:
 async def test_a_server_that_nobody_leases_does_not_come_back() -> None:
     async with house() as home:
         lease = home.lease(idle_timeout_s=None)
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         lease.release()
         home.twin.die()
         await asyncio.sleep(1_000)
@@ -338,7 +345,7 @@ async def test_a_lease_given_back_during_the_wait_ends_the_trying() -> None:
     async with house() as home:
         home.twin.start_errors.append("no")
         lease = home.lease(idle_timeout_s=None)
-        await lease.server.settled()
+        await lease.server.monitor.settled()
         assert lease.server.status == "failed"
         await steps()
         assert len(home.nursery) == 1
@@ -353,12 +360,12 @@ async def test_a_lazy_lease_within_the_wait_begins_nothing() -> None:
     async with house() as home:
         home.twin.start_errors.append("no")
         server = home.lease(start="lazy").server
-        await server.settled()
+        await server.monitor.settled()
         home.lease(start="lazy")
         await asyncio.sleep(1_000)
         assert (server.status, len(home.twin.launches)) == ("failed", 1)
         home.lease(start="lazy")
-        await server.settled()
+        await server.monitor.settled()
         assert server.status == "ready"
 
 
@@ -367,7 +374,7 @@ async def test_a_call_in_the_moment_the_wait_is_over_makes_the_try_and_only_one_
     async with house() as home:
         home.twin.start_errors.append("no")
         server = home.lease().server
-        await server.settled()
+        await server.monitor.settled()
         loop = asyncio.get_running_loop()
         calls: list[asyncio.Task[CallResult]] = []
         # A timer that was set earlier for the same moment comes first.
@@ -383,10 +390,10 @@ async def test_a_call_during_the_wait_whose_time_has_come_by_the_clock_nudges_th
     async with house() as home:
         home.twin.start_errors.append("no")
         server = home.lease().server
-        await server.settled()
+        await server.monitor.settled()
         await steps()
         home.twin.start_errors.append("again no")
-        server._life._backoff._until = 0.0
+        server._backoff._until = 0.0
         began = now()
         with pytest.raises(McpError, match="again no"):
             await call(server)
@@ -394,7 +401,7 @@ async def test_a_call_during_the_wait_whose_time_has_come_by_the_clock_nudges_th
         # And that was all: the next one comes when its time has come.
         await home.twin.starting.until_reached(3)
         assert now() - began == pytest.approx(1.0)
-        await server.settled()
+        await server.monitor.settled()
         assert (server.status, len(home.twin.launches)) == ("ready", 3)
 
 
@@ -403,14 +410,14 @@ async def test_a_lease_within_the_wait_does_not_shorten_it() -> None:
     async with house() as home:
         home.twin.start_errors.append("no")
         lazy = home.lease(start="lazy")
-        await lazy.server.settled()
+        await lazy.server.monitor.settled()
         began = now()
         eager = home.lease()
         assert eager.server is lazy.server
         assert eager.server.status == "failed"
         await home.twin.starting.until_reached(2)
         assert now() - began == pytest.approx(0.5)
-        await eager.server.settled()
+        await eager.server.monitor.settled()
         assert eager.server.status == "ready"
 
 
@@ -719,3 +726,365 @@ async def test_one_that_never_ends_is_left_within_the_bound(caplog: pytest.LogCa
     assert asyncio.get_running_loop().time() - began == pytest.approx(sum(CLOSE_TRIES_S))
     assert server.closing.reached == 2
     assert len(caplog.records) == 2
+
+
+# ---- one shared server, as others see it
+
+
+OTHER = fake_tool("echo", "Sends it to a stranger.")
+NEW = fake_tool("new")
+
+
+# ---- what it offers
+
+
+@in_virtual_time
+async def test_a_server_that_runs_says_what_it_offers_and_how_fast() -> None:
+    async with house() as home:
+        home.twin.listing.shut()
+        server = home.lease().server
+        assert (server.tool_cache.known, server.tools, server.connection, server.tool_cache.latency_ms) == (
+            False,
+            (),
+            None,
+            None,
+        )
+        await home.twin.listing.until_reached()
+        await asyncio.sleep(1.5)
+        home.twin.listing.open()
+        await server.monitor.settled()
+        assert (server.tool_cache.known, server.tools, server.tool_cache.toolset.warnings) == (True, (ECHO,), ())
+        assert server.connection is not None
+        assert (server.connection.protocol_version, server.tool_cache.latency_ms, server.tool_cache.revision) == (
+            "twin",
+            1500,
+            1,
+        )
+
+
+@in_virtual_time
+async def test_a_change_that_the_server_tells_of_is_listed_and_told() -> None:
+    """X-23."""
+    async with house() as home:
+        server = await home.ready()
+        told, before = Told(server), server.tool_cache.toolset.digest
+        home.twin.change(ECHO, NEW)
+        await asyncio.sleep(1)
+        assert server.tools == (ECHO, NEW)
+        assert server.tool_cache.toolset.digest != before
+        assert (told.statuses, server.tool_cache.revision) == (["ready"], 2)
+
+
+@in_virtual_time
+async def test_a_change_told_during_the_start_is_listed_after_it() -> None:
+    async with house() as home:
+        home.twin.listing.shut()
+        server = home.lease().server
+        await home.twin.listing.until_reached()
+        home.twin.connections[0].tools_changed()
+        home.twin.listing.open()
+        await server.monitor.settled()
+        home.twin.tools = (NEW,)
+        await asyncio.sleep(1)
+        assert server.tools == (NEW,)
+
+
+@in_virtual_time
+async def test_a_storm_of_changes_makes_a_few_listings_and_hinders_no_call() -> None:
+    async with house() as home:
+        server = await home.ready()
+        for number in range(10_000):
+            home.twin.change(ECHO, fake_tool(f"t{number}"))
+        began = asyncio.get_running_loop().time()
+        assert (await call(server)).text
+        assert asyncio.get_running_loop().time() == began
+        await asyncio.sleep(5)
+        assert home.twin.listing.reached == 2
+        assert [tool.name for tool in server.tools] == ["echo", "t9999"]
+
+
+@in_virtual_time
+async def test_a_listing_that_fails_keeps_the_tools_and_says_why_until_the_next_goes_well() -> None:
+    """X-23: a failed listing keeps the old view."""
+    async with house() as home:
+        server = await home.ready()
+        told = Told(server)
+        home.twin.list_errors.append("fs: no list today")
+        home.twin.change(NEW)
+        await asyncio.sleep(1)
+        assert (server.status, server.error, server.tools) == ("ready", "no list today", (ECHO,))
+        assert (await call(server)).text
+        await server.refresh()
+        assert (server.status, server.error, server.tools) == ("ready", None, (NEW,))
+        assert told.errors == ["no list today", None]
+
+
+@in_virtual_time
+async def test_a_listing_that_hangs_is_given_up() -> None:
+    async with house() as home:
+        server = await home.ready(startup_timeout_s=4.0)
+        home.twin.listing.shut()
+        with pytest.raises(McpError, match="did not list its tools within 4 s"):
+            await server.refresh()
+        assert (server.status, server.tools) == ("ready", (ECHO,))
+        assert server.error is not None
+
+
+@in_virtual_time
+async def test_a_connection_that_ends_during_a_listing_fails_both() -> None:
+    async with house() as home:
+        server = await home.ready(start="lazy")
+        told = Told(server)
+        home.twin.listing.shut()
+        refreshing = asyncio.create_task(server.refresh())
+        await home.twin.listing.until_reached(2)
+        home.twin.die("it exited with 9")
+        with pytest.raises(McpError):
+            await refreshing
+        await steps()
+        assert (server.status, server.error, server.tools) == ("failed", "it exited with 9", (ECHO,))
+        assert told.statuses == ["failed"]
+
+
+@in_virtual_time
+async def test_a_listing_that_takes_no_notice_of_the_end_does_not_bring_the_server_back() -> None:
+    async with house() as home:
+        server = await home.ready(start="lazy")
+        listing, connection = asyncio.Event(), home.twin.connections[0]
+
+        async def list_tools() -> ToolListing:
+            try:
+                listing.set()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise McpError("cancelled") from None
+            raise AssertionError
+
+        connection.list_tools = list_tools  # type: ignore[method-assign]
+        refreshing = asyncio.create_task(server.refresh())
+        await listing.wait()
+        await server.stop()
+        with pytest.raises(McpError):
+            await refreshing
+        assert (server.status, server.error) == ("stopped", None)
+
+
+@in_virtual_time
+async def test_a_refresh_of_a_server_that_does_not_run_starts_it() -> None:
+    async with house() as home:
+        server = await home.ready(start="lazy")
+        await server.stop()
+        home.twin.tools = (NEW,)
+        await server.refresh()
+        assert (server.status, server.tools) == ("ready", (NEW,))
+
+
+@in_virtual_time
+async def test_it_is_stale_only_while_it_runs() -> None:
+    """X-23: ttlMs."""
+    async with house() as home:
+        loop = asyncio.get_running_loop()
+        home.twin.ttl_s = 30.0
+        server = await home.ready(start="lazy")
+        assert not server.is_stale(loop.time())
+        await asyncio.sleep(30)
+        assert server.is_stale(loop.time())
+        await server.refresh()
+        assert not server.is_stale(loop.time())
+        await asyncio.sleep(30)
+        await server.stop()
+        assert not server.is_stale(loop.time())
+
+
+@in_virtual_time
+async def test_a_restart_gives_the_same_digest_for_the_same_tools() -> None:
+    """C18: across restarts."""
+    async with house() as home:
+        home.twin.tools = (NEW, ECHO)
+        server = await home.ready()
+        before, told = server.tool_cache.toolset.digest, Told(server)
+        await server.stop()
+        home.twin.tools = (fake_tool("echo", "Says it again."), fake_tool("new"))
+        await server.refresh()
+        assert (server.tool_cache.toolset.digest, server.tool_cache.revision) == (before, 1)
+        assert told.statuses == ["stopped", "starting", "ready"]
+
+
+# ---- calls
+
+
+@in_virtual_time
+async def test_a_call_goes_to_the_tool_with_its_arguments_and_its_caller() -> None:
+    async with house() as home:
+        heard: list[tuple[float, float | None, str | None]] = []
+
+        async def work(arguments: dict[str, object], who: object, on_progress: object) -> CallResult:
+            on_progress(1, 2, "half")  # type: ignore[operator]
+            return CallResult("done", is_error=True, total_bytes=4)
+
+        home.twin.handlers["echo"] = work
+        server = await home.ready()
+        answer = await call(server, on_progress=lambda *news: heard.append(news))
+        assert answer == CallResult("done", is_error=True, total_bytes=4)
+        assert heard == [(1, 2, "half")]
+
+
+@in_virtual_time
+async def test_calls_of_many_run_side_by_side_on_one_connection() -> None:
+    """S002-37, S002-41: reuse."""
+    async with house() as home:
+        home.twin.calling.shut()
+        server = await home.ready()
+        calls = [asyncio.create_task(call(server)) for _ in range(500)]
+        await home.twin.calling.until_reached(500)
+        assert home.twin.connections[0].under_way == 500
+        home.twin.calling.open()
+        await asyncio.gather(*calls)
+        assert len(home.twin.connections) == 1
+
+
+@in_virtual_time
+async def test_a_tool_that_it_does_not_offer_is_not_called() -> None:
+    async with house() as home:
+        server = await home.ready()
+        with pytest.raises(McpError, match="fs: the server has no tool 'rm'"):
+            await call(server, "rm")
+        assert home.twin.calling.reached == 0
+
+
+@in_virtual_time
+async def test_a_tool_that_is_another_one_after_a_restart_is_not_called() -> None:
+    """C1: the definition changed while it did not run, and the call itself started it."""
+    async with house() as home:
+        server = await home.ready(start="lazy")
+        told = Told(server)
+        await server.stop()
+        home.twin.tools = (OTHER,)
+        with pytest.raises(McpError, match="otherwise than before"):
+            await call(server)
+        assert home.twin.calling.reached == 0
+        assert (server.status, server.tools) == ("ready", (OTHER,))
+        assert told.statuses == ["stopped", "starting", "ready"]
+        # Whoever has seen the new one may call it.
+        assert (await call(server, pinned=OTHER)).text
+        with pytest.raises(McpError, match="otherwise than before"):
+            await call(server, pinned=ECHO)
+
+
+@in_virtual_time
+async def test_a_tool_that_is_the_same_after_a_restart_is_called() -> None:
+    async with house() as home:
+        server = await home.ready(start="lazy")
+        await server.stop()
+        home.twin.tools = (fake_tool("echo", "Says it again."),)
+        assert (await call(server, pinned=ECHO)).text
+
+
+@in_virtual_time
+async def test_a_tool_that_is_gone_after_a_restart_is_not_called() -> None:
+    async with house() as home:
+        server = await home.ready(start="lazy")
+        await server.stop()
+        home.twin.tools = (NEW,)
+        with pytest.raises(McpError, match="has no tool 'echo'"):
+            await call(server)
+
+
+@in_virtual_time
+async def test_a_listener_that_fails_is_not_hidden() -> None:
+    async with house() as home:
+        server = await home.ready()
+
+        def listener() -> None:
+            raise ZeroDivisionError
+
+        unwatch = server.monitor.watch(listener)
+        with pytest.raises(ZeroDivisionError):
+            server.halt()
+        unwatch()
+
+
+# ---- lazy
+
+
+@in_virtual_time
+async def test_a_lazy_server_of_which_nothing_is_known_starts_once_to_be_known(tmp_path: Path) -> None:
+    async with house(home=tmp_path) as home:
+        server = await home.ready(start="lazy")
+        assert server.tools == (ECHO,)
+        await asyncio.sleep(1_000)
+        assert server.status == "ready"
+    async with house(home=tmp_path) as home:
+        server = home.lease(start="lazy").server
+        await server.monitor.settled()
+        assert (server.status, server.tool_cache.known, server.tools, server.tool_cache.revision) == (
+            "stopped",
+            True,
+            (ECHO,),
+            0,
+        )
+        await asyncio.sleep(1_000)
+        assert home.twin.launches == []
+        assert (await call(server)).text
+        assert (server.status, len(home.twin.launches)) == ("ready", 1)
+
+
+@in_virtual_time
+async def test_what_is_known_of_one_launch_says_nothing_of_another(tmp_path: Path) -> None:
+    async with house(home=tmp_path) as home:
+        await home.ready(start="lazy", number=1)
+    async with house(home=tmp_path) as home:
+        server = home.lease(start="lazy", number=2).server
+        assert server.status == "starting"
+        assert not server.tool_cache.known
+
+
+@in_virtual_time
+async def test_a_lazy_server_that_turns_out_another_one_than_remembered_says_so(tmp_path: Path) -> None:
+    """C1: changed between two runs."""
+    async with house(home=tmp_path) as home:
+        await home.ready(start="lazy")
+    for known, runs in ((ECHO, OTHER), (OTHER, OTHER)):
+        async with house(home=tmp_path) as home:
+            home.twin.tools = (runs,)
+            server = home.lease(start="lazy").server
+            told = Told(server)
+            assert server.tools == (known,)
+            if known == runs:
+                assert (await call(server)).text
+                assert server.tool_cache.revision == 0
+                continue
+            with pytest.raises(McpError, match="otherwise than before"):
+                await call(server)
+            assert home.twin.calling.reached == 0
+            assert (told.statuses, server.tool_cache.revision) == (["starting", "ready"], 1)
+
+
+@in_virtual_time
+async def test_a_change_while_it_runs_is_remembered_as_well(tmp_path: Path) -> None:
+    async with house(home=tmp_path) as home:
+        server = await home.ready(start="lazy")
+        home.twin.change(ECHO, NEW)
+        await asyncio.sleep(1)
+        await server.refresh()
+    async with house(home=tmp_path) as home:
+        assert home.lease(start="lazy").server.tools == (ECHO, NEW)
+
+
+@in_virtual_time
+async def test_an_eager_server_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
+    async with house(home=tmp_path) as home:
+        await home.ready()
+    assert list(tmp_path.iterdir()) == []
+
+
+@in_virtual_time
+async def test_an_eager_lease_starts_a_lazy_server_that_is_known(tmp_path: Path) -> None:
+    async with house(home=tmp_path) as home:
+        await home.ready(start="lazy")
+    async with house(home=tmp_path) as home:
+        server = home.lease(start="lazy").server
+        assert server.status == "stopped"
+        assert home.lease(start="eager").server is server
+        await server.monitor.settled()
+        assert server.status == "ready"

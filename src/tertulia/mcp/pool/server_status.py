@@ -1,21 +1,36 @@
-"""How a server stands, for all who want to know: its status, why, and word of every change."""
+"""The status of an MCP server: kept while it lives, watched by those who depend on it, and reported to clients."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from tertulia.mcp.server_connection import ServerStatus
 
 
+class ServerReport(msgspec.Struct, frozen=True):
+    """The status of a configured server as clients see it."""
+
+    name: str
+    status: ServerStatus
+    error: str | None
+    tools: int
+    """How many of its tools the session offers."""
+    latency_ms: int | None = None
+    """Of the last start or listing."""
+    protocol_version: str | None = None
+
+
 class StatusMonitor:
-    """A status that can be waited for and watched. `starting` never lasts longer than the patience with it."""
+    """A status that can be waited for and watched. `starting` never lasts longer than `patience_s`."""
 
     def __init__(self, patience_s: float, lose_patience: Callable[[], None]) -> None:
         self.status: ServerStatus = "stopped"
         self.error: str | None = None
         self.deadline: float | None = None
-        """Of the start that is under way, by the loop's time."""
+        """Of the start in progress, by the loop's time."""
         self._patience_s = patience_s
         self._lose_patience = lose_patience
         self._late: asyncio.TimerHandle | None = None
@@ -24,7 +39,7 @@ class StatusMonitor:
         self._listeners: dict[object, Callable[[], None]] = {}
 
     def watch(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call this after any change. The answer ends it."""
+        """Call this on the loop after any change of status, error or tools; returns a function that ends it."""
         ticket = object()
         self._listeners[ticket] = listener
 
@@ -34,12 +49,12 @@ class StatusMonitor:
         return unwatch
 
     async def settled(self) -> None:
-        """Until it is not starting."""
+        """Wait until the status is not `starting`."""
         while self.status == "starting":
             await self._settled.wait()
 
     def become(self, status: ServerStatus, error: str | None = None, *, changed: bool = False) -> None:
-        """The one way to another status. `changed`: something else is new, so tell them in any case."""
+        """Set the status; the only way to do so. `changed`: the tools are new, so listeners are called in any case."""
         changed |= (status, error) != (self.status, self.error)
         self.status, self.error = status, error
         if self._late is not None:
@@ -47,7 +62,7 @@ class StatusMonitor:
             self._late = self.deadline = None
         if status == "starting":
             self._settled.clear()
-            # Not left to the timeout of whoever starts it: tidying up after that may take longer still.
+            # Not left to the timeout inside the start: cleaning up after that may take longer still.
             self._late = asyncio.get_running_loop().call_later(self._patience_s, self._lose_patience)
             self.deadline = self._late.when()
         else:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tertulia.mcp.pool.status import StatusMonitor
+from tertulia.mcp.pool.server_status import StatusMonitor
 from tests.mcp.virtual_time import in_virtual_time, steps
 
 
