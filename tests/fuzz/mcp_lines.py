@@ -28,11 +28,11 @@ def fuzz(data: bytes) -> None:
     for modern in (False, True):
         lines = JsonRpcLines("fuzzed")
         lines.version = MODERN if modern else "2025-11-25"
-        lines.written(_ASKED)
+        lines.encode(_ASKED)
         message = lines.read(data)
         assert (message is None) == (lines.dropped.total() == 1)
         if message is not None:
-            assert json.loads(lines.written(message))["jsonrpc"] == "2.0"
+            assert json.loads(lines.encode(message))["jsonrpc"] == "2.0"
         if isinstance(message, JSONRPCRequest):
-            answered = lines.written(JSONRPCResponse.model_construct(jsonrpc="2.0", id=message.id, result={}))
+            answered = lines.encode(JSONRPCResponse.model_construct(jsonrpc="2.0", id=message.id, result={}))
             assert json.loads(answered)["id"] == message.id

@@ -32,7 +32,7 @@ def asking(*ids: int | str) -> JsonRpcLines:
     """One that waits for these."""
     lines = JsonRpcLines("s")
     for each in ids:
-        lines.written(JSONRPCRequest(jsonrpc="2.0", id=each, method="m"))
+        lines.encode(JSONRPCRequest(jsonrpc="2.0", id=each, method="m"))
     return lines
 
 
@@ -152,7 +152,7 @@ def test_c7_an_answer_counts_once() -> None:
 def test_an_answer_to_what_was_cancelled_is_dropped_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
     """The two crossed on their way; a server that ends would otherwise be blamed for its last answers."""
     lines = asking(1)
-    lines.written(
+    lines.encode(
         JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 1, "reason": "x"})
     )
     assert lines.read(line(id=1, result={})) is None
@@ -174,7 +174,7 @@ def test_what_is_dropped_is_logged_once_a_kind_and_without_its_text(caplog: pyte
 @given(params=st.dictionaries(st.text(max_size=5), JSON, max_size=4))
 def test_what_is_written_is_one_line_and_reads_the_same(params: dict[str, Any]) -> None:
     lines = JsonRpcLines("s")
-    written = lines.written(JSONRPCRequest(jsonrpc="2.0", id=1, method="m", params=params))
+    written = lines.encode(JSONRPCRequest(jsonrpc="2.0", id=1, method="m", params=params))
     assert written.endswith(b"\n")
     assert written.count(b"\n") == 1
     assert json.loads(written) == {"jsonrpc": "2.0", "id": 1, "method": "m", "params": params}
@@ -185,9 +185,9 @@ def test_answers_of_ours_are_written_too() -> None:
 
     lines = JsonRpcLines("s")
     error = ErrorData(code=-1, message="no")
-    assert json.loads(lines.written(JSONRPCError(jsonrpc="2.0", id="b", error=error)))["error"]["message"] == "no"
-    assert json.loads(lines.written(JSONRPCResponse(jsonrpc="2.0", id="b", result={"x": 1})))["result"] == {"x": 1}
-    assert "params" not in json.loads(lines.written(JSONRPCNotification(jsonrpc="2.0", method="n")))
+    assert json.loads(lines.encode(JSONRPCError(jsonrpc="2.0", id="b", error=error)))["error"]["message"] == "no"
+    assert json.loads(lines.encode(JSONRPCResponse(jsonrpc="2.0", id="b", result={"x": 1})))["result"] == {"x": 1}
+    assert "params" not in json.loads(lines.encode(JSONRPCNotification(jsonrpc="2.0", method="n")))
 
 
 def test_in_the_modern_era_an_answer_that_does_not_say_whether_it_is_complete_is() -> None:
@@ -316,7 +316,7 @@ async def test_what_takes_too_long_says_so() -> None:
 def test_what_somebody_looked_at_already_is_not_read_twice(also: dict[str, Any]) -> None:
     """L1: a request to `mcp-server` was decoded a second time, and in one step."""
     fields = {"jsonrpc": "2.0", "method": "m", "params": {"a": 1}, **also}
-    assert JsonRpcLines("s").taken(fields) == JsonRpcLines("s").read(json.dumps(fields).encode())
+    assert JsonRpcLines("s").convert(fields) == JsonRpcLines("s").read(json.dumps(fields).encode())
 
 
 async def test_a_message_of_more_is_never_given_to_a_decoder_that_reads_it_in_one_step() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tertulia.mcp.serve import message_pump
 from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
 from tertulia.mcp.serve.sources import ServedCall
 from tertulia.mcp.server_connection import CallResult
@@ -134,7 +135,7 @@ async def test_who_is_served_strictly_hears_what_was_wrong_and_is_served_on(wire
 
 async def test_who_reads_no_answers_is_read_no_further(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing piles up for it; and when it reads again, every request is answered once."""
-    monkeypatch.setattr(line_transport, "MAX_UNANSWERED", 8)
+    monkeypatch.setattr(message_pump, "MAX_UNANSWERED", 8)
     wire.say({"id": 0, **HELLO}, {"method": "notifications/initialized"})
     await until(lambda: wire.answered(0))
     wire.reads.clear()
@@ -147,7 +148,7 @@ async def test_who_reads_no_answers_is_read_no_further(wire: Wire, monkeypatch: 
 
 
 async def test_calls_that_were_given_up_take_no_room(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_transport, "MAX_UNANSWERED", 4)
+    monkeypatch.setattr(message_pump, "MAX_UNANSWERED", 4)
 
     async def act(call: ServedCall) -> CallResult:
         await asyncio.Event().wait()
@@ -162,7 +163,7 @@ async def test_calls_that_were_given_up_take_no_room(wire: Wire, monkeypatch: py
 
 
 async def test_who_goes_without_reading_is_not_waited_for(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_transport, "_PARTING_S", 0.01)
+    monkeypatch.setattr(line_transport, "_FLUSH_S", 0.01)
     wire.say({"id": 0, **HELLO}, {"method": "notifications/initialized"})
     await until(lambda: wire.answered(0))
     wire.reads.clear()

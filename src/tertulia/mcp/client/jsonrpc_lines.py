@@ -122,7 +122,7 @@ class JsonRpcLines:
             return self._unreadable(find_response_id(line), why_not(error))
         return self._message(heard)
 
-    def taken(self, fields: dict[str, Any]) -> JSONRPCMessage | None:
+    def convert(self, fields: dict[str, Any]) -> JSONRPCMessage | None:
         """The message in a value that somebody has decoded and looked at; None when it was dropped."""
         try:
             return self._message(msgspec.convert(fields, Envelope))
@@ -152,7 +152,7 @@ class JsonRpcLines:
             return self._error.model_construct(jsonrpc="2.0", id=heard.id, error=error)
         return self._unreadable(heard.id, "it has neither a result nor an error")
 
-    def written(self, message: JSONRPCMessage) -> bytes:
+    def encode(self, message: JSONRPCMessage) -> bytes:
         """With its newline."""
         if isinstance(message, self._request | self._notification):
             fields: dict[str, Any] = {"jsonrpc": "2.0", "method": message.method}

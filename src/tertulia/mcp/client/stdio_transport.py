@@ -256,7 +256,7 @@ class _Writes:
         from anyio import ClosedResourceError
         from mcp_types import JSONRPCRequest
 
-        self._written, self._process, self._broken, self._end_of = lines.written, process, broken, end_of
+        self._written, self._process, self._broken, self._end_of = lines.encode, process, broken, end_of
         self._closed_resource, self._request = ClosedResourceError, JSONRPCRequest
         self._owed = 0
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from tertulia.errors import InvalidRequestError, ParseError
-from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
-from tertulia.mcp.serve.endpoint import MAX_CALLS, McpEndpoint
+from tertulia.mcp.serve.endpoint import McpEndpoint
+from tertulia.mcp.serve.message_pump import pump_messages
 from tertulia.server.jsonrpc.line_framing import Line, OversizedLine
 from tertulia.server.jsonrpc.line_framing import LineSplitter as Framing
 from tertulia.server.jsonrpc.messages import RequestRefusal, encode_error
@@ -25,16 +24,9 @@ from tertulia.server.jsonrpc.standard_streams import (
 from tertulia.server.jsonrpc.strict_json import decode_json
 from tertulia.server.mcp.message_check import check_message
 
-if TYPE_CHECKING:
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-    from mcp.shared.message import SessionMessage
-
-
 MAX_LINE_BYTES = 32 * 1024 * 1024
 """Room for the longest text that is accepted, however it is escaped, up to a point."""
-MAX_UNANSWERED = 4 * MAX_CALLS
-"""Requests of a client that reads no answers; it is read no further. More than all that can wait for something else."""
-_PARTING_S = 2.0
+_FLUSH_S = 2.0
 
 
 class LineSink(Protocol):
@@ -45,31 +37,6 @@ class LineSink(Protocol):
         ...
 
 
-class _Unanswered:
-    """The requests of one client that have no answer yet."""
-
-    def __init__(self) -> None:
-        self._ids: set[int | str] = set()
-        self._moved = asyncio.Event()
-
-    async def asked(self, message: Any) -> None:
-        """Waits while there are too many."""
-        if getattr(message, "method", None) == "notifications/cancelled":
-            # Such a request gets no answer.
-            params: dict[str, Any] = message.params or {}
-            self.answered(params.get("requestId"))
-        elif hasattr(message, "method") and hasattr(message, "id"):
-            self._ids.add(message.id)
-        while len(self._ids) > MAX_UNANSWERED:
-            self._moved.clear()
-            await self._moved.wait()
-
-    def answered(self, number: object) -> None:
-        if isinstance(number, int | str):
-            self._ids.discard(number)
-            self._moved.set()
-
-
 async def serve_lines(
     broker: McpEndpoint, incoming: AsyncIterator[bytes], writing: LineSink, *, strict: bool = False
 ) -> None:
@@ -77,40 +44,8 @@ async def serve_lines(
 
     `strict`: both are answered with a refusal instead, and so is what could be read in two ways.
     """
-    import anyio
-    from mcp.shared.message import SessionMessage
-
-    to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    said, from_us = anyio.create_memory_object_stream[SessionMessage](0)
-    lines, unanswered = JsonRpcLines("a client"), _Unanswered()
-    async with asyncio.TaskGroup() as group:
-        writer = group.create_task(_write(lines, unanswered, from_us, writing))
-        reader = group.create_task(_read(lines, unanswered, _checked_lines(incoming, writing, strict=strict), to_us))
-        await broker.serve(heard, said)
-        reader.cancel()
-        said.close()
-        # What is said already may still be read, but not for ever.
-        await asyncio.wait((writer,), timeout=_PARTING_S)
-        writer.cancel()
-
-
-async def _read(
-    lines: JsonRpcLines,
-    unanswered: _Unanswered,
-    incoming: AsyncIterator[bytes | dict[str, Any]],
-    to_us: MemoryObjectSendStream[SessionMessage | Exception],
-) -> None:
-    from anyio import BrokenResourceError
-    from mcp.shared.message import SessionMessage
-
-    # The other end is closed when the server is done with this client.
-    with suppress(BrokenResourceError):
-        async with to_us:
-            async for line in incoming:
-                message = lines.taken(line) if isinstance(line, dict) else await lines.read_in_steps(line)
-                if message is not None:
-                    await unanswered.asked(message)
-                    await to_us.send(SessionMessage(message))
+    lines = _checked_lines(incoming, writing, strict=strict)
+    await pump_messages(broker, lines, writing.send, flush_s=_FLUSH_S)
 
 
 async def _checked_lines(
@@ -150,16 +85,6 @@ async def _checked(line: Line | OversizedLine) -> bytes | dict[str, Any]:
     check_message(message, answers=False)
     fields = cast("dict[str, Any]", message)
     return fields if "method" in fields else bytes(line)
-
-
-async def _write(
-    lines: JsonRpcLines, unanswered: _Unanswered, from_us: MemoryObjectReceiveStream[SessionMessage], writing: LineSink
-) -> None:
-    async with from_us:
-        async for each in from_us:
-            await writing.send(lines.written(each.message))
-            if not hasattr(each.message, "method"):
-                unanswered.answered(getattr(each.message, "id", None))
 
 
 async def serve_mcp_stdio(broker: McpEndpoint, stop: asyncio.Event) -> None:
