@@ -91,7 +91,7 @@ def assemble_session(
         began_after=0 if past is None else past.last_seq,
     )
     directory.serve(parts)
-    backends.door.serve(parts)
+    backends.tool_servers.serve(parts)
     _announce_session(base, parts, terms_resolver, past, untold)
     return parts
 

@@ -25,8 +25,7 @@ from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.inputs import near_names
 from tertulia.scheduler.nursery import Nursery
-from tertulia.session.agents.conversation_socket import ConversationSocket
-from tertulia.session.agents.task_socket import TaskSocket
+from tertulia.session.agents.tool_server import AgentToolServers
 from tertulia.session.command_services import CommandServices
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
@@ -36,14 +35,17 @@ class AcpBackendFactory:
     """Makes them."""
 
     def __init__(
-        self, command_services: CommandServices, nursery: Nursery, continuity: HistorySettings, door: TaskSocket
+        self,
+        command_services: CommandServices,
+        nursery: Nursery,
+        continuity: HistorySettings,
+        tool_servers: AgentToolServers,
     ) -> None:
         self._command_services = command_services
         self._nursery = nursery
         self._continuity = continuity
-        self._door = door
-        self._standing = ConversationSocket(lambda: door.parts)
-        command_services.guests.add(self._standing)
+        self._tool_servers = tool_servers
+        command_services.guests.add(tool_servers)
 
     def make(self, name: str, definition: AcpDefinition, environment: Mapping[str, str], system: SystemPart) -> Backend:
         """One of them, for all conversations of the session. `environment`: all that its program gets."""
@@ -56,8 +58,8 @@ class AcpBackendFactory:
             definition.program.resuming,
             roots=lambda rights: place.confinement(rights).writable_roots,
             system=system,
-            server=self._standing.open,
-            variables=self._door.variables,
+            server=self._tool_servers.open_for_conversation,
+            variables=self._tool_servers.variables,
             host=lambda scope, run: TaskExecutorHost(scope, place, name, run),
         )
 
@@ -75,8 +77,8 @@ class Backends:
     """All that a session has, and whether each can ask a person."""
 
     def __init__(self) -> None:
-        self.door = TaskSocket()
-        """Where agents find the tools of the conversation that they work for."""
+        self.tool_servers = AgentToolServers()
+        """Serve agents the tools of the conversation that they work for."""
         self.can_ask: dict[str, bool] = {NATIVE: True}
         """By name; in the order in which they are listed."""
         self.sandboxes: dict[str, Collection[SandboxMode]] = {}
@@ -126,14 +128,14 @@ def backends_for(
             definition.resuming,
             roots=lambda rights: command_services.place.confinement(rights).writable_roots,
             system=_additions,
-            server=backends.door.open if definition.server else no_server,
-            variables=backends.door.variables,
+            server=backends.tool_servers.open_for_task if definition.server else no_server,
+            variables=backends.tool_servers.variables,
         )
 
     for name, definition in executors_from_wire(settings.executors).items():
         make = partial(agent, name, definition)
         backends.add(name, make, can_ask=definition.can_ask, sandboxes=definition.sandbox)
-    acp = AcpBackendFactory(command_services, nursery, continuity, backends.door)
+    acp = AcpBackendFactory(command_services, nursery, continuity, backends.tool_servers)
 
     def guest(name: str, described: AcpDefinition) -> Backend:
         return acp.make(name, described, child_environment(described.program, environment.variables), _additions)

@@ -43,7 +43,7 @@ from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_events import CanvasUpdated
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.agents.active_agent import ActiveAgent, injected_texts, tell_changes
-from tertulia.session.agents.callback_socket import CallbackSocket
+from tertulia.session.agents.callback_server import callback_socket
 from tertulia.session.terms import PreparedAgent
 from tertulia.tools.tool import CallContext
 
@@ -97,7 +97,7 @@ class AgentRegistry:
         self.canvases = CanvasStore(self._drawn, clock, redactor.without_tokens)
         drawing = {method: _with_commit(handler, bus) for method, handler in self.canvases.handlers().items()}
         self.internal = InternalTools(self._tokens, self._note, drawing, clock=clock)
-        self.door = CallbackSocket(door_at, self.internal, nursery)
+        self.door = callback_socket(door_at, self.internal, nursery.start)
         self.audit: deque[AuditRecord] = deque(maxlen=_KEPT_AUDITS)
         """The last calls of internal tools, oldest first."""
         self._starts_servers = starts_servers

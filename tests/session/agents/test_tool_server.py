@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from tertulia.errors import McpError
-from tertulia.session.agents import task_socket
+from tertulia.errors import McpError, NotRunningError
+from tertulia.mcp.serve.sources import ServedCall
+from tertulia.session.agents import agent_socket, tool_server
+from tests.executors.acp_stage import guests, received, said
 from tests.executors.agents import table, until
 from tests.session.mcp_stage import server
 from tests.session.staging import Stage, stage
@@ -96,7 +99,7 @@ async def test_where_mcp_is_not_installed_it_works_without(monkeypatch: pytest.M
     def missing() -> None:
         raise McpError("the broker needs the `mcp` extra")
 
-    monkeypatch.setattr(task_socket, "load_sdk", missing)
+    monkeypatch.setattr(tool_server, "load_sdk", missing)
     async with visited(mcp_servers={}) as acting:
         conversation = await acting.session.open(backend="command:caller")
         assert await asked(conversation) == {"tools": None}
@@ -107,7 +110,7 @@ async def test_the_door_goes_with_the_task(tmp_path: Path, monkeypatch: pytest.M
     async with visited() as acting:
         conversation = await acting.session.open(backend="command:caller")
         await asked(conversation)
-        assert list(tmp_path.glob("tertulia-door-*")) == []
+        assert list(tmp_path.glob("tertulia-agent-*")) == []
 
 
 INFO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
@@ -136,7 +139,7 @@ async def _greeted(path: str) -> bool:
 async def test_whoever_misbehaves_there_harms_nobody_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Issue 11, bad input: nonsense, lines without end, half a request, calls before a greeting, a crowd."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(task_socket, "MAX_LINE", 100_000)
+    monkeypatch.setattr(tool_server, "MAX_LINE", 100_000)
     told = table("door", server=["--server", "{command}", "{args}"])
     async with visited(executors={"told": told}) as acting:
         conversation = await acting.session.open(backend="command:told")
@@ -161,8 +164,8 @@ async def test_whoever_misbehaves_there_harms_nobody_else(monkeypatch: pytest.Mo
         writer.write(json.dumps(call).encode() + b"\n")
         assert b"error" in await reader.readline()
         writer.close()
-        crowd = [await _connected(path) for _ in range(task_socket.MAX_CLIENTS + 5)]
-        for reader, writer in crowd[task_socket.MAX_CLIENTS :]:
+        crowd = [await _connected(path) for _ in range(agent_socket.MAX_CLIENTS + 5)]
+        for reader, writer in crowd[agent_socket.MAX_CLIENTS :]:
             assert await reader.read() == b""
             writer.close()
         for _, writer in crowd:
@@ -175,3 +178,46 @@ async def test_whoever_misbehaves_there_harms_nobody_else(monkeypatch: pytest.Mo
         await asyncio.to_thread((tmp_path / "gate").write_text, "done")
         assert (await task).text == "done"
         assert not Path(path).exists()
+
+
+# ---- the one MCP server of an agent that stays: a socket for a conversation, open to calls while a task
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    home = tmp_path / "agent-home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+async def _nobody(*_: object) -> object:
+    raise AssertionError
+
+
+async def test_one_socket_serves_every_task_of_a_conversation_and_goes_with_it(home: Path) -> None:
+    """DESIGN: exactly one MCP server. Only this user can reach it; another conversation has another."""
+    async with guests() as acting:
+        one, two = [await acting.session.open(backend="acp:fake") for _ in range(2)]
+        for conversation in (one, two, one):
+            answer = json.loads(await said(conversation, 'call {"name": "conv_list", "arguments": {}}'))
+            assert answer["answer"]["isError"] is False
+        doors = [Path(params["mcpServers"][0]["args"][-1]) for params in received(home, "session/new")]
+        assert len(set(doors)) == 2
+        assert all(stat.S_IMODE(door.parent.stat().st_mode) == 0o700 for door in doors)
+        await one.close()
+        assert [door.exists() for door in doors] == [False, True]
+    assert not doors[1].parent.exists()
+
+
+async def test_between_two_tasks_nothing_can_be_called(home: Path) -> None:
+    """DESIGN: rights are those of the task, and there is none; tools can be looked at."""
+    async with guests() as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        await said(conversation, "hello")
+        (guest,) = [each for each in acting.parts.command_services.guests._all if hasattr(each, "_lasting")]
+        (room,) = guest._lasting.values()
+        assert [tool.name for tool in await room.tools.tools()] == ["conv_list", "conv_history"]
+        call = ServedCall("conv_list", {}, "x", False, _nobody, lambda *_: None)  # type: ignore[arg-type]
+        with pytest.raises(NotRunningError):
+            await room.tools.call(call)

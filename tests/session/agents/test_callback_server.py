@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.session.agents import callback_socket
-from tertulia.session.agents.callback_socket import CallbackSocket
+from tertulia.session.agents import agent_socket, callback_server
+from tertulia.session.agents.agent_socket import AgentSocket
 from tertulia.session.agents.private_socket import short_path
 from tests.session.agents_stage import EMPLOYEE, HTML
 from tests.session.lives import until
@@ -45,7 +45,7 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(door: CallbackSocket) -> AsyncIterator[Caller]:
+async def calling(door: AgentSocket) -> AsyncIterator[Caller]:
     with short_path(door.path) as address:
         reader, writer = await asyncio.open_unix_connection(address, limit=2**24)
     try:
@@ -55,7 +55,7 @@ async def calling(door: CallbackSocket) -> AsyncIterator[Caller]:
 
 
 @asynccontextmanager
-async def opened(**settings: Any) -> AsyncIterator[tuple[Stage, CallbackSocket, str]]:
+async def opened(**settings: Any) -> AsyncIterator[tuple[Stage, AgentSocket, str]]:
     async with stage(**settings) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         yield acting, acting.parts.agent_registry.door, str(acting.parts.agent_registry.token(agent.id))
@@ -139,7 +139,7 @@ async def test_a_call_that_cannot_be_is_refused_and_changes_nothing(asked: Any, 
 
 async def test_a_line_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded in length and in time."""
-    monkeypatch.setattr(callback_socket, "CLIENT_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(callback_server, "CLIENT_TIMEOUT_S", 0.05)
     async with opened() as (_, door, token), calling(door) as silent:
         assert await silent.hear() is None
         async with calling(door) as caller:
@@ -149,7 +149,7 @@ async def test_a_line_that_never_ends_is_not_waited_for(monkeypatch: pytest.Monk
 
 async def test_a_line_that_is_too_long_is_refused() -> None:
     async with opened() as (_, door, token), calling(door) as caller:
-        heard = await caller.say(b"x" * (callback_socket.MAX_LINE + 70_000) + b"\n")
+        heard = await caller.say(b"x" * (callback_server.MAX_LINE + 70_000) + b"\n")
         assert heard is None or error(heard) == "invalid_params"
         async with calling(door) as other:
             assert (await other.say({"token": token}))["error"] is None
@@ -164,7 +164,7 @@ async def test_the_largest_page_passes_however_it_is_escaped() -> None:
 
 
 async def test_one_too_many_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callback_socket, "MAX_CLIENTS", 1)
+    monkeypatch.setattr(agent_socket, "MAX_CLIENTS", 1)
     async with opened() as (_acting, door, token), calling(door) as first:
         await first.say({"token": token})
         async with calling(door) as second:
@@ -174,7 +174,7 @@ async def test_one_too_many_is_told_to_come_again(monkeypatch: pytest.MonkeyPatc
 async def test_another_user_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """SO_PEERCRED: even where the file's mode would allow it."""
     async with opened() as (_, door, token):
-        monkeypatch.setattr(callback_socket, "is_same_user", lambda connection: False)
+        monkeypatch.setattr(agent_socket, "is_same_user", lambda connection: False)
         async with calling(door) as stranger:
             assert await stranger.say({"token": token}) is None
 
@@ -185,7 +185,7 @@ async def test_who_goes_away_in_the_middle_hurts_nobody() -> None:
             await caller.say({"token": token})
         async with calling(door):
             pass
-        await until(lambda: door._clients == 0)
+        await until(lambda: not door._clients)
         async with calling(door) as caller:
             assert (await caller.say({"token": token}))["error"] is None
 

@@ -1,0 +1,219 @@
+"""The one MCP server that an executor's program gets: the tools of its conversation, with the rights of its task.
+
+It listens on a socket that only this user can reach; the program starts `relay`, which copies bytes. The socket of a
+command ends with its task; that of an agent which stays for many tasks ends with the conversation, and between two
+tasks nothing can be called there: there are no rights to call it with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import TaskScope
+from tertulia.errors import McpError, NotRunningError, UnsupportedByBackendError
+from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
+from tertulia.mcp.serve.message_pump import pump_messages
+from tertulia.mcp.serve.sources import ServedCall, ServedTool
+from tertulia.mcp.server_connection import CallResult
+from tertulia.protocol.events import EventData
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_events import McpToolCallProgress
+from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.session.agents import relay
+from tertulia.session.agents.agent_socket import AgentSocket
+from tertulia.session.mcp.external_calls import call_externally
+from tertulia.session.mcp.served_tools import ServedConversation
+from tertulia.session.parts import SessionParts
+
+MAX_LINE = 16 * 1024 * 1024
+INSTRUCTIONS = "The tools of the conversation that you work for. A refusal is JSON with `code` and `reason`."
+_SOURCES = ("mcp", "injector", "conv")
+_READ_ONLY_CONV_TOOLS = frozenset({"conv_list", "conv_history"})
+_FLUSH_S = 1.0
+_STOP_S = 0.25
+"""For calls in progress when the task is over; with the time that its program has to end, less than a second."""
+
+
+class AgentToolServers:
+    """The servers of all conversations that an executor works for. Serves nothing before it knows the session."""
+
+    def __init__(self) -> None:
+        self.parts: SessionParts | None = None
+        self._lasting: dict[ConversationId, _ToolServer] = {}
+
+    def serve(self, parts: SessionParts) -> None:
+        """The session is assembled."""
+        self.parts = parts
+
+    def variables(self, conversation: ConversationState) -> dict[str, str]:
+        """With these the agent, and what it starts, can call back with `tertulia internal`. Not to be shown."""
+        return {} if self.parts is None else self.parts.agent_registry.environment(conversation.id)
+
+    @asynccontextmanager
+    async def open_for_task(self, scope: TaskScope) -> AsyncGenerator[tuple[str, ...]]:
+        """The command of a server that ends with the block; empty where MCP is not installed.
+
+        A session without MCP servers has one too: the tools that look at conversations are always served.
+        """
+        server = await self._start(scope)
+        if server is None:
+            yield ()
+            return
+        try:
+            with server.tools.for_task(scope):
+                yield server.command
+        finally:
+            await server.close()
+
+    @asynccontextmanager
+    async def open_for_conversation(self, scope: TaskScope) -> AsyncGenerator[tuple[str, ...]]:
+        """The command of a server that lasts until `forget`; only inside the block it takes calls."""
+        conversation = scope.conversation.id
+        server = self._lasting.get(conversation) or await self._start(scope)
+        if server is None:
+            yield ()
+            return
+        self._lasting[conversation] = server
+        with server.tools.for_task(scope):
+            yield server.command
+
+    async def forget(self, conversation: ConversationId) -> None:
+        """The conversation is closed, and its server ends. Idempotent."""
+        server = self._lasting.pop(conversation, None)
+        if server is not None:
+            await server.close()
+
+    async def close(self) -> None:
+        """End the servers of all conversations."""
+        await asyncio.gather(*map(self.forget, list(self._lasting)))
+
+    async def _start(self, scope: TaskScope) -> _ToolServer | None:
+        if self.parts is None or not await _is_mcp_installed():
+            return None
+        return await _ToolServer.start(self.parts, scope)
+
+
+async def _is_mcp_installed() -> bool:
+    try:
+        await asyncio.to_thread(load_sdk)
+    except McpError:
+        return False
+    return True
+
+
+class _ToolServer:
+    """An endpoint with the tools of one conversation, and the socket that it is served on."""
+
+    def __init__(self, parts: SessionParts, scope: TaskScope) -> None:
+        self.tools = _CurrentTaskTools(parts, scope)
+        self._endpoint = McpEndpoint(self.tools, name="tertulia", spawn=parts.nursery.start, instructions=INSTRUCTIONS)
+        self._folder = tempfile.mkdtemp(prefix="tertulia-agent-")
+        path = Path(self._folder) / "mcp.sock"
+        self._socket = AgentSocket(path, self._serve_client, parts.nursery.start, max_line=MAX_LINE)
+        self.command = (sys.executable, "-I", "-S", relay.__file__, str(path))
+
+    @classmethod
+    async def start(cls, parts: SessionParts, scope: TaskScope) -> _ToolServer:
+        server = cls(parts, scope)
+        try:
+            await server._socket.open()
+        except BaseException:
+            await server.close()
+            raise
+        return server
+
+    async def close(self) -> None:
+        await self._socket.end(_STOP_S)
+        self._endpoint.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, process: int) -> None:
+        async def send(line: bytes) -> None:
+            writer.write(line)
+            with suppress(OSError):
+                await writer.drain()
+
+        await pump_messages(self._endpoint, _lines(reader), send, flush_s=_FLUSH_S)
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    # A line that is too long is a ValueError, and ends the connection as a lost one does.
+    with suppress(OSError, ValueError):
+        while line := await reader.readline():
+            yield line
+
+
+class TaskTools:
+    """The tools of a conversation as one task may use them; implements `ToolSource`.
+
+    Of the conversation tools it has only those that look: the program cannot be made to wait for another conversation.
+    An approval is asked of the clients of the session, and not of the program.
+    """
+
+    def __init__(self, parts: SessionParts, scope: TaskScope) -> None:
+        self._parts = parts
+        self._scope = scope
+        self._served = ServedConversation(parts, scope.conversation, rights=scope.rights, sources=_SOURCES)
+
+    async def tools(self) -> Sequence[ServedTool]:
+        """The served tools that the task may use."""
+        return [
+            tool
+            for tool in await self._served.tools()
+            if tool.name not in CONV_TOOLS or tool.name in _READ_ONLY_CONV_TOOLS
+        ]
+
+    async def call(self, call: ServedCall) -> CallResult:
+        """Call a tool with the rights that the task has at this moment."""
+        if call.tool in CONV_TOOLS and call.tool not in _READ_ONLY_CONV_TOOLS:
+            raise UnsupportedByBackendError(f"{call.tool} is not for an agent that works for a conversation")
+        parts, scope = self._parts, self._scope
+
+        def report(data: EventData) -> None:
+            if isinstance(data, McpToolCallProgress):
+                call.progress(data.progress, data.total, data.message)
+
+        arguments, rights = msgspec.json.encode(call.arguments).decode(), scope.rights()
+        result = await call_externally(parts, scope.conversation, call.tool, arguments, _SOURCES, report, rights=rights)
+        return CallResult(result.text, not result.success, result.parts, result.structured)
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call this whenever a server's tools may have changed."""
+        return self._served.watch(changed)
+
+
+class _CurrentTaskTools:
+    """The tools of the task that runs now; between two tasks those of the last one are listed, and none is called."""
+
+    def __init__(self, parts: SessionParts, scope: TaskScope) -> None:
+        self._parts = parts
+        self._last = TaskTools(parts, scope)
+        self._running = False
+
+    @contextmanager
+    def for_task(self, scope: TaskScope) -> Generator[None]:
+        self._last, self._running = TaskTools(self._parts, scope), True
+        try:
+            yield
+        finally:
+            self._running = False
+
+    async def tools(self) -> Sequence[ServedTool]:
+        return await self._last.tools()
+
+    async def call(self, call: ServedCall) -> CallResult:
+        if not self._running:
+            raise NotRunningError("no task of this conversation runs, and nothing can be called")
+        return await self._last.call(call)
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        return self._last.watch(changed)
