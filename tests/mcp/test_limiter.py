@@ -215,7 +215,7 @@ def test_the_rates_of_conversations_that_are_gone_are_forgotten() -> None:
         gate = Gatehouse(own=limits(mcp_rate_per_s=5))
         for number in range(2_000):
             await gate.call(f"c{number}", 0.1)
-        kept: dict[str, Any] = gate.limiter._paces  # pyright: ignore[reportPrivateUsage]
+        kept: dict[str, Any] = gate.limiter._rates  # pyright: ignore[reportPrivateUsage]
         assert len(kept) <= 12
 
     run(scene())
@@ -587,9 +587,9 @@ class Street:
     """Two sessions, each with a turnstile, before one server."""
 
     def __init__(self, most: int, wait_s: float | None = None) -> None:
-        self.doors, self.most = InFlight(), most
+        self.in_flight, self.most = InFlight(), most
         self.limits = Limits(mcp_wait_s=wait_s) if wait_s is not None else NO_LIMITS
-        self.sessions = {name: FairLimiter(LoopClock(), ceiling=NO_LIMITS, doors=self.doors) for name in "ab"}
+        self.sessions = {name: FairLimiter(LoopClock(), ceiling=NO_LIMITS, shared=self.in_flight) for name in "ab"}
         self.order: list[str] = []
         self.reasons: list[str] = []
         self.inside: Counter[str] = Counter()
@@ -608,7 +608,7 @@ class Street:
 
     @property
     def is_idle(self) -> bool:
-        return self.doors.is_idle and all(each.is_idle for each in self.sessions.values())
+        return self.in_flight.is_idle and all(each.is_idle for each in self.sessions.values())
 
 
 def test_the_limit_of_a_server_counts_the_calls_of_all_sessions() -> None:
@@ -666,7 +666,7 @@ def test_who_gives_up_or_is_cancelled_leaves_nothing_behind() -> None:
         cancelled.cancel()
         with pytest.raises(LimitError, match="mcp_wait_s"):
             await street.call("b")
-        assert not street.doors.is_idle
+        assert not street.in_flight.is_idle
         await first
         assert street.is_idle
         assert street.order == ["a"]

@@ -149,7 +149,7 @@ def test_what_was_taken_before_is_not_looked_at_again(monkeypatch: pytest.Monkey
     before = Toolset.of([tool("a"), tool("b")])
     looked: list[str] = []
     monkeypatch.setattr("tertulia.mcp.toolset._problem", lambda tool: looked.append(tool.name))
-    after = Toolset.of([tool("a"), tool("b", "another"), tool("c")], known=before)
+    after = Toolset.of([tool("a"), tool("b", "another"), tool("c")], checked=before)
     assert (names(after), looked) == (["a", "b", "c"], ["b", "c"])
 
 

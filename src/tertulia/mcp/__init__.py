@@ -1,1 +1,1 @@
-"""MCP servers: configured, connected, pooled, limited, and being one."""
+"""MCP: servers that a session uses (configured, connected, shared, limited), and serving tools to MCP clients."""

@@ -1,6 +1,6 @@
-"""The gate before MCP servers: so many calls at once, so many in a second, and everybody gets a turn.
+"""Limits calls to MCP servers: how many at once and how many in a second, fair between conversations and sessions.
 
-It knows neither tools nor servers but by name. All of it runs on the loop's thread; what waits has no task of its own.
+It knows servers by name only. All of it runs on the loop's thread; a call that waits has no task of its own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from tertulia.policy.limits import Limits
 from tertulia.protocol.ids import ConversationId
 
 OnCallEnd = Callable[[], object]
-"""Lets through whoever may pass."""
+"""Called when a call has ended: starts those that may run now."""
 
 
 class InFlight:
-    """Shared by the turnstiles of a host. Fair between them: who let somebody through looks in last the next time.
+    """Calls in progress by server, shared by the limiters of a host.
 
-    All of it runs on the loop's thread, and it has no limit of its own: each who comes says how many are too many.
+    Fair between limiters: one that has started a call comes last the next time. It has no limit of its own: each
+    limiter knows the concurrency of the server.
     """
 
     def __init__(self) -> None:
@@ -33,30 +34,30 @@ class InFlight:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs, nobody waits, and nothing is left of either."""
+        """Whether no call runs, no limiter waits, and nothing is left of either."""
         return not (self._under_way or self._outside)
 
     def under_way(self, server: str) -> int:
-        """How many calls it has."""
+        """How many calls the server has in progress."""
         return self._under_way.get(server, 0)
 
     def wait(self, look: OnCallEnd) -> None:
-        """Have this called whenever a call is over. Twice is once."""
+        """Call this whenever a call has ended. Idempotent."""
         self._outside.setdefault(look)
 
     def go_away(self, look: OnCallEnd) -> None:
-        """Nobody waits there any more."""
+        """The limiter waits no more."""
         self._outside.pop(look, None)
 
     def enter(self, server: str, look: OnCallEnd) -> None:
-        """A call begins."""
+        """A call to the server begins, of the limiter with that callback."""
         self._under_way[server] = self.under_way(server) + 1
         if look in self._outside:
             del self._outside[look]
             self._outside[look] = None
 
     def leave(self, server: str) -> None:
-        """A call is over."""
+        """A call to the server has ended."""
         if self._under_way[server] > 1:
             self._under_way[server] -= 1
         else:
@@ -68,25 +69,25 @@ class InFlight:
 K = TypeVar("K")
 
 _SESSION = ""
-"""Counts all conversations together; no conversation is called so."""
+"""The key of all conversations together; no conversation has this id."""
 
 
 class ServerSlot(NamedTuple):
-    """A server, under the name that its calls are counted by."""
+    """A server, and the name by which its calls are counted."""
 
     server: str
     most: int | None
-    """How many calls it gets at once."""
-    doors: InFlight
+    """Its concurrency; None: unlimited."""
+    in_flight: InFlight
     key: str
 
     @property
     def is_free(self) -> bool:
-        return self.most is None or self.doors.under_way(self.key) < self.most
+        return self.most is None or self.in_flight.under_way(self.key) < self.most
 
 
 class _RateWindow:
-    """Starts that still count. A second has so many; where it is less than one, so many seconds have one."""
+    """Starts that still count for a rate: `per_s` in a second, or one in 1 / `per_s` seconds."""
 
     __slots__ = ("_until",)
 
@@ -97,10 +98,10 @@ class _RateWindow:
         self._until.append(now + max(1.0, 1.0 / per_s))
 
     def free_at(self, now: float, per_s: float) -> float | None:
-        """When the next may start; None: now."""
+        """When the next call may start; None: now."""
         while self._until and self._until[0] <= now:
             self._until.popleft()
-        # Rounded down: in no second are there more than was said.
+        # Rounded down: no second has more than the limit.
         most = max(1, int(per_s))
         return None if len(self._until) < most else self._until[len(self._until) - most]
 
@@ -109,24 +110,24 @@ class _RateWindow:
 
 
 class _WaitingCall:
-    """One call, from the moment at which it comes."""
+    """One call, waiting or running."""
 
-    __slots__ = ("conversation", "gate", "limits", "passed", "turn")
+    __slots__ = ("conversation", "limits", "passed", "passing", "slot")
 
-    def __init__(self, conversation: str, gate: ServerSlot, limits: Limits) -> None:
+    def __init__(self, conversation: str, slot: ServerSlot, limits: Limits) -> None:
         self.conversation = conversation
-        self.gate = gate
+        self.slot = slot
         self.limits = limits
         self.passed = False
-        self.turn: asyncio.Future[bool] | None = None
-        """True: it is its turn; False: it has waited too long."""
+        self.passing: asyncio.Future[bool] | None = None
+        """The result: True, it may run; False, it has waited too long."""
 
 
 class FairLimiter:
-    """Lets calls through within the limits of their conversation, their server and the session.
+    """Lets calls run within the limits of their conversation, their server and the session.
 
-    Fair: conversations that wait take turns, and inside one the first comes first. Only a call whose server is full
-    is overtaken, by calls of its conversation to other servers. Whoever gives up leaves nothing behind.
+    Fair: conversations that wait take turns, and the calls of one run in their order. Only a call whose server is full
+    is overtaken, by calls of its conversation to other servers. A cancelled call leaves nothing behind.
     """
 
     def __init__(
@@ -134,37 +135,37 @@ class FairLimiter:
         clock: Clock,
         *,
         ceiling: Limits,
-        waited: Callable[[ConversationId, float], object] = lambda of, seconds: None,
-        doors: InFlight | None = None,
+        waited: Callable[[ConversationId, float], object] = lambda conversation, seconds: None,
+        shared: InFlight | None = None,
         leaves_room: bool = False,
     ) -> None:
-        """`ceiling` holds for all conversations together; `waited` is told of each wait that is over, and whose.
+        """`ceiling` holds for all conversations together; `waited` is called after each wait, with its seconds.
 
-        `doors`: of the servers that other sessions use too. `leaves_room`: of a server that takes only so many calls a
-        conversation gets no second place unless more are left than it has; so there is one for who comes next.
+        `shared`: the calls in progress of servers that other sessions use too. `leaves_room`: a conversation gets no
+        second call to a server with a concurrency unless more are free than it has, so that some are left for others.
         """
         self._clock = clock
         self._ceiling = ceiling
         self._waited = waited
-        self._own, self._shared = InFlight(), doors or InFlight()
+        self._own, self._shared = InFlight(), shared or InFlight()
         self._leaves_room = leaves_room
         self._places: dict[tuple[str, ServerSlot], int] = {}
-        """How many calls each conversation has at each server."""
+        """How many calls each conversation has running at each server."""
         self._running: dict[str, int] = {}
-        self._paces: dict[str, _RateWindow] = {}
-        # Both in the order of turns; the calls of a conversation as the keys of a dict, to leave from anywhere.
+        self._rates: dict[str, _RateWindow] = {}
+        # In the order of turns; the calls of a conversation are the keys of a dict, so that any of them can be removed.
         self._waiting: dict[str, dict[_WaitingCall, None]] = {}
-        self._gates: dict[ServerSlot, int] = {}
+        self._slots: dict[ServerSlot, int] = {}
         self._alarm: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """How many wait."""
+        """How many calls wait."""
         return sum(map(len, self._waiting.values()))
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs, nothing waits, and nothing is left of either."""
-        return self._own.is_idle and not (self._running or self._places or self._waiting or self._gates or self._alarm)
+        """Whether no call runs or waits, and nothing is left of any."""
+        return self._own.is_idle and not (self._running or self._places or self._waiting or self._slots or self._alarm)
 
     @asynccontextmanager
     async def passage(
@@ -178,19 +179,19 @@ class FairLimiter:
         shared: str | None = None,
         program: str = "",
     ) -> AsyncGenerator[float]:
-        """The call runs inside; how many seconds it had waited.
+        """The call runs inside the block; yields how many seconds it has waited.
 
-        `waits` is called once if it has to, with the reason. Limit after `limits.mcp_wait_s`. `shared`: what the server
-        is called where other sessions use it too; None: nobody else does. `program`: which of several that have one
-        conversation together, and each its limits for itself.
+        `waits` is called once with the reason if it has to wait. LimitError after `limits.mcp_wait_s`. `shared`: the
+        name of the server among all sessions that share it; None: it is not shared. `program`: one of several programs
+        that use one conversation; the limits of the conversation hold for each of them.
         """
-        doors, key = (self._own, server) if shared is None else (self._shared, shared)
-        whose = f"{conversation}/{program}" if program else conversation
+        in_flight, key = (self._own, server) if shared is None else (self._shared, shared)
+        counted_as = f"{conversation}/{program}" if program else conversation
         call, began = (
-            _WaitingCall(whose, ServerSlot(server, server_concurrency, doors, key), limits),
+            _WaitingCall(counted_as, ServerSlot(server, server_concurrency, in_flight, key), limits),
             self._clock.monotonic(),
         )
-        self._line_up(call)
+        self._enqueue(call)
         self._serve()
         if not call.passed:
             try:
@@ -209,47 +210,47 @@ class FairLimiter:
 
     async def _wait(self, call: _WaitingCall, waits: Callable[[str], object]) -> None:
         loop, longest = asyncio.get_running_loop(), call.limits.mcp_wait_s
-        call.turn = loop.create_future()
-        # Not asyncio.timeout: it could take back a turn that was just given.
-        timer = None if longest is None else loop.call_later(longest, self._give_up, call.turn)
+        call.passing = loop.create_future()
+        # Not asyncio.timeout: it could cancel a call that was just let through.
+        timer = None if longest is None else loop.call_later(longest, self._give_up, call.passing)
         try:
             waits(self._reason(call))
-            if not await call.turn:
+            if not await call.passing:
                 raise LimitError(f"waited {longest:g} s (mcp_wait_s) for an MCP server: {self._reason(call)}")
         finally:
             if timer is not None:
                 timer.cancel()
 
     @staticmethod
-    def _give_up(turn: asyncio.Future[bool]) -> None:
-        if not turn.done():
-            turn.set_result(False)
+    def _give_up(passing: asyncio.Future[bool]) -> None:
+        if not passing.done():
+            passing.set_result(False)
 
-    def _line_up(self, call: _WaitingCall) -> None:
+    def _enqueue(self, call: _WaitingCall) -> None:
         self._waiting.setdefault(call.conversation, {})[call] = None
-        self._gates[call.gate] = self._gates.get(call.gate, 0) + 1
-        call.gate.doors.wait(self._serve)
+        self._slots[call.slot] = self._slots.get(call.slot, 0) + 1
+        call.slot.in_flight.wait(self._serve)
 
-    def _step_out(self, call: _WaitingCall) -> None:
+    def _dequeue(self, call: _WaitingCall) -> None:
         own = self._waiting[call.conversation]
         del own[call]
         if not own:
             del self._waiting[call.conversation]
-        _count_down(self._gates, call.gate)
+        _count_down(self._slots, call.slot)
 
     # ── passing ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _serve(self) -> None:
-        """Let through whoever may pass, one after another."""
+        """Start the calls that may run, one after another."""
         while (call := self._next()) is not None:
-            self._step_out(call)
+            self._dequeue(call)
             self._pass(call)
             if (rest := self._waiting.pop(call.conversation, None)) is not None:
-                # It had its turn; the others come first now.
+                # The other conversations come first now.
                 self._waiting[call.conversation] = rest
-        for doors in (self._own, self._shared):
-            if not any(gate.doors is doors for gate in self._gates):
-                doors.go_away(self._serve)
+        for in_flight in (self._own, self._shared):
+            if not any(slot.in_flight is in_flight for slot in self._slots):
+                in_flight.go_away(self._serve)
         if self._alarm is not None and not self._waiting:
             self._alarm.cancel()
             self._alarm = None
@@ -257,74 +258,74 @@ class FairLimiter:
     def _next(self) -> _WaitingCall | None:
         if not self._has_room(_SESSION, self._ceiling):
             return None
-        # Most wait for a server that is full: then there is nobody to look at.
-        free = {gate for gate in self._gates if gate.is_free}
+        # Mostly calls wait for a server that is full: then none need be looked at.
+        free = {slot for slot in self._slots if slot.is_free}
         if not free:
             return None
         for calls in self._waiting.values():
             for call in calls:
-                if call.turn is not None and call.turn.done():
-                    # It gave up, or was cancelled, and has not left yet.
+                if call.passing is not None and call.passing.done():
+                    # It timed out or was cancelled, and is not removed yet.
                     continue
                 if not self._has_room(call.conversation, call.limits):
                     break
-                if call.gate in free and self._has_share(call):
+                if call.slot in free and self._has_share(call):
                     return call
         return None
 
     def _pass(self, call: _WaitingCall) -> None:
         now = self._clock.monotonic()
         self._sweep(now)
-        for of, limits in ((_SESSION, self._ceiling), (call.conversation, call.limits)):
-            self._running[of] = self._running.get(of, 0) + 1
+        for key, limits in ((_SESSION, self._ceiling), (call.conversation, call.limits)):
+            self._running[key] = self._running.get(key, 0) + 1
             if limits.mcp_rate_per_s is not None:
-                # The last to have started goes last, see `_sweep`.
-                pace = self._paces[of] = self._paces.pop(of, None) or _RateWindow()
-                pace.start(now, limits.mcp_rate_per_s)
-        place = (call.conversation, call.gate)
+                # The latest start comes last, see `_sweep`.
+                rate = self._rates[key] = self._rates.pop(key, None) or _RateWindow()
+                rate.start(now, limits.mcp_rate_per_s)
+        place = (call.conversation, call.slot)
         self._places[place] = self._places.get(place, 0) + 1
-        call.gate.doors.enter(call.gate.key, self._serve)
+        call.slot.in_flight.enter(call.slot.key, self._serve)
         call.passed = True
-        if call.turn is not None:
-            call.turn.set_result(True)
+        if call.passing is not None:
+            call.passing.set_result(True)
 
     def _leave(self, call: _WaitingCall) -> None:
         if call.passed:
             _count_down(self._running, _SESSION)
             _count_down(self._running, call.conversation)
-            _count_down(self._places, (call.conversation, call.gate))
-            # Whoever waits there may look in: others as well as we.
-            call.gate.doors.leave(call.gate.key)
+            _count_down(self._places, (call.conversation, call.slot))
+            # Other limiters that wait for the server are called too.
+            call.slot.in_flight.leave(call.slot.key)
         else:
-            self._step_out(call)
+            self._dequeue(call)
         self._serve()
 
     # ── the limits ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _has_room(self, of: str, limits: Limits) -> bool:
-        if limits.mcp_concurrency is not None and self._running.get(of, 0) >= limits.mcp_concurrency:
+    def _has_room(self, key: str, limits: Limits) -> bool:
+        if limits.mcp_concurrency is not None and self._running.get(key, 0) >= limits.mcp_concurrency:
             return False
-        free_at = self._free_at(of, limits)
+        free_at = self._free_at(key, limits)
         if free_at is None:
             return True
         self._wake(free_at)
         return False
 
     def _has_share(self, call: _WaitingCall) -> bool:
-        """Whether it leaves enough of its server for others; the first call of a conversation always does."""
-        if not self._leaves_room or (most := call.gate.most) is None:
+        """Whether it leaves enough of its server for others, as the first call of a conversation always does."""
+        if not self._leaves_room or (most := call.slot.most) is None:
             return True
-        has = self._places.get((call.conversation, call.gate), 0)
-        return not has or has < most - call.gate.doors.under_way(call.gate.key)
+        has = self._places.get((call.conversation, call.slot), 0)
+        return not has or has < most - call.slot.in_flight.under_way(call.slot.key)
 
-    def _free_at(self, of: str, limits: Limits) -> float | None:
-        pace = self._paces.get(of)
-        if pace is None or limits.mcp_rate_per_s is None:
+    def _free_at(self, key: str, limits: Limits) -> float | None:
+        rate = self._rates.get(key)
+        if rate is None or limits.mcp_rate_per_s is None:
             return None
-        return pace.free_at(self._clock.monotonic(), limits.mcp_rate_per_s)
+        return rate.free_at(self._clock.monotonic(), limits.mcp_rate_per_s)
 
     def _wake(self, at: float) -> None:
-        """Look again at that moment, or before."""
+        """Serve again at that time at the latest."""
         loop = asyncio.get_running_loop()
         due = loop.time() + max(0.0, at - self._clock.monotonic())
         if self._alarm is not None:
@@ -338,25 +339,25 @@ class FairLimiter:
         self._serve()
 
     def _sweep(self, now: float) -> None:
-        """Forget starts that no longer count. Who started longest ago is looked at first, and mostly is the first."""
-        while self._paces and self._paces[first := next(iter(self._paces))].is_over(now):
-            del self._paces[first]
+        """Forget rates whose starts no longer count; the oldest come first."""
+        while self._rates and self._rates[first := next(iter(self._rates))].is_over(now):
+            del self._rates[first]
 
     def _reason(self, call: _WaitingCall) -> str:
-        for of, limits, whose in (
+        for key, limits, owner in (
             (_SESSION, self._ceiling, "the session"),
             (call.conversation, call.limits, "this conversation"),
         ):
-            if limits.mcp_concurrency is not None and self._running.get(of, 0) >= limits.mcp_concurrency:
-                return f"{whose} has {self._running[of]} calls under way (mcp_concurrency)"
-            if self._free_at(of, limits) is not None:
-                return f"{whose} may start {limits.mcp_rate_per_s:g} calls in a second (mcp_rate_per_s)"
-        if not (gate := call.gate).is_free:
-            busy = gate.doors.under_way(gate.key)
-            return f"the server {gate.server} has {busy} calls under way (its concurrency is {gate.most})"
+            if limits.mcp_concurrency is not None and self._running.get(key, 0) >= limits.mcp_concurrency:
+                return f"{owner} has {self._running[key]} calls under way (mcp_concurrency)"
+            if self._free_at(key, limits) is not None:
+                return f"{owner} may start {limits.mcp_rate_per_s:g} calls in a second (mcp_rate_per_s)"
+        if not (slot := call.slot).is_free:
+            busy = slot.in_flight.under_way(slot.key)
+            return f"the server {slot.server} has {busy} calls under way (its concurrency is {slot.most})"
         if not self._has_share(call):
-            has = self._places[call.conversation, gate]
-            return f"{has} of the {gate.most} places of the server {gate.server} are its own, and others get the rest"
+            has = self._places[call.conversation, slot]
+            return f"{has} of the {slot.most} places of the server {slot.server} are its own, and others get the rest"
         return "others came before it"
 
 

@@ -1,7 +1,7 @@
-"""The interface on one screen: what a connection to an MCP server is asked, and what it answers.
+"""The interface of a connection to an MCP server, and the data that goes through it.
 
-Nothing here imports the MCP SDK: `connection` does, when the first server is reached. No session, conversation or tool
-is known here either; whoever calls says in whose name, and is asked back through that alone.
+Nothing here imports the MCP SDK: `client.connection` does. It knows no session and no conversation either: each call
+names its `Caller`, and questions of the server go to that caller.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Part
 
 MODERN = "2026-07-28"
-"""The first version of the era without sessions. They are dates."""
+"""The first protocol version without sessions (the "new" protocol; versions are dates)."""
 
 ServerStatus = Literal["starting", "ready", "failed", "untrusted", "disabled", "stopped"]
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
-"""Starts work of its own, under a name. Tasks have one owner, and it lives above us: see `scheduler/nursery.py`."""
+"""Starts a task under a name. Tasks are owned by a nursery, above this stage: see `scheduler/nursery.py`."""
 
 OnProgress = Callable[[float, float | None, str | None], None]
-"""How far, of how much, and in words."""
+"""Progress, total if known, and a message."""
 
 
 class ToolHints(msgspec.Struct, frozen=True, gc=False):
-    """What a server says about a tool. It is only its word: a hint never widens anything."""
+    """What a server says about a tool. It is not verified, so a hint never widens anything."""
 
     read_only: bool = False
     destructive: bool = True
@@ -51,20 +51,20 @@ class ToolListing(msgspec.Struct, frozen=True):
 
     tools: tuple[RemoteTool, ...]
     ttl_s: float | None = None
-    """How long the server says it holds; None: until it says that it changed."""
+    """How long it holds by the server's word; None: until the server announces a change."""
     left_out: tuple[str, ...] = ()
-    """What it listed besides that is no tool: each in a sentence."""
+    """Tools that were left out: name and reason, a sentence each."""
     size: int = 0
-    """Of all names, descriptions and schemas together, in bytes."""
+    """Bytes of all names, descriptions and schemas together."""
 
 
 class CallResult(msgspec.Struct, frozen=True):
-    """What a server answered to a call, or the error that it reports. Bounded already: see `total_bytes`."""
+    """The result of a call, or the error that the server reports. Already bounded: see `total_bytes`."""
 
     text: str
     is_error: bool = False
     parts: tuple[Part, ...] = ()
-    """Pictures and the like, after the text."""
+    """Images, after the text."""
     structured: Any = None
     """Structured content as the server gave it, plain JSON."""
     total_bytes: int = 0
@@ -72,17 +72,17 @@ class CallResult(msgspec.Struct, frozen=True):
 
 
 class Elicitation(msgspec.Struct, frozen=True):
-    """A server asks a person for something in the middle of a call."""
+    """A server asks the user something in the middle of a call."""
 
     server: str
     message: str
     schema: dict[str, Any]
-    """JSON Schema of the answer; empty where a page is to be visited."""
+    """JSON Schema of the answer; empty where the user is to visit a page."""
     url: str | None = None
 
 
 class ElicitationResult(msgspec.Struct, frozen=True):
-    """What the person said."""
+    """The user's answer to an elicitation."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
@@ -98,43 +98,43 @@ class SamplingRequest(msgspec.Struct, frozen=True):
 
 
 class SamplingResult(msgspec.Struct, frozen=True):
-    """What the model said."""
+    """The model's answer to a sampling request."""
 
     text: str
     model: str
 
 
 class Caller(msgspec.Struct, frozen=True, eq=False):
-    """In whose name a call is made, and how that one can be asked back while it lasts.
+    """The conversation that makes a call, and how the server can ask back while the call lasts.
 
-    Both handlers raise an AgentError to refuse; the server hears that it was refused, and not why.
+    Both handlers raise a TertuliaError to refuse; the server learns that it was refused, and not why.
     """
 
     conversation_id: ConversationId
     elicit: Callable[[Elicitation], Awaitable[ElicitationResult]]
     sample: Callable[[SamplingRequest], Awaitable[SamplingResult]]
     workspace: str | None = None
-    """Where the conversation works; None: nowhere."""
+    """The workspace of the conversation, if it has one."""
 
 
 class ServerConnection(Protocol):
     """A connection that is open. Any number of calls run through it at once.
 
     Contract: every method raises McpError (`closed` among the reasons) and nothing else but a cancellation; a cancelled
-    or timed-out call is cancelled at the server too. What a server sends that nobody asked for is dropped and counted.
-    A request of the server goes to the caller whose call caused it. Where that cannot be told (the old era) and calls
-    of more than one conversation are under way it is refused, and from then on the calls of two conversations never
+    or timed-out call is cancelled at the server too. Messages that answer no request are dropped and counted. A request
+    of the server goes to the caller whose call caused it. Where that is not known (before version 2026-07-28) and calls
+    of several conversations are in progress, it is refused, and from then on the calls of two conversations never
     overlap on this connection.
     """
 
     @property
     def protocol_version(self) -> str:
-        """What was agreed on."""
+        """The protocol version that was agreed on."""
         ...
 
     @property
     def gone(self) -> asyncio.Event:
-        """Set when it is over, for whatever reason; `why` says it."""
+        """Set when the connection is over; `why` has the reason."""
         ...
 
     @property
@@ -144,24 +144,24 @@ class ServerConnection(Protocol):
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """What it sent that nobody asked for or that is no message: in words, and how often."""
+        """How many messages were dropped, by kind: responses to no request, lines that are no message."""
         ...
 
     @property
     def asked_roots(self) -> bool:
-        """Whether it has asked for the client's roots: such a server may go by what it was told."""
+        """Whether it has asked for the client's roots: such a server depends on the workspace."""
         ...
 
     async def list_tools(self) -> ToolListing:
-        """All of them, however many pages; bounded in number and size."""
+        """All tools, however many pages; bounded in number and size."""
         ...
 
     async def call(
         self, tool: str, arguments: dict[str, Any], caller: Caller, *, timeout_s: float, on_progress: OnProgress
     ) -> CallResult:
-        """One call. An error that the server reports is an answer; one of the protocol or transport is an McpError."""
+        """Call a tool. An error that the tool reports is a result; one of the protocol or transport is an McpError."""
         ...
 
     async def close(self) -> None:
-        """Within a few seconds: asked politely, then told, then killed, with its whole tree. Twice does no harm."""
+        """End the server within a few seconds: end of input, SIGTERM, SIGKILL, with its whole tree. Idempotent."""
         ...

@@ -1,4 +1,4 @@
-"""The tools of one server as we take them: bounded, by name, without doubles, and sealed with a digest."""
+"""The tools of one server: bounded, sorted by name, without duplicates, with a digest of all of them."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class Toolset(msgspec.Struct, frozen=True):
-    """Make it with `Toolset.of`. Two of one digest hold the same tools, byte for byte (C18)."""
+    """Made by `Toolset.of`. Two with one digest hold the same tools, byte for byte (C18)."""
 
     tools: tuple[RemoteTool, ...] = ()
     """By name, in the order of code points."""
     digest: str = ""
     warnings: tuple[str, ...] = ()
-    """What was left out or cut, and why."""
+    """Which tools were left out or cut, and why."""
 
     @classmethod
-    def of(cls, listed: Iterable[RemoteTool], left_out: Iterable[str] = (), known: Toolset | None = None) -> Toolset:
-        """Take what a server lists, in whatever order. Of two of one name the first counts.
+    def of(cls, listing: Iterable[RemoteTool], left_out: Iterable[str] = (), checked: Toolset | None = None) -> Toolset:
+        """From the tools that a server lists, in any order. Of two with one name the first counts.
 
-        `left_out`: what was not even taken from its list, in sentences. `known`: what was looked at before.
+        `left_out`: warnings about tools that are not in `listing`. `checked`: tools that need not be checked again.
         """
-        looked_at = {} if known is None else {tool.name: tool for tool in known.tools}
+        checked_before = {} if checked is None else {tool.name: tool for tool in checked.tools}
         warnings = list(left_out)
-        kept: dict[str, RemoteTool] = {}
-        ordered = sorted(listed, key=lambda tool: tool.name)
+        accepted: dict[str, RemoteTool] = {}
+        ordered = sorted(listing, key=lambda tool: tool.name)
         for tool in ordered:
-            problem = "another one has that name already" if tool.name in kept else None
-            if problem is None and looked_at.get(tool.name) != tool:
+            problem = "another one has that name already" if tool.name in accepted else None
+            if problem is None and checked_before.get(tool.name) != tool:
                 problem = _problem(tool)
-            if problem is None and len(kept) == MAX_TOOLS:
+            if problem is None and len(accepted) == MAX_TOOLS:
                 warnings.insert(0, f"it lists {len(ordered):,} tools; those after {MAX_TOOLS:,} are left out")
                 break
             if problem is None:
-                kept[tool.name] = _cut(tool, warnings)
+                accepted[tool.name] = _cut(tool, warnings)
             else:
                 warnings.append(f"tool {tool.name!r:.80} is left out: {problem}")
-        tools = tuple(kept.values())
+        tools = tuple(accepted.values())
         digest = hashlib.sha256(_canonical.encode(tools)).hexdigest()
         return cls(tools, digest, _limit_warnings(warnings))
 
@@ -73,7 +73,7 @@ def _problem(tool: RemoteTool) -> str | None:
     if len(schema) > MAX_SCHEMA_BYTES:
         return f"its schema has {len(schema):,} bytes, and {MAX_SCHEMA_BYTES:,} are allowed"
     try:
-        # No call of it could be checked; and some models refuse a whole request for one schema that is none.
+        # No call of it could be checked; and some models refuse a whole request for one invalid schema.
         Schema.compile(schema.decode())
     except InvalidParamsError as error:
         return error.message
@@ -81,7 +81,7 @@ def _problem(tool: RemoteTool) -> str | None:
 
 
 def is_deeper(value: Any, depth: int) -> bool:
-    """Whether JSON is nested so deep. Level by level, because what is too deep is too deep for recursion too."""
+    """Whether JSON is nested deeper than `depth`. Level by level: it may be too deep for recursion."""
     level: list[Any] = [value]
     for _ in range(depth):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -91,17 +91,17 @@ def is_deeper(value: Any, depth: int) -> bool:
 
 
 def _inside(value: Any) -> Iterable[Any]:
-    """The containers in a container."""
+    """The containers directly in a container."""
     members = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
     return [member for member in members if isinstance(member, dict | list)]
 
 
 def _cut(tool: RemoteTool, warnings: list[str]) -> RemoteTool:
     description, title = tool.description, tool.title
-    written = description.encode()
-    if len(written) > MAX_DESCRIPTION_BYTES:
-        warnings.append(f"the description of tool {tool.name!r:.80} is cut: it has {len(written):,} bytes")
-        description = written[: MAX_DESCRIPTION_BYTES - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
+    encoded = description.encode()
+    if len(encoded) > MAX_DESCRIPTION_BYTES:
+        warnings.append(f"the description of tool {tool.name!r:.80} is cut: it has {len(encoded):,} bytes")
+        description = encoded[: MAX_DESCRIPTION_BYTES - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
     if title is not None and len(title) > MAX_TITLE:
         title = f"{title[: MAX_TITLE - 1]}…"
     if description is tool.description and title is tool.title:

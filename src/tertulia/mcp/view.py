@@ -1,8 +1,8 @@
 """What one conversation may see of the session's MCP servers: a snapshot of their tools, and an allowlist.
 
 The view decides at the call as well as in the list: a tool that is not in it does not exist for the conversation. It
-remembers every definition that it has shown. One that changes later is withheld until somebody asks for it anew: what
-was read and allowed was the other one.
+remembers the digest of every definition that it has shown. A tool whose definition changes later is withheld until a
+client refreshes the view: what was read and allowed was another definition.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tertulia.protocol.tool_names import is_legal, normalise_allowlist_entry
 from tertulia.protocol.tool_spec import ToolSpec
 
 MAX_PINS = 10_000
-"""A server that renames its tools all the time does not have them remembered without end: then new names stay out."""
+"""The most names that are remembered, for a server that renames its tools all the time. Further names stay out."""
 _NO_PINS: Mapping[str, str] = MappingProxyType({})
 
 
 class McpManager(Protocol):
-    """Whoever knows the tools of all MCP servers of the session."""
+    """Knows the tools of all MCP servers of the session."""
 
     def list_tools(self, conversation: ConversationId | None = None) -> tuple[ToolSpec, ...]:
         """Every tool, by fully qualified name, and those that only this conversation has.
@@ -36,7 +36,7 @@ class McpManager(Protocol):
         ...
 
     def absent(self) -> Collection[str]:
-        """Configured servers whose tools are not known, because they are not up or never were."""
+        """Names of configured servers whose tools are not known, because they do not run."""
         ...
 
 
@@ -46,11 +46,11 @@ class NoServers:
     __slots__ = ()
 
     def list_tools(self, conversation: ConversationId | None = None) -> tuple[ToolSpec, ...]:
-        """None."""
+        """An empty list of tools."""
         return ()
 
     def absent(self) -> Collection[str]:
-        """None."""
+        """An empty list of names."""
         return ()
 
 
@@ -58,22 +58,22 @@ class McpView(msgspec.Struct, frozen=True):
     """A snapshot of the tools of all servers, and which of them this conversation may use."""
 
     tools: tuple[ToolSpec, ...] = ()
-    """None is among them whose definition changed after it was shown here."""
+    """Without those whose definition has changed since it was shown here."""
     allowlist: frozenset[str] | None = None
-    """None: all of them. Entries are `server__tool`, or `server__*` for a whole server."""
+    """None: all tools. Entries are `server__tool`, or `server__*` for a whole server."""
     seen: tuple[ToolSpec, ...] = ()
-    """What the servers offered when the snapshot was made: the same object means that nothing changed."""
+    """What the servers offered when the snapshot was made; the same object as long as nothing changes."""
     pins: Mapping[str, str] = _NO_PINS
-    """The digest under which each name was first shown. It outlives the tool: one that comes back must be the same."""
+    """The digest with which each name was first shown. It outlives the tool: one that comes back must be equal."""
 
     @classmethod
     def new_from_manager(cls, manager: McpManager, conversation: ConversationId | None = None) -> McpView:
-        """Everything there is, now, as it is now."""
+        """A first snapshot of all tools that there are now."""
         return cls.of(manager.list_tools(conversation))
 
     @classmethod
     def of(cls, tools: tuple[ToolSpec, ...]) -> McpView:
-        """A first snapshot of these."""
+        """A first snapshot of these tools."""
         return cls().refreshed(tools)[0]
 
     def with_allowlist(self, names: Iterable[str] | None) -> McpView:
@@ -85,32 +85,32 @@ class McpView(msgspec.Struct, frozen=True):
         return allows(self.allowlist, spec)
 
     def withholds(self, name: str) -> bool:
-        """Whether the server offers a tool of that name which is not what was shown here under it."""
+        """Whether a server offers a tool of that name with another definition than was shown here."""
         changed = any(s.name == name and self.sees(s) and self.pins.get(name, s.digest) != s.digest for s in self.seen)
         return changed and all(spec.name != name for spec in self.tools)
 
     def list_tools(self) -> list[ToolSpec]:
-        """The visible ones, by name."""
+        """The visible tools, by name."""
         return sorted((spec for spec in self.tools if self.sees(spec)), key=lambda spec: spec.name)
 
     def refreshed(self, now: tuple[ToolSpec, ...]) -> tuple[McpView, ViewChanges]:
-        """The view after the servers offer something else: new tools are in, gone ones out, changed ones withheld.
+        """The view of what the servers offer now: new tools are in, gone ones out, changed ones withheld.
 
-        Colliding definitions of one name are all passed on: who is offered such a name is decided in the tool list.
+        Colliding definitions of one name are all passed on: the tool list decides about them.
         """
         if now is self.seen:
             return self, NO_CHANGES
         claims = Counter(spec.name for spec in now)
         full = len(self.pins) >= MAX_PINS
-        kept = tuple(
+        accepted = tuple(
             s for s in now if claims[s.name] > 1 or self.pins.get(s.name, "" if full else s.digest) == s.digest
         )
-        before, after = {spec.name for spec in self.tools}, {spec.name for spec in kept}
+        before, after = {spec.name for spec in self.tools}, {spec.name for spec in accepted}
         offered = {spec.name for spec in now}
         withheld_before = {spec.name for spec in self.seen} - before
-        pins = {**{spec.name: spec.digest for spec in kept if claims[spec.name] == 1}, **self.pins}
-        # One object wherever it can be: lists of tools are made once for each, however many conversations have it.
-        tools = now if len(kept) == len(now) else self.tools if kept == self.tools else kept
+        pins = {**{spec.name: spec.digest for spec in accepted if claims[spec.name] == 1}, **self.pins}
+        # The same object where possible: lists of tools are made once for each, however many conversations share it.
+        tools = now if len(accepted) == len(now) else self.tools if accepted == self.tools else accepted
         view = McpView(tools, self.allowlist, now, pins)
         visible = {spec.name for spec in (*self.tools, *now) if self.sees(spec)}
         changed = ViewChanges(
@@ -127,7 +127,7 @@ class ViewChanges(msgspec.Struct, frozen=True):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
-    """They are not what was shown under these names before. They are out until a refresh is asked for."""
+    """Their definitions are not those that were shown before. They are out until a client refreshes the view."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.withheld)
@@ -147,14 +147,14 @@ def allows(allowlist: Collection[str] | None, spec: ToolSpec) -> bool:
 
 
 def parse_allowlist(
-    entries: Iterable[str], known: Sequence[ToolSpec], absent: Collection[str] = ()
+    entries: Iterable[str], tools: Sequence[ToolSpec], absent: Collection[str] = ()
 ) -> tuple[frozenset[str], list[str]]:
     """Normalised names and warnings. An unknown or illegal name is refused before anything exists.
 
-    What may belong to a configured server that is not up is kept, with a warning: it counts from when the server is.
+    A name that may belong to a configured server which does not run is accepted with a warning.
     """
-    names = {spec.name for spec in known}
-    servers = {spec.server for spec in known}
+    names = {spec.name for spec in tools}
+    servers = {spec.server for spec in tools}
     parsed: set[str] = set()
     warnings: dict[str, None] = {}
     for entry in entries:
@@ -181,11 +181,11 @@ def _listed(names: set[str]) -> tuple[str, ...]:
 
 
 def _unknown(entry: str, name: str, names: list[str]) -> str:
-    said = f"mcp_tool_allowlist: {entry!r:.80}"
+    entry_text = f"mcp_tool_allowlist: {entry!r:.80}"
     if not is_legal(name.removesuffix("*")):
-        return f"{said} is not a tool name; write `server__tool`"
+        return f"{entry_text} is not a tool name; write `server__tool`"
     if not names:
-        return f"{said} is unknown, the session has no MCP tools"
+        return f"{entry_text} is unknown, the session has no MCP tools"
     near = near_names(name, names, 3, 0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(names[:10])}"
-    return f"{said} is unknown; {hint}"
+    return f"{entry_text} is unknown; {hint}"

@@ -64,7 +64,7 @@ def assemble_session(
     wire, below = wires.find(model), mcp_host or McpHost(settings, base.environment, base.clock, nursery)
     servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)
     agent_registry = agent_registry_for(base, servers, command_services, starts_servers=agent_servers)
-    remote = remote_tools(base, servers, agent_registry, command_services, below.doors)
+    remote = remote_tools(base, servers, agent_registry, command_services, below.in_flight)
     toolbox = toolbox_for(settings, directory, command_services, remote)
     backends = _backends(base, command_services)
     terms_resolver = _terms_resolver(settings, wires, wire, toolbox, servers, backends)

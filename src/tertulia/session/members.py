@@ -122,7 +122,7 @@ def remote_tools(
     servers: SessionServers,
     agent_registry: AgentRegistry,
     command_services: CommandServices,
-    doors: InFlight,
+    in_flight: InFlight,
 ) -> Callable[[ToolSpec, ConversationId], Tool]:
     """Makes the tool behind a definition of an MCP server or of a context provider, for one conversation."""
     limits, timeout_s = base.settings.rights().limits, base.settings.tool_timeout_s
@@ -130,7 +130,9 @@ def remote_tools(
     if broker:
         # There it bounds each program: together they would have no more than one can use up.
         limits = msgspec.structs.replace(limits, mcp_concurrency=None)
-    limiter = FairLimiter(base.clock, ceiling=limits, waited=base.bus.metrics.waited, doors=doors, leaves_room=broker)
+    limiter = FairLimiter(
+        base.clock, ceiling=limits, waited=base.bus.metrics.waited, shared=in_flight, leaves_room=broker
+    )
     asker = ServerRequests(command_services.desk, command_services.elicitations, has_workspace=not broker)
 
     def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:

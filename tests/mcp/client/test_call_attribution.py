@@ -141,7 +141,7 @@ async def test_time_stands_still_while_somebody_is_asked_and_goes_on_after() -> 
         async with under_way(turns, "c1", 0.1) as turn:
             loop = asyncio.get_running_loop()
             loop.call_later(0.3, answered.set)
-            await turn.asked(asyncio.create_task(answered.wait()))
+            await turn.wait_for(asyncio.create_task(answered.wait()))
             assert answered.is_set()
             await asyncio.Event().wait()
 
@@ -155,4 +155,4 @@ async def test_whoever_is_asked_too_late_does_not_bring_the_time_back() -> None:
             finally:
                 answered = asyncio.Event()
                 answered.set()
-                await turn.asked(asyncio.create_task(answered.wait()))
+                await turn.wait_for(asyncio.create_task(answered.wait()))

@@ -293,7 +293,7 @@ async def test_an_answer_to_another_request_is_no_answer_to_this_one() -> None:
     ) as client:
         response = await client.post("http://x/", json={"jsonrpc": "2.0", "id": 1, "method": "tools/call"})
     assert json.loads(response.content)["error"]["message"] == "it answered something else than what it was asked"
-    assert dropped == {"an answer that nobody waits for": 1}
+    assert dropped == {"a response to no request": 1}
 
 
 async def test_a_stream_is_not_asked_for_again_without_a_pause() -> None:

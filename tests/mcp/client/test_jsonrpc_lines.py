@@ -146,7 +146,7 @@ def test_c7_an_answer_counts_once() -> None:
     lines = asking(1)
     assert lines.read(line(id=1, result={})) is not None
     assert lines.read(line(id=1, result={})) is None
-    assert lines.dropped == {"an answer that nobody waits for": 1}
+    assert lines.dropped == {"a response to no request": 1}
 
 
 def test_an_answer_to_what_was_cancelled_is_dropped_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
@@ -158,7 +158,7 @@ def test_an_answer_to_what_was_cancelled_is_dropped_without_a_word(caplog: pytes
     assert lines.read(line(id=1, result={})) is None
     assert (lines.dropped, caplog.records) == ({}, [])
     assert lines.read(line(id=2, result={})) is None
-    assert lines.dropped == {"an answer that nobody waits for": 1}
+    assert lines.dropped == {"a response to no request": 1}
 
 
 def test_what_is_dropped_is_logged_once_a_kind_and_without_its_text(caplog: pytest.LogCaptureFixture) -> None:

@@ -221,14 +221,14 @@ async def test_c7_wrong_and_foreign_ids_are_dropped(reach: Reach) -> None:
     assert len((await link.list_tools()).tools) > 10
     answers = await asyncio.gather(*(call(link, "echo", text=f"true {n}") for n in range(20)))
     assert [answer.text for answer in answers] == [f"true {n}" for n in range(20)]
-    assert link.dropped["an answer that nobody waits for"] >= 20
+    assert link.dropped["a response to no request"] >= 20
     assert link.dropped["a line that is no message"] >= 20
 
 
 async def test_c7_a_second_answer_is_dropped(reach: Reach) -> None:
     link = await reach(by_stdio(hostile("twice")))
     assert [(await call(link, "echo", text=str(n))).text for n in range(5)] == ["0", "1", "2", "3", "4"]
-    assert link.dropped["an answer that nobody waits for"] >= 5
+    assert link.dropped["a response to no request"] >= 5
 
 
 async def test_c13_a_server_gets_the_usual_few_variables_and_those_that_are_declared(

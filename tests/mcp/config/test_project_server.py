@@ -128,4 +128,4 @@ def test_foreign_keys_are_those_of_json() -> None:
 
 
 def test_it_prints_nothing_of_its_content() -> None:
-    assert repr(SERVER) == "WrittenServer('x', '/repo/.mcp.json')"
+    assert repr(SERVER) == "ProjectServer('x', '/repo/.mcp.json')"

@@ -99,7 +99,7 @@ async def test_what_a_server_sends_amiss_is_told_once_however_often_it_starts() 
         member = SessionServer(candidate(), lease)
         for turn in range(3):
             await lease.server.refresh()
-            home.twin.connections[-1].dropped["an answer that nobody waits for"] += 2
+            home.twin.connections[-1].dropped["a response to no request"] += 2
             assert len(member.new_warnings()) == (turn == 0)
             await lease.server.stop()
             assert member.new_warnings() == []

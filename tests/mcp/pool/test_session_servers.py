@@ -280,7 +280,7 @@ async def test_what_a_server_sent_amiss_is_told_after_the_call() -> None:
         await on.servers.settle()
 
         async def odd(*_: object) -> CallResult:
-            on.home.twin.connections[-1].dropped["an answer that nobody waits for"] += 1
+            on.home.twin.connections[-1].dropped["a response to no request"] += 1
             return CallResult("fine")
 
         on.home.twin.handlers["echo"] = odd
@@ -288,7 +288,7 @@ async def test_what_a_server_sent_amiss_is_told_after_the_call() -> None:
             assert await on.call("fs__echo", A) == "fine"
         warnings = [told for told in on.told if isinstance(told, WarningEvent)]
         assert [(told.code, told.message) for told in warnings] == [
-            ("mcp_server", "MCP server 'fs' sent an answer that nobody waits for; it was dropped")
+            ("mcp_server", "MCP server 'fs' sent a response to no request; it was dropped")
         ]
 
 

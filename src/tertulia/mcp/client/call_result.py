@@ -1,4 +1,4 @@
-"""The result of a call as a `CallResult`: text within its bound, pictures as parts, a line for all that is neither."""
+"""Turns the result of a tool call into a `CallResult`: bounded text, images as parts, a line for what is neither."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 MAX_TEXT_BYTES = 1 << 20
 MAX_PICTURE_BYTES = 16 << 20
-"""Of all pictures of one answer, as they are written."""
+"""Of all images of one result together, in base64."""
 
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
 def parse_call_result(result: types.CallToolResult) -> CallResult:
-    """Within the bounds, whatever the server sent."""
+    """The result within our bounds, whatever the server sent."""
     first = result.content[0] if len(result.content) == 1 else None
     if first is not None and first.type == "text" and result.structured_content is None:
-        # Nearly all of them.
+        # Most results.
         return _bounded(first.text, (), None, is_error=result.is_error)
     texts: list[str] = []
     parts: list[Part] = []
@@ -37,9 +37,9 @@ def parse_call_result(result: types.CallToolResult) -> CallResult:
             parts.append(picture)
         else:
             texts.append(_text(block))
-    structured, written = _structured(result.structured_content)
-    if not texts and written:
-        texts.append(written)
+    structured, encoded = _structured(result.structured_content)
+    if not texts and encoded:
+        texts.append(encoded)
     return _bounded("\n".join(texts), tuple(parts), structured, is_error=result.is_error)
 
 
@@ -58,13 +58,13 @@ def _bounded(text: str, parts: tuple[Part, ...], structured: Any, *, is_error: b
 
 
 def _structured(content: Any) -> tuple[Any, str]:
-    """(what is kept of it, how it is written). Too much of it is not kept: half of a structure is none."""
+    """The content, and its text as JSON. Too long, it is dropped as a whole: half of a structure is of no use."""
     if content is None:
         return None, ""
-    written = msgspec.json.encode(content)
-    if len(written) > MAX_TEXT_BYTES:
-        return None, f"[structured content of {len(written):,} bytes was left out]"
-    return content, written.decode()
+    encoded = msgspec.json.encode(content)
+    if len(encoded) > MAX_TEXT_BYTES:
+        return None, f"[structured content of {len(encoded):,} bytes was left out]"
+    return content, encoded.decode()
 
 
 def _picture(block: types.ContentBlock) -> ImagePart | None:

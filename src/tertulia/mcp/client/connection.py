@@ -1,6 +1,7 @@
-"""A connection to one server: the SDK's client behind our contract, owned by one task from beginning to end.
+"""A connection to one MCP server: implements `ServerConnection` with the SDK's client.
 
-Only here and in its transports is the SDK used, and it is loaded when the first server is reached.
+One task owns the client from the handshake to the end. The SDK's client is used only here and in the transports; it is
+loaded with the first connection.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _CLOSE_S = 10.0
 _DEEPEST = 200
 _LISTEN_AGAIN_S = 5.0
 _QUIET = ("client", "httpcore2", "httpx2", "mcp.client", "mcp.shared")
-"""Loggers that would write down what was said."""
+"""Loggers that would write messages of servers to the log."""
 
 
 async def connect(
@@ -53,9 +54,9 @@ async def connect(
     clock: Clock,
     tools_changed: Callable[[], None],
 ) -> SdkConnection:
-    """Reach the server and agree on a version. McpError says why not; whoever is in a hurry cancels.
+    """Connect and agree on a protocol version. McpError says why not; there is no time limit, the caller may cancel.
 
-    `tools_changed` is called on the loop whenever the server says so, as often as it says so.
+    `tools_changed` is called on the loop whenever the server announces a change, however often.
     """
     await asyncio.to_thread(_load)
     link = SdkConnection(definition, launch, ConnectionServices(runner, spawn, clock, tools_changed))
@@ -64,7 +65,7 @@ async def connect(
 
 
 def _load() -> None:
-    """Takes a second, the first time."""
+    """Import the SDK, which takes a second the first time."""
     try:
         load_package("MCP servers need", "mcp", "mcp", "mcp.client.streamable_http")
     except PackageError as error:
@@ -76,7 +77,7 @@ def _load() -> None:
 
 
 class ConnectionServices(NamedTuple):
-    """What a connection needs of those around it."""
+    """The services that a connection uses."""
 
     runner: CommandRunner
     spawn: Spawn
@@ -85,19 +86,19 @@ class ConnectionServices(NamedTuple):
 
 
 class SdkConnection:
-    """Implements `Connection`."""
+    """A server connected through the SDK; implements `ServerConnection`."""
 
-    def __init__(self, definition: ServerDefinition, launch: Launch, means: ConnectionServices) -> None:
+    def __init__(self, definition: ServerDefinition, launch: Launch, services: ConnectionServices) -> None:
         self.gone = asyncio.Event()
         self.why: str | None = None
         self._definition, self._launch = definition, launch
-        self._runner, self._spawn, self._clock = means.runner, means.spawn, means.clock
-        self._tools_changed = means.tools_changed
+        self._runner, self._spawn, self._clock = services.runner, services.spawn, services.clock
+        self._tools_changed = services.tools_changed
         self._faults = sdk_errors()
         secrets = secrets_in_launch(definition, launch)
-        self._clean, self._confidence = Redactor(secrets).text, SecretScrubber(secrets)
-        self._turns = CallAttribution()
-        self._incoming = IncomingRequests(definition, launch.roots, self._turns, means.spawn, self._confidence)
+        self._redact, self._scrubber = Redactor(secrets).text, SecretScrubber(secrets)
+        self._calls = CallAttribution()
+        self._incoming = IncomingRequests(definition, launch.roots, self._calls, services.spawn, self._scrubber)
         self._client: Client | None = None
         self._version = ""
         self._over = asyncio.Event()
@@ -105,30 +106,30 @@ class SdkConnection:
         self._owner: asyncio.Task[None] | None = None
         self._transport = self._new_transport()
 
-    # ---- what others see
+    # ---- the interface
 
     @property
     def protocol_version(self) -> str:
-        """What was agreed on."""
+        """The protocol version that was agreed on."""
         return self._version
 
     @property
     def dropped(self) -> Counter[str]:
-        """What the server sent that nobody asked for, by kind."""
+        """How many messages were dropped, by kind."""
         return self._transport.dropped
 
     @property
     def asked_roots(self) -> bool:
-        """Whether it has asked for our roots."""
+        """Whether the server has asked for the client's roots."""
         return self._incoming.asked_roots
 
     async def list_tools(self) -> ToolListing:
-        """All of them; within the time that it has to start."""
+        """All tools, within the server's startup timeout."""
         client = self._open_client()
         name, limit_s = self._definition.name, self._definition.startup_timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                return self._confidence.clean(await list_all_tools(name, client))
+                return self._scrubber.clean(await list_all_tools(name, client))
         except TimeoutError:
             raise server_error(name, "timeout", f"it did not list its tools within {limit_s:g} s") from None
         except self._faults as error:
@@ -137,51 +138,51 @@ class SdkConnection:
     async def call(
         self, tool: str, arguments: dict[str, Any], caller: Caller, *, timeout_s: float, on_progress: OnProgress
     ) -> CallResult:
-        """One call. However it ends, nothing of it is left at the server."""
+        """Call a tool; a call that times out or is cancelled is cancelled at the server too."""
         client = self._open_client()
         if is_deeper(arguments, _DEEPEST):
-            # The SDK cannot write what is deeper, and would blame the server for it.
+            # The SDK cannot encode what is deeper, and its error would blame the server.
             raise server_error(self._definition.name, "limit", f"the arguments are nested deeper than {_DEEPEST}")
         try:
             async with asyncio.timeout(timeout_s) as limit:
-                turn = CallInProgress(caller, _discreet(on_progress, self._confidence), limit)
-                await self._turns.begin(turn)
+                in_progress = CallInProgress(caller, _scrubbed_progress(on_progress, self._scrubber), limit)
+                await self._calls.begin(in_progress)
                 try:
-                    result = await self._called(client, tool, arguments, turn)
+                    result = await self._call_tool(client, tool, arguments, in_progress)
                 finally:
-                    self._turns.end(turn)
+                    self._calls.end(in_progress)
         except TimeoutError:
             sentence = f"`{quote_server_text(tool, 100)}` gave no answer within {timeout_s:g} s and was cancelled"
             raise server_error(self._definition.name, "timeout", sentence) from None
         except self._faults as error:
             raise self._explained(error) from None
-        return self._confidence.clean(parse_call_result(result))
+        return self._scrubber.clean(parse_call_result(result))
 
-    async def _called(
-        self, client: Client, tool: str, arguments: dict[str, Any], turn: CallInProgress
+    async def _call_tool(
+        self, client: Client, tool: str, arguments: dict[str, Any], in_progress: CallInProgress
     ) -> types.CallToolResult:
         from mcp import MCPError
         from mcp_types import URL_ELICITATION_REQUIRED
 
         try:
-            return await client.call_tool(tool, arguments, progress_callback=turn.progress)
+            return await client.call_tool(tool, arguments, progress_callback=in_progress.progress)
         except MCPError as error:
-            if error.code != URL_ELICITATION_REQUIRED or not await self._incoming.visited(turn, error.error):
+            if error.code != URL_ELICITATION_REQUIRED or not await self._incoming.visited(in_progress, error.error):
                 raise
-        return await client.call_tool(tool, arguments, progress_callback=turn.progress)
+        return await client.call_tool(tool, arguments, progress_callback=in_progress.progress)
 
     async def close(self) -> None:
-        """Ask the owner to leave, and wait until the server is gone."""
+        """Have the owner close the client, and wait until the server is gone."""
         self._over.set()
         if self._owner is not None:
             await asyncio.wait({self._owner}, timeout=_CLOSE_S)
 
-    # ---- its life
+    # ---- the owner
 
     async def open(self) -> None:
-        """Start the owner, and wait until it is through the handshake."""
+        """Start the owner, and wait for the end of the handshake."""
         self._owner = self._spawn(self._own(), f"mcp {self._definition.name}")
-        self._owner.add_done_callback(self._left)
+        self._owner.add_done_callback(self._owner_done)
         try:
             await self._opened
         except (asyncio.CancelledError, McpError):
@@ -197,7 +198,7 @@ class SdkConnection:
             except self._faults:
                 if self._opened.done() or not self._transport.ended_by_itself:
                     raise
-                # Some servers of the old era end when the first thing they hear is not its handshake.
+                # Some servers of the old protocol exit when the first message is not their handshake.
                 self._transport = self._new_transport()
                 self.why = None
                 await self._hold("legacy")
@@ -210,9 +211,9 @@ class SdkConnection:
             self.gone.set()
 
     async def _hold(self, mode: str) -> None:
-        """From the handshake to the end."""
+        """Run the client from the handshake to the end."""
         async with self._new_client(mode) as client:
-            _trust_structure(client)
+            _skip_result_validation(client)
             self._version = client.protocol_version
             self._transport.speak(self._version)
             self._client = client
@@ -226,7 +227,7 @@ class SdkConnection:
                 listening.cancel()
 
     async def _listen(self, client: Client) -> None:
-        """Hear of changes in the modern era, where one has to ask for them. In the old one they come by themselves."""
+        """Subscribe to changes of the tools, as the new protocol wants it. In the old one they come unasked."""
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
         offered = client.server_capabilities.tools
@@ -245,13 +246,13 @@ class SdkConnection:
                 _log.info("mcp server %s: it does not tell of changes", self._definition.name)
                 return
             await asyncio.sleep(_LISTEN_AGAIN_S)
-            # Whatever changed meanwhile, nobody told us.
+            # Changes in between were not announced.
             self._tools_changed()
 
-    async def _heard(self, message: IncomingMessage) -> None:
+    async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, Exception) or message.method != "notifications/tools/list_changed":
             return
-        # In the modern era it comes here as well as to whoever listens.
+        # In the new protocol it comes here as well as to the subscription.
         if self._version < MODERN:
             self._tools_changed()
 
@@ -264,7 +265,7 @@ class SdkConnection:
             mode=mode,
             cache=None,
             client_info=Implementation(name="tertulia", version=__version__),
-            message_handler=self._heard,
+            message_handler=self._on_message,
             **self._incoming.callbacks(),
         )
 
@@ -281,7 +282,7 @@ class SdkConnection:
         if self._client is not None:
             self._over.set()
 
-    def _left(self, owner: asyncio.Task[None]) -> None:
+    def _owner_done(self, owner: asyncio.Task[None]) -> None:
         if not self._opened.done():
             self._opened.set_exception(
                 server_error(self._definition.name, "closed", "it was closed before it was open")
@@ -304,18 +305,18 @@ class SdkConnection:
         reason, sentence = explain_error(error)
         if reason == "closed" and self.why is not None:
             sentence = self.why
-        return server_error(self._definition.name, reason, self._clean(sentence))
+        return server_error(self._definition.name, reason, self._redact(sentence))
 
 
-def _discreet(on_progress: OnProgress, confidence: SecretScrubber) -> OnProgress:
-    return lambda done, total, message: on_progress(done, total, message and confidence.text(message))
+def _scrubbed_progress(on_progress: OnProgress, scrubber: SecretScrubber) -> OnProgress:
+    return lambda done, total, message: on_progress(done, total, message and scrubber.text(message))
 
 
-def _trust_structure(client: Client) -> None:
-    """Structured content is taken as it comes.
+def _skip_result_validation(client: Client) -> None:
+    """Take structured content as it comes.
 
-    The SDK would hold it against the schema that the server gave for it, with a validator that a pattern in that schema
-    can keep busy for ever, on the loop of all other servers.
+    The SDK would validate it against the schema that the server gave for it; a pattern in that schema can keep the
+    validator busy without end, on the loop of all other servers.
     """
 
     async def take(name: str, result: object) -> None:

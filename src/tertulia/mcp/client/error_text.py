@@ -1,4 +1,4 @@
-"""What goes wrong with a server, in one sentence of ours; of its own words only a little, and nothing hidden in it."""
+"""Errors of an MCP server as one sentence: our words, and of the server's own text a bounded, visible part."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Reason = Literal["closed", "protocol", "refused", "timeout", "limit", "not_start
 _MOST_CHARACTERS = 500
 _MOST_NESTED = 8
 _UNPARSED = "Failed to parse"
-"""What the SDK says, followed by all that its parser has to say."""
+"""How the SDK begins the message of a parse error; the rest of it is its parser's text."""
 _ENDED = ("Connection closed", "SSE stream ")
-"""What the SDK says under the number -32000. A server may use that number for whatever it likes, and many do."""
+"""How the SDK's own errors with code -32000 begin. Servers use that code for other errors."""
 NO_ANSWER = -32098
-"""Our own number for a request that no answer came to."""
+"""Our error code for a request that got no answer."""
 
 
 def server_error(server: str, reason: Reason, sentence: str) -> McpError:
-    """The error that callers get."""
+    """The McpError that the caller of a tool gets."""
     return McpError(f"{server}: {sentence}", server=server, reason=reason)
 
 
 def quote_server_text(text: str, most: int = _MOST_CHARACTERS) -> str:
-    """A server's own words, as they may be shown."""
+    """A server's own text, cut and without hidden characters, so that it can be shown."""
     return make_display_text(text.strip(), max_characters=most).text
 
 
@@ -36,14 +36,14 @@ def sdk_errors() -> tuple[type[Exception], ...]:
     import httpx2
     from mcp import MCPError
 
-    # Among the plain ones are pydantic's, and what a server that nobody expected makes the SDK stumble over.
+    # Among the plain ones are pydantic's, and what the SDK raises for answers that it does not expect.
     plain = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError, ExceptionGroup)
     streams = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
     return (MCPError, httpx2.HTTPError, httpx2.InvalidURL, *streams, *plain)
 
 
 def explain_error(error: Exception) -> tuple[Reason, str]:
-    """Why, in words for people. Nothing of what a message carried is in it but the error text of the server."""
+    """The reason and a sentence. Of the message's content it contains only the server's own error text."""
     from mcp import MCPError
     from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT
     from pydantic import ValidationError

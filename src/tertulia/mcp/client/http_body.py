@@ -1,6 +1,7 @@
-"""The bodies of answers over HTTP: bounded, mended, and those that answer something else left out.
+"""Bodies of HTTP responses: bounded, repaired, without responses to other requests; long content replaced by a ticket.
 
-Imports the SDK's HTTP library, so it is itself imported late.
+The SDK would build, check and print a long message in one step of the loop. It gets a ticket in place of the content,
+and `http_transport` puts the content back. Imports the SDK's HTTP library, so it is itself imported late.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from tertulia.mcp.client.response_id import UNREADABLE, UNREADABLE_PREFIX, looks
 from tertulia.protocol.json_scan import MAX_PARTS, find_excess_in_steps
 
 MAX_BODY = 16 << 20
-"""Of an answer that is not a stream of events, and of one event."""
+"""Of a body that is not a stream of events, and of one event."""
 MAX_LINES = 20_000
-"""Of one event: whoever reads it takes its time over each."""
+"""Of one event: the SDK takes its time over each line."""
 _AT_ONCE = 32
-"""Events that are handed on in one step of the loop: the SDK takes its time over each of them, too."""
+"""Events that are passed on in one step of the loop: the SDK takes its time over each of them, too."""
 _DATA = b"data:"
 _ENDS = (b"\n", b"\r")
 _NOTHING = b":\n\n"
-"""A comment: it keeps the stream alive, and says nothing."""
+"""A comment, which keeps the stream alive."""
 _QUIET_AT_ONCE = 1024
 _MOST_NAMES = 16 * 1024
-"""Bytes of an event besides its data that are handed on."""
+"""Bytes of an event besides its data that are passed on."""
 
 Event = bytes | bytearray
-"""A long one is not copied."""
+"""A bytearray for a long one, which is not copied."""
 
 
 class _Envelope(msgspec.Struct):
@@ -44,17 +45,17 @@ class _Envelope(msgspec.Struct):
 
 
 def request_id_in(request: httpx2.Request) -> int | str | None:
-    """The id of the request that this one carries; None: it carries none."""
+    """The id of the JSON-RPC request in an HTTP request; None where it has none."""
     if request.method != "POST":
         return None
-    sent = _envelope(request.content)
-    return None if sent is None or sent.method is None else sent.id
+    message = _envelope(request.content)
+    return None if message is None or message.method is None else message.id
 
 
-def answers_other_request(body: bytes, asked: int | str | None) -> bool:
-    """Whether it is an answer, and not to what was asked (C7). Of what cannot be read that is not known."""
-    told = _envelope(body)
-    return asked is not None and told is not None and told.method is None and told.id not in (asked, None)
+def answers_other_request(body: bytes, request: int | str | None) -> bool:
+    """Whether it is a response to another request (C7); False where it cannot be decoded."""
+    message = _envelope(body)
+    return request is not None and message is not None and message.method is None and message.id not in (request, None)
 
 
 def _envelope(body: bytes) -> _Envelope | None:
@@ -65,14 +66,14 @@ def _envelope(body: bytes) -> _Envelope | None:
 
 
 class Unreadable(Exception):
-    """A long message that is none; its text says why."""
+    """A long text that is no message; the error's text says why."""
 
 
 _decode = msgspec.json.Decoder(Envelope).decode
 
 
-async def ticketed(text: bytes, asked: int | str | None, tickets: Tickets) -> bytes | None:
-    """A long message as the SDK gets it; None: it answers something else than what was asked (C7). Unreadable."""
+async def ticketed(text: bytes, request: int | str | None, tickets: Tickets) -> bytes | None:
+    """A long message with a ticket for its content; None: it is a response to another request (C7). Unreadable."""
     if len(text) <= MAX_REPAIRED:
         text = text.decode("utf-8", "replace").encode()
     try:
@@ -80,23 +81,23 @@ async def ticketed(text: bytes, asked: int | str | None, tickets: Tickets) -> by
     except (ParseError, ValueError, RecursionError) as error:
         raise Unreadable(why_not(error)) from None
     if isinstance(message.method, str):
-        return tickets.written(message)
-    if asked is not None and message.id not in (asked, None):
+        return tickets.replace_content(message)
+    if request is not None and message.id not in (request, None):
         return None
     if not isinstance(message.result, dict) and not isinstance(message.error, MessageProblem):
         raise Unreadable("it has neither a result nor an error")
-    return tickets.written(message)
+    return tickets.replace_content(message)
 
 
 class BodyFailure(NamedTuple):
-    """Why there is nothing to be had from an answer, and the number of the error that says so."""
+    """Why a body cannot be used, and the code of the error."""
 
     why: str
     code: int = UNREADABLE
 
 
 async def read_body(stream: httpx2.AsyncByteStream) -> bytes | BodyFailure:
-    """All of it, mended where it is short; or why not."""
+    """The whole body, repaired where it is short; or why it cannot be used."""
     body = bytearray()
     try:
         async for piece in stream:
@@ -114,16 +115,16 @@ async def read_body(stream: httpx2.AsyncByteStream) -> bytes | BodyFailure:
 
 
 class EventStreamBody(httpx2.AsyncByteStream):
-    """A stream of events, event by event. It ends where it breaks off. `drop` is told of what was left out.
+    """A stream of events, event by event. It ends where the connection breaks. `drop` is called for what is left out.
 
-    An event that is too large, or has too many parts, is answered with an error in its place: the SDK would build it.
-    Of a long one it gets a ticket.
+    An event that is too large, or has too many parts, is replaced by an error: the SDK would build it. The content of a
+    long one is replaced by a ticket.
     """
 
     def __init__(
-        self, stream: httpx2.AsyncByteStream, asked: int | str | None, drop: Callable[[], None], tickets: Tickets
+        self, stream: httpx2.AsyncByteStream, request: int | str | None, drop: Callable[[], None], tickets: Tickets
     ) -> None:
-        self._stream, self._asked, self._drop, self._tickets = stream, asked, drop, tickets
+        self._stream, self._request, self._drop, self._tickets = stream, request, drop, tickets
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         cut = SseSplitter()
@@ -133,14 +134,14 @@ class EventStreamBody(httpx2.AsyncByteStream):
                 quiet = 0
                 for event in cut.feed(piece):
                     if event is not None and _DATA not in event:
-                        # Comments and the like: of any number a few are enough.
+                        # Comments and the like: a few of any number are enough.
                         quiet += 1
                         if quiet <= _AT_ONCE:
                             passed.append(_short(event))
                         elif quiet % _QUIET_AT_ONCE == 0:
                             await asyncio.sleep(0)
                         continue
-                    passed.append(await self._looked_at(event))
+                    passed.append(await self._checked(event))
                     if len(passed) >= _AT_ONCE:
                         yield b"".join(passed)
                         passed.clear()
@@ -150,12 +151,12 @@ class EventStreamBody(httpx2.AsyncByteStream):
         except httpx2.TransportError:
             pass
         if rest := cut.rest():
-            yield await self._looked_at(rest) if _DATA in rest else _short(rest)
+            yield await self._checked(rest) if _DATA in rest else _short(rest)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    async def _looked_at(self, event: Event | None) -> bytes:
+    async def _checked(self, event: Event | None) -> bytes:
         if event is None:
             return await self._refused(b"", f"it has more than {MAX_BODY:,} bytes or {MAX_LINES:,} lines")
         names, data = _parted(event)
@@ -164,48 +165,48 @@ class EventStreamBody(httpx2.AsyncByteStream):
         if (too_much := await find_excess_in_steps(data, MAX_PARTS, MAX_DEPTH)) is not None:
             return await self._refused(data, f"it has {too_much}")
         if isinstance(event, bytearray):
-            # All the rest of it were comments, or nearly so.
+            # The rest of it was comments.
             event = b"data:%b\n\n" % data.replace(b"\n", b"\ndata:")
         whole = repair_if_needed(event)
-        if answers_other_request(_data_of(whole), self._asked):
+        if answers_other_request(_data_of(whole), self._request):
             self._drop()
             return _NOTHING
         return whole
 
     async def _long(self, names: bytes, data: bytes) -> bytes:
         try:
-            said = await ticketed(data, self._asked, self._tickets)
+            message = await ticketed(data, self._request, self._tickets)
         except Unreadable as error:
             return await self._refused(data, str(error))
-        if said is None:
+        if message is None:
             self._drop()
             return _NOTHING
-        return b"%bdata: %b\n\n" % (names, said)
+        return b"%bdata: %b\n\n" % (names, message)
 
     async def _refused(self, data: bytes, why: str) -> bytes:
-        if self._asked is None or await looks_like_request(data):
+        if self._request is None or await looks_like_request(data):
             self._drop()
             return _NOTHING
-        return b"data: %b\n\n" % unreadable_error(self._asked, why)
+        return b"data: %b\n\n" % unreadable_error(self._request, why)
 
 
-def unreadable_error(asked: int | str | None, why: str) -> bytes:
-    """The error that stands in place of an answer that will not be read."""
+def unreadable_error(request: int | str | None, why: str) -> bytes:
+    """The error in place of a response that will not be read."""
     error = {"code": UNREADABLE, "message": f"{UNREADABLE_PREFIX}{why}"}
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": asked, "error": error})
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": request, "error": error})
 
 
 class SseSplitter:
-    """Cuts a stream into events, each with the empty line that ends it; however it comes in pieces, they are the same.
+    """Cuts a stream into events, each with the empty line that ends it, however the bytes arrive.
 
-    Holds at most one event, and never copies a long one. Of one that is too long comes None, as soon as that is
+    Holds at most one event, and never copies a long one. For one that is too long it yields None, as soon as that is
     certain, and nothing else.
     """
 
     def __init__(self, limit: int = MAX_BODY) -> None:
         self._limit = limit
         self._event = bytearray()
-        """What has come of one that has not ended."""
+        """The beginning of one that has not ended."""
         self._lines = 0
         """How many lines of it have ended."""
         self._in_line = self._after_cr = self._skipping = False
@@ -213,7 +214,7 @@ class SseSplitter:
     def feed(self, piece: bytes) -> Iterator[Event | None]:
         """The events that these bytes complete. Take all of them before feeding more."""
         if self._after_cr and piece.startswith(b"\n"):
-            # It belongs to the line that has ended already, and that may have ended its event.
+            # It belongs to the line before, which may have ended its event.
             piece = piece[1:]
             if self._event:
                 self._event += b"\n"
@@ -229,36 +230,36 @@ class SseSplitter:
                 self._lines += has_ended
                 if len(self._event) > self._limit or self._lines > MAX_LINES:
                     self._skipping = True
-                    self._taken()
+                    self._take()
                     yield None
                 elif is_blank:
-                    yield self._taken()
+                    yield self._take()
             if is_blank:
                 self._skipping = False
 
     def rest(self) -> Event:
-        """What was begun when the stream ended."""
-        return self._taken()
+        """The incomplete event at the end of the stream."""
+        return self._take()
 
-    def _taken(self) -> Event:
+    def _take(self) -> Event:
         event, self._event, self._lines = self._event, bytearray(), 0
         return event if len(event) > SHORT else bytes(event)
 
 
 def _short(quiet: Event) -> bytes:
-    """An event without data, if anybody could want it."""
+    """An event without data, if it is short."""
     return bytes(quiet) if len(quiet) <= _MOST_NAMES else _NOTHING
 
 
 def _data_of(event: Event) -> bytes:
-    """What an event says; its names and numbers are the SDK's."""
+    """The data of an event."""
     return _parted(event)[1]
 
 
 def _parted(event: Event) -> tuple[bytes, bytes]:
-    """The lines of an event that are no data, if they are few enough to be worth it, and its data.
+    """The lines of an event that are no data, if they are short, and its data.
 
-    Nothing is left of a long one: its room is needed for what becomes of it.
+    A long event is emptied: its memory is needed for the result.
     """
     lines = event.splitlines()
     if isinstance(event, bytearray):
@@ -269,22 +270,22 @@ def _parted(event: Event) -> tuple[bytes, bytes]:
 
 
 KEPT_S = 30.0
-"""How long something is kept for a message that the SDK may have let go of."""
+"""How long content is kept for a message that the SDK may have dropped."""
 _TICKET = "tertulia/ticket"
 _MOST_WORDS = 10_000
 
 
 class Tickets:
-    """What is kept for the messages of one connection. No server knows a ticket: they never leave this process."""
+    """The content of long messages of one connection, by ticket. Tickets never leave this process."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[str, Any]] = {}
+        self._contents: dict[str, dict[str, Any]] = {}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._contents)
 
-    def written(self, message: Envelope) -> bytes:
-        """The message with a ticket in it."""
+    def replace_content(self, message: Envelope) -> bytes:
+        """The message as JSON, with a ticket in place of its content."""
         fields: dict[str, Any] = {"jsonrpc": "2.0"}
         if message.id is not msgspec.UNSET:
             fields["id"] = message.id
@@ -293,21 +294,21 @@ class Tickets:
         elif isinstance(message.result, dict):
             fields["result"] = self._ticket(message.result)
         elif isinstance(message.error, MessageProblem):
-            # Nobody wants a long one.
+            # The message of an error is cut instead.
             fields["error"] = {"code": message.error.code, "message": message.error.message[:_MOST_WORDS]}
         return msgspec.json.encode(fields)
 
-    def content(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What belongs to the ticket in this, once; else the same."""
-        ticket = given.get(_TICKET)
-        return self._kept.pop(ticket, given) if isinstance(ticket, str) else given
+    def content(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The content for the ticket in this, once; without a ticket the same object."""
+        ticket = params.get(_TICKET)
+        return self._contents.pop(ticket, params) if isinstance(ticket, str) else params
 
     def clear(self) -> None:
-        """Nobody will ask any more."""
-        self._kept.clear()
+        """Forget all content."""
+        self._contents.clear()
 
     def _ticket(self, content: dict[str, Any]) -> dict[str, Any]:
         ticket = secrets.token_hex(16)
-        self._kept[ticket] = content
-        asyncio.get_running_loop().call_later(KEPT_S, self._kept.pop, ticket, None)
+        self._contents[ticket] = content
+        asyncio.get_running_loop().call_later(KEPT_S, self._contents.pop, ticket, None)
         return {_TICKET: ticket}

@@ -1,6 +1,8 @@
-"""A server that runs already, behind an address: streamable HTTP.
+"""A server over streamable HTTP: the SDK's transport, and below it our handling of requests that fail.
 
-Redirects are followed within the origin only (the SDK sees to that), so that credentials stay where they belong.
+The SDK ends the whole connection when one request fails below it, and with that the calls of all conversations. So a
+failure becomes the answer to its own request. Redirects are followed within the origin only (by the SDK), so that
+credentials stay there. Imports the SDK's HTTP library, so it is itself imported late.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ from tertulia.mcp.client.http_body import (
     ticketed,
 )
 from tertulia.mcp.client.json_repair import repair_result
-from tertulia.mcp.client.jsonrpc_lines import SHORT
+from tertulia.mcp.client.jsonrpc_lines import DROPPED_RESPONSE, SHORT
+from tertulia.mcp.client.message_stream import MessageReader, OnLost
 from tertulia.mcp.client.response_id import UNREADABLE, UNREADABLE_PREFIX
-from tertulia.mcp.client.stdio_transport import OnLost
 from tertulia.mcp.config.launch import Launch
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class HttpTransport:
         self._reads: _Reads | None = None
 
     async def __aenter__(self) -> TransportStreams:
-        """Nothing is sent yet."""
+        """Open the streams; no request is sent yet."""
         from mcp.client.streamable_http import streamable_http_client
 
         client = httpx2.AsyncClient(
@@ -65,7 +67,7 @@ class HttpTransport:
                 httpx2.AsyncHTTPTransport(), self._clock, self._lost, self.dropped, self._tickets
             ),
             headers={"accept-encoding": "identity", **self._launch.headers},
-            # How long an answer may take is for the caller to say.
+            # The time limit of a request is the caller's.
             timeout=httpx2.Timeout(None, connect=CONNECT_S, write=WRITE_S),
             trust_env=False,
         )
@@ -76,20 +78,20 @@ class HttpTransport:
         return self._reads, writes
 
     def speak(self, version: str) -> None:
-        """That version was agreed on."""
+        """Set the protocol version that was agreed on."""
         if self._reads is not None:
             self._reads.version = version
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Say goodbye where there is a session, and let go."""
+        """End the session at the server, if there is one, and close the connections."""
         self._tickets.clear()
         return await self._stack.__aexit__(kind, error, trace)
 
 
-class _Reads:
-    """The SDK's own stream, with answers mended, and what is long in place of its ticket."""
+class _Reads(MessageReader["SessionMessage | Exception"]):
+    """The SDK's own stream, with results repaired, and long content put in place of its ticket."""
 
     def __init__(self, inner: ReadStream[SessionMessage | Exception], tickets: Tickets) -> None:
         from mcp_types import JSONRPCError, JSONRPCResponse
@@ -100,11 +102,11 @@ class _Reads:
 
     @property
     def last_context(self) -> contextvars.Context | None:
-        """In whose name the request was sent that brought the last message."""
+        """The context of the request that brought the last message."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message."""
+        """The next message, or an error of the SDK's transport."""
         item = await self._inner.receive()
         if isinstance(item, Exception):
             return item
@@ -117,32 +119,13 @@ class _Reads:
         return item
 
     async def aclose(self) -> None:
-        """No more is read."""
+        """Stop reading."""
         await self._inner.aclose()
-
-    def __aiter__(self) -> _Reads:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        from anyio import EndOfStream
-
-        try:
-            return await self.receive()
-        except EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> _Reads:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 CLOSE_SESSION_S = 2.0
 BETWEEN_GETS_S = 0.25
-"""A server may say how soon its stream is to be asked for again, but not that it is asked for without a pause."""
+"""The least pause between two GET requests, whatever the server proposes."""
 _BAD_REQUEST = 400
 _NOT_FOUND = 404
 _SERVER_ERROR = 500
@@ -150,15 +133,15 @@ _BAD_GATEWAY = 502
 _UNWELCOME = (401, 403)
 _LENGTHS = ("content-length", "transfer-encoding")
 _CREDENTIALS = (
-    "it wants other credentials, and nobody can log in from here: name the variable that holds its token in "
+    "it wants other credentials, and there is no login from here: name the variable that holds its token in "
     "bearer_token_env_var, or give a header with http_headers or env_http_headers"
 )
 
 
 class HttpErrorTransport(httpx2.AsyncBaseTransport):
-    """Never raises: where there is no answer it gives one, an error in JSON-RPC.
+    """Never raises: a request that fails is answered with a JSON-RPC error.
 
-    `lost` is told when the server is not there at all, or does not know our session any more.
+    `lost` is called when the server cannot be reached at all, or does not know our session any more.
     """
 
     def __init__(
@@ -169,19 +152,19 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
         dropped: Counter[str],
         tickets: Tickets,
     ) -> None:
-        """`dropped` counts what nobody asked for; `tickets` stand for what is long."""
+        """`dropped` counts the messages that were dropped; `tickets` keeps the content of long messages."""
         self._tickets = tickets
         self._inner, self._clock, self._lost, self._dropped = inner, clock, lost, dropped
         self._next_get = 0.0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send it."""
+        """Send a request of the SDK's client."""
         if request.method == "GET":
             await self._pause()
         if request.method == "DELETE":
-            return await self._goodbye(request)
+            return await self._end_session(request)
         if request.method == "POST":
-            # Of one that is made again elsewhere nobody has read it yet.
+            # After a redirect the body has not been read yet.
             await request.aread()
         try:
             response = await self._inner.handle_async_request(request)
@@ -194,20 +177,20 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
         if response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers:
             self._lost("it does not know our session any more")
         if response.status_code in _UNWELCOME:
-            # Whatever it says about how to get in, we follow none of it.
+            # What it says about how to log in is not followed.
             await response.aclose()
             return _failure(_CREDENTIALS, response.status_code, response.status_code)
-        return await self._taken(request, response)
+        return await self._checked(request, response)
 
     async def aclose(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._inner.aclose()
 
-    async def _taken(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         stream, status = response.stream, response.status_code
         assert isinstance(stream, httpx2.AsyncByteStream)
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            # Nobody asked for it, and a few bytes of it can become any number.
+            # It was not asked for, and a few bytes of it can become any number.
             await stream.aclose()
             return _failure("its answer is compressed, which was not asked for")
         kind = response.headers.get("content-type", "").lower()
@@ -222,31 +205,31 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
         if len(body) > SHORT:
             return await self._long(request, response, body)
         if answers_other_request(body, request_id_in(request)):
-            return self._another()
+            return self._other_response()
         return httpx2.Response(status, headers=_without_length(response.headers), content=body)
 
     async def _long(self, request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
         status, headers = response.status_code, _without_length(response.headers)
         try:
-            said = await ticketed(body, request_id_in(request), self._tickets)
+            content = await ticketed(body, request_id_in(request), self._tickets)
         except Unreadable as error:
             if status >= _BAD_REQUEST or not response.headers.get("content-type", "").startswith("application/json"):
-                # The status says it all, or the kind of it: nobody reads the page.
+                # The status or the content type says enough: the SDK does not read the page.
                 return httpx2.Response(status, headers=headers, content=b"")
             return _failure(f"{UNREADABLE_PREFIX}{error}", UNREADABLE)
-        if said is None:
-            return self._another()
-        return httpx2.Response(status, headers=headers, content=said)
+        if content is None:
+            return self._other_response()
+        return httpx2.Response(status, headers=headers, content=content)
 
-    def _another(self) -> httpx2.Response:
+    def _other_response(self) -> httpx2.Response:
         self._drop()
         return _failure("it answered something else than what it was asked")
 
     def _drop(self) -> None:
-        self._dropped["an answer that nobody waits for"] += 1
+        self._dropped[DROPPED_RESPONSE] += 1
 
-    async def _goodbye(self, request: httpx2.Request) -> httpx2.Response:
-        """The end of a session, which nobody waits for long."""
+    async def _end_session(self, request: httpx2.Request) -> httpx2.Response:
+        """End the session at the server, within a short time."""
         try:
             async with asyncio.timeout(CLOSE_SESSION_S):
                 response = await self._inner.handle_async_request(request)
@@ -270,5 +253,5 @@ def _failure(why: str, code: int = NO_ANSWER, status: int = _BAD_GATEWAY) -> htt
 
 
 def _without_length(headers: httpx2.Headers) -> list[tuple[str, str]]:
-    """Mending changes it."""
+    """Repairing changes the length."""
     return [(name, value) for name, value in headers.items() if name.lower() not in _LENGTHS]

@@ -1,7 +1,8 @@
-"""JSON-RPC in lines: theirs into the SDK's messages, the SDK's into ours.
+"""JSON-RPC messages as lines of JSON: decoded into the SDK's types, and encoded from them.
 
-With msgspec, because the SDK's own way takes several times as long. What is no message is dropped here, and so is an
-answer to what was never asked. An answer that cannot be read becomes an error, so that its caller waits no longer.
+With msgspec, because the SDK's own decoding takes several times as long. A line that is no message is dropped, and so
+is a response to no request. A response that cannot be decoded becomes an error, so that its caller waits no longer.
+Long lines are decoded in steps, so that they do not hold up the loop.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
 SHORT = 64 * 1024
-"""Whatever is wrong with a text of so many bytes, it can be mended at once."""
+"""A text of so many bytes can be repaired in one step, whatever is wrong with it."""
 AT_ONCE = 2 << 20
-"""So many bytes that are as they should be take msgspec a twentieth of a second at most. Of more, steps are made."""
+"""msgspec decodes so many valid bytes in a twentieth of a second at most. More are decoded in steps."""
 
 
 class MessageProblem(msgspec.Struct):
-    """What an answer says that is an error."""
+    """The error of a response."""
 
     code: int
     message: str
@@ -36,7 +37,7 @@ class MessageProblem(msgspec.Struct):
 
 
 class Envelope(msgspec.Struct):
-    """A message: a request, a notification or an answer."""
+    """A message: a request, a notification or a response."""
 
     jsonrpc: Literal["2.0"]
     id: int | str | None | msgspec.UnsetType = msgspec.UNSET
@@ -47,9 +48,9 @@ class Envelope(msgspec.Struct):
 
 
 async def read_long(text: bytes, decode: Callable[[bytes], Envelope]) -> Envelope:
-    """The message in a text of any length, mended; the loop is never held for long.
+    """The message in a text of any length, repaired; the loop is never held up for long.
 
-    ParseError or ValueError for what is none; `why_not` says it in words.
+    ParseError or ValueError for a text that is no message; `why_not` says why.
     """
     if len(text) <= AT_ONCE:
         if (too_much := await find_excess_in_steps(text, MAX_PARTS, MAX_DEPTH)) is not None:
@@ -57,13 +58,13 @@ async def read_long(text: bytes, decode: Callable[[bytes], Envelope]) -> Envelop
         try:
             return decode(text)
         except (ValueError, RecursionError):
-            # It may be JSON by its grammar: texts are cut in the middle of a character every day.
+            # It may still be JSON that can be repaired: servers cut texts in the middle of a character.
             pass
     return msgspec.convert(await read_leniently(text), Envelope)
 
 
 def why_not(error: Exception) -> str:
-    """Why a message cannot be read, for whoever waits for it."""
+    """Why a message cannot be read, for the caller that waits for it."""
     match error:
         case msgspec.ValidationError():
             return "it is not what JSON-RPC calls an answer"
@@ -79,103 +80,107 @@ def why_not(error: Exception) -> str:
             return "it is not JSON"
 
 
-MAX_WITHDRAWN = 1024
-"""How many requests that were taken back are remembered, so that their late answers are known as such."""
+MAX_CANCELLED = 1024
+"""How many cancelled requests are remembered, so that their late responses are recognised."""
+DROPPED_RESPONSE = "a response to no request"
+"""A kind of dropped message."""
 _log = logging.getLogger(__name__)
 
 
 class JsonRpcLines:
-    """Both directions of one connection. The SDK must be loaded by now."""
+    """Both directions of one connection. The SDK must be loaded."""
 
     def __init__(self, server: str) -> None:
         from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
         self.dropped: Counter[str] = Counter()
-        """What was dropped, and how often."""
+        """How many messages were dropped, by kind."""
         self.version = ""
-        """What was agreed on, as soon as it was."""
+        """The protocol version, as soon as it is agreed on."""
         self._server = server
         self._error_data = ErrorData
         self._error, self._response = JSONRPCError, JSONRPCResponse
         self._request, self._notification = JSONRPCRequest, JSONRPCNotification
         self._decode = msgspec.json.Decoder(Envelope).decode
-        self._asked: set[int | str] = set()
-        self._withdrawn: deque[object] = deque(maxlen=MAX_WITHDRAWN)
+        self._requests: set[int | str] = set()
+        self._cancelled: deque[object] = deque(maxlen=MAX_CANCELLED)
 
     async def read_in_steps(self, line: bytes) -> JSONRPCMessage | None:
-        """The same as `read`, for a line of any length: the loop is never held for long."""
+        """The same as `read`, for a line of any length: the loop is never held up for long."""
         if len(line) <= SHORT:
             return self.read(line)
         try:
-            heard = await read_long(line, self._decode)
+            envelope = await read_long(line, self._decode)
         except (ParseError, ValueError, RecursionError) as error:
             return self._unreadable(await answered_id_in_steps(line), why_not(error))
-        return self._message(heard)
+        return self._message(envelope)
 
     def read(self, line: bytes) -> JSONRPCMessage | None:
-        """The message, or an error in place of an answer that cannot be read; None when it was dropped."""
+        """The message, or an error in place of a response that cannot be decoded; None when it was dropped."""
         if (too_much := find_excess(line, MAX_PARTS, MAX_DEPTH)) is not None:
             return self._unreadable(find_response_id(line), f"it has {too_much}")
         try:
-            heard = self._heard(line)
+            envelope = self._decode_leniently(line)
         except (ValueError, RecursionError) as error:
             return self._unreadable(find_response_id(line), why_not(error))
-        return self._message(heard)
+        return self._message(envelope)
 
     def convert(self, fields: dict[str, Any]) -> JSONRPCMessage | None:
-        """The message in a value that somebody has decoded and looked at; None when it was dropped."""
+        """The message in a value that was decoded and checked already; None when it was dropped."""
         try:
             return self._message(msgspec.convert(fields, Envelope))
         except msgspec.ValidationError:
             return self._drop("a line that is no message")
 
-    def _message(self, heard: Envelope) -> JSONRPCMessage | None:
+    def _message(self, envelope: Envelope) -> JSONRPCMessage | None:
         # `model_construct`: every field has its type already.
-        if isinstance(heard.method, str):
-            if heard.id is msgspec.UNSET:
-                return self._notification.model_construct(jsonrpc="2.0", method=heard.method, params=heard.params)
-            if heard.id is None:
+        if isinstance(envelope.method, str):
+            if envelope.id is msgspec.UNSET:
+                return self._notification.model_construct(jsonrpc="2.0", method=envelope.method, params=envelope.params)
+            if envelope.id is None:
                 return self._drop("a request without an id")
-            return self._request.model_construct(jsonrpc="2.0", id=heard.id, method=heard.method, params=heard.params)
-        if not isinstance(heard.id, int | str):
-            return self._drop("an answer without an id")
-        if heard.id not in self._asked:
-            # A server may have answered before it heard that nobody waits any more: that is nobody's fault.
-            return None if heard.id in self._withdrawn else self._drop("an answer that nobody waits for")
-        if isinstance(heard.result, dict):
-            self._asked.discard(heard.id)
-            repair_result(heard.result, self.version)
-            return self._response.model_construct(jsonrpc="2.0", id=heard.id, result=heard.result)
-        if isinstance(heard.error, MessageProblem):
-            self._asked.discard(heard.id)
-            error = self._error_data(code=heard.error.code, message=heard.error.message, data=heard.error.data)
-            return self._error.model_construct(jsonrpc="2.0", id=heard.id, error=error)
-        return self._unreadable(heard.id, "it has neither a result nor an error")
+            return self._request.model_construct(
+                jsonrpc="2.0", id=envelope.id, method=envelope.method, params=envelope.params
+            )
+        if not isinstance(envelope.id, int | str):
+            return self._drop("a response without an id")
+        if envelope.id not in self._requests:
+            # A server may have answered before it received the cancellation.
+            return None if envelope.id in self._cancelled else self._drop(DROPPED_RESPONSE)
+        if isinstance(envelope.result, dict):
+            self._requests.discard(envelope.id)
+            repair_result(envelope.result, self.version)
+            return self._response.model_construct(jsonrpc="2.0", id=envelope.id, result=envelope.result)
+        if isinstance(envelope.error, MessageProblem):
+            self._requests.discard(envelope.id)
+            error = self._error_data(code=envelope.error.code, message=envelope.error.message, data=envelope.error.data)
+            return self._error.model_construct(jsonrpc="2.0", id=envelope.id, error=error)
+        return self._unreadable(envelope.id, "it has neither a result nor an error")
 
     def encode(self, message: JSONRPCMessage) -> bytes:
-        """With its newline."""
+        """The message as a line, with its newline; remembers requests, to recognise their responses."""
         if isinstance(message, self._request | self._notification):
             fields: dict[str, Any] = {"jsonrpc": "2.0", "method": message.method}
             if message.params is not None:
                 fields["params"] = message.params
             if isinstance(message, self._request):
                 fields["id"] = message.id
-                self._asked.add(message.id)
+                self._requests.add(message.id)
             elif message.method == "notifications/cancelled" and message.params is not None:
-                withdrawn = message.params.get("requestId", "")
-                self._asked.discard(withdrawn)
-                self._withdrawn.append(withdrawn)
+                cancelled = message.params.get("requestId", "")
+                self._requests.discard(cancelled)
+                self._cancelled.append(cancelled)
         else:
             fields = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
         return msgspec.json.encode(fields) + b"\n"
 
-    def _heard(self, line: bytes) -> Envelope:
+    def _decode_leniently(self, line: bytes) -> Envelope:
         try:
             return self._decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            # It may be JSON by its grammar: texts are cut in the middle of a character every day, and some languages
-            # write NaN. Whoever waits for this answer would wait until its timeout.
-            # What is not even text was hardly meant for us.
+            # It may still be JSON that can be repaired: servers cut texts in the middle of a character, and some
+            # languages write NaN. Without repair the caller would wait until its timeout.
+            # What is not UTF-8 is hardly a message.
             line.decode()
             whole = repair_text(line)
         try:
@@ -186,16 +191,16 @@ class JsonRpcLines:
             except ValueError:
                 raise error from None
 
-    def _unreadable(self, number: int | str | None, why: str) -> JSONRPCMessage | None:
-        """An error in place of the answer to that, so that nobody waits for what will not be read."""
-        if number is None or number not in self._asked:
+    def _unreadable(self, request_id: int | str | None, why: str) -> JSONRPCMessage | None:
+        """An error in place of the response to that request, so that its caller waits no longer."""
+        if request_id is None or request_id not in self._requests:
             return self._drop("a line that is no message")
-        self._asked.discard(number)
+        self._requests.discard(request_id)
         error = self._error_data(code=UNREADABLE, message=f"{UNREADABLE_PREFIX}{why}")
-        return self._error.model_construct(jsonrpc="2.0", id=number, error=error)
+        return self._error.model_construct(jsonrpc="2.0", id=request_id, error=error)
 
     def _drop(self, what: str) -> None:
         self.dropped[what] += 1
-        # Once: a server that does it does it all the time.
+        # Once: a server that does it goes on doing it.
         if self.dropped[what] == 1:
             _log.warning("mcp server %s: %s was dropped; others like it will be, unmentioned", self._server, what)

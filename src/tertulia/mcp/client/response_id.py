@@ -1,8 +1,8 @@
-"""Which request an answer belongs to that cannot be read, so that its caller is told at once and not by a time limit.
+"""Finds the request id in a response that cannot be decoded, so that its caller gets an error and not a timeout.
 
-Builds nothing: it looks at the beginning of a message and at its end, where servers write the id, and else goes from
-member to member, as far as they can be followed. A message that has none there cannot be told from any other text: it
-is dropped, and all calls go on waiting for their own answers, each within its own time limit.
+It decodes nothing: it looks at the beginning and the end of the message, where servers write the id, and else goes from
+member to member as far as they can be followed. A message without an id there is dropped like any other text, and all
+calls go on waiting, each within its own time limit.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 from tertulia.protocol.json_steps import Steps, StepwiseWork, run_to_end
 
 UNREADABLE = -32700
-"""The code of the error that stands in place of such an answer; JSON-RPC's own for what cannot be parsed."""
+"""The code of the error in place of such a response: JSON-RPC's own for a parse error."""
 UNREADABLE_PREFIX = "Unreadable: "
 """How the message of that error begins."""
 MAX_CPU_S = 1.0
-"""For looking at one message. What is wanted stands among few members, and of those the long ones take no time."""
+"""CPU time for one message. The id stands among few members, and long ones are skipped quickly."""
 
 _LOOKED_AT = 1024
 _PIECE = 16 * 1024
@@ -36,7 +36,7 @@ _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
 
 
 def find_response_id(message: bytes) -> int | str | None:
-    """The id of what seems to be an answer; None: it is none, or that cannot be told. For a short message."""
+    """The id of what seems to be a response; None where there is none. For a short message."""
     work = StepwiseWork(_members(message))
     while not work.step():
         pass
@@ -44,12 +44,12 @@ def find_response_id(message: bytes) -> int | str | None:
 
 
 async def answered_id_in_steps(message: bytes) -> int | str | None:
-    """The same for a message of any length; the loop is never held for long."""
+    """The same for a message of any length; the loop is never held up for long."""
     return _answered(await run_to_end(StepwiseWork(_members(message))))
 
 
 async def looks_like_request(message: bytes) -> bool:
-    """Whether it seems to be a request or a notification, and so answers nothing. Of any length."""
+    """Whether it seems to be a request or a notification, and no response. Of any length."""
     return b"method" in await run_to_end(StepwiseWork(_members(message)))
 
 
@@ -58,59 +58,59 @@ def _answered(members: dict[bytes, bytes]) -> int | str | None:
 
 
 def _members(message: bytes) -> Steps[dict[bytes, bytes]]:
-    """Its id and its method, as far as they are found."""
-    found = _first(message[:_LOOKED_AT]) or _last(message[-_LOOKED_AT:])
-    return found or (yield from _followed(message))
+    """The id and the method as they are written, where they are seen."""
+    members = _first(message[:_LOOKED_AT]) or _last(message[-_LOOKED_AT:])
+    return members or (yield from _followed(message))
 
 
 def _first(head: bytes) -> dict[bytes, bytes]:
-    """Of the members before the first that is long."""
-    found: dict[bytes, bytes] = {}
+    """From the members before the first long one."""
+    members: dict[bytes, bytes] = {}
     at: int | None = 0
     while at is not None and (member := _FIRST.match(head, at)) is not None:
-        _note(found, member)
+        _note(members, member)
         at = None if member[2] is None else member.end()
-    return found
+    return members
 
 
 def _last(tail: bytes) -> dict[bytes, bytes]:
-    """Of the short members at the end."""
-    found: dict[bytes, bytes] = {}
+    """From the short members at the end."""
+    members: dict[bytes, bytes] = {}
     last = _LAST.search(tail)
     for member in () if last is None else _FIRST.finditer(last[0]):
-        _note(found, member)
-    return found
+        _note(members, member)
+    return members
 
 
 def _followed(message: bytes) -> Steps[dict[bytes, bytes]]:
-    """Of all members, from the beginning, as long as it is an object, and for so long."""
-    found: dict[bytes, bytes] = {}
+    """From all members, as long as the text is an object and for `MAX_CPU_S` at most."""
+    members: dict[bytes, bytes] = {}
     until, count, at = thread_time() + MAX_CPU_S, 0, 0
     while thread_time() < until and (member := _FIRST.match(message, at)) is not None:
         count += 1
         if count % _OFTEN == 0:
             yield
-        _note(found, member)
+        _note(members, member)
         at = member.end() if member[2] is not None else (yield from _past(message, member.end(), until))
-    return found
+    return members
 
 
-def _note(found: dict[bytes, bytes], member: re.Match[bytes]) -> None:
+def _note(members: dict[bytes, bytes], member: re.Match[bytes]) -> None:
     if member[1] in (b"id", b"method"):
-        found[member[1]] = member[2] or b""
+        members[member[1]] = member[2] or b""
 
 
 def _past(message: bytes, at: int, until: float) -> Steps[int]:
-    """Where a value ends that begins there: at the next comma or end of its object."""
+    """The end of the value that begins at `at`: the next comma, or the end of its object."""
     level, in_string = 0, False
     if message[at : at + 1] in (b"{", b"["):
         at, level = at + 1, 1
     while at < len(message) and thread_time() < until:
         piece = message[at : at + _PIECE]
-        # The same length without what is escaped, so that a place in one is that place in the other.
+        # Without escapes but of the same length, so that positions agree.
         bare = piece.replace(b"\\\\", b"..").replace(b'\\"', b"..")
         if bare.endswith(b"\\") and len(bare) > 1:
-            # Half of an escape is looked at with its other half.
+            # Half of an escape is read with its other half.
             bare = bare[:-1]
         between = bare.split(b'"')
         marks = b"".join(between[1::2] if in_string else between[::2]).translate(None, _NO_BRACKETS)
@@ -128,7 +128,7 @@ def _past(message: bytes, at: int, until: float) -> Steps[int]:
 
 
 def _ended(bare: bytes, level: int, in_string: bool) -> tuple[int | None, int, bool]:
-    """Where in this piece it ends, or how it goes on."""
+    """The end in this piece, or None with the state at its end."""
     at = 0
     while True:
         if in_string:
@@ -149,8 +149,8 @@ def _ended(bare: bytes, level: int, in_string: bool) -> tuple[int | None, int, b
             level += 1 if sign in b"{[" else -1
 
 
-def _id(written: bytes) -> int | str | None:
+def _id(text: bytes) -> int | str | None:
     try:
-        return msgspec.json.decode(written, type=int | str)
+        return msgspec.json.decode(text, type=int | str)
     except (ValueError, RecursionError):
         return None

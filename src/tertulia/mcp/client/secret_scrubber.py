@@ -1,6 +1,6 @@
-"""What a server was given in confidence, taken out of everything that it says: nobody who listens reads it back.
+"""Removes a server's configured secrets from everything that it returns.
 
-Exact values only. What merely looks like a key may be what the server is asked for.
+Exact values only: what merely looks like a key may be the answer that was asked for.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ REPLACEMENT = "[redacted:secret]"
 
 
 class SecretScrubber:
-    """The secrets of one server. Knows none at first sight: shows nothing of itself."""
+    """The secrets of one server."""
 
-    __slots__ = ("_secrets", "_written")
+    __slots__ = ("_encoded", "_secrets")
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        """Those that are shorter than a secret can be are words, and stay."""
-        known = {form for secret in secrets if len(secret) >= MIN_SECRET for form in (secret, _quoted(secret))}
+        """Values shorter than `MIN_SECRET` are taken for words and stay."""
+        spellings = {form for secret in secrets if len(secret) >= MIN_SECRET for form in (secret, _quoted(secret))}
         # The longest first: one value may be the beginning of another.
-        self._secrets = sorted(known, key=lambda secret: (-len(secret), secret))
-        self._written = [_quoted(secret).encode() for secret in self._secrets]
+        self._secrets = sorted(spellings, key=lambda secret: (-len(secret), secret))
+        self._encoded = [_quoted(secret).encode() for secret in self._secrets]
 
     def text(self, text: str) -> str:
-        """The text without them."""
+        """The text with every secret replaced."""
         for secret in self._secrets:
             text = text.replace(secret, REPLACEMENT)
         return text
 
-    def clean(self, said: T) -> T:
-        """Plain data, or a struct of it, without them; the same object where there are none."""
+    def clean(self, data: T) -> T:
+        """Plain data, or a struct of it, with every secret replaced; the same object where it contains none."""
         if not self._secrets:
-            return said
-        written = msgspec.json.encode(said)
-        if not any(secret in written for secret in self._written):
-            return said
-        return msgspec.convert(self._walked(msgspec.json.decode(written)), type(said))
+            return data
+        encoded = msgspec.json.encode(data)
+        if not any(secret in encoded for secret in self._encoded):
+            return data
+        return msgspec.convert(self._scrubbed(msgspec.json.decode(encoded)), type(data))
 
-    def _walked(self, value: Any) -> Any:
+    def _scrubbed(self, value: Any) -> Any:
         match value:
             case str():
                 return self.text(value)
             case list():
-                return [self._walked(each) for each in cast("list[Any]", value)]
+                return [self._scrubbed(item) for item in cast("list[Any]", value)]
             case dict():
-                return {self.text(k): self._walked(each) for k, each in cast("dict[str, Any]", value).items()}
+                return {self.text(key): self._scrubbed(item) for key, item in cast("dict[str, Any]", value).items()}
             case _:
                 return value
 
 
 def _quoted(text: str) -> str:
-    """As JSON writes it: texts of servers are often JSON themselves."""
+    """As JSON escapes it: texts of servers are often JSON themselves."""
     return msgspec.json.encode(text)[1:-1].decode()

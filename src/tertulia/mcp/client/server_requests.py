@@ -1,4 +1,4 @@
-"""What a server asks of us: a person, the model, the directories. It goes to the caller whose call caused it."""
+"""Answers the requests of a server: elicitation, sampling, roots. Each goes to the caller whose call caused it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ T = TypeVar("T")
 MAX_MESSAGES = 256
 MAX_PAGES = 8
 MAX_ASKS = 64
-"""In one call, whose time stands still meanwhile. After that the answer is no."""
+"""Questions during one call, whose time limit is suspended meanwhile. Further ones are refused."""
 MAX_TEXT = 1 << 20
 _REFUSED = -1
-"""What the protocol proposes where a person said no."""
-_NOBODY = "nobody's call can be told that this belongs to"
+"""The code that the protocol proposes where the user refuses."""
+_NO_CALL = "it is not known which call this belongs to"
 
 _log = logging.getLogger(__name__)
 
@@ -37,21 +37,21 @@ class IncomingRequests:
         self,
         definition: ServerDefinition,
         roots: tuple[str, ...],
-        turns: CallAttribution,
+        calls: CallAttribution,
         spawn: Spawn,
-        confidence: SecretScrubber | None = None,
+        scrubber: SecretScrubber | None = None,
     ) -> None:
         self._definition = definition
         self._roots = roots
-        self._turns = turns
+        self._calls = calls
         self._spawn = spawn
-        self._confidence = confidence or SecretScrubber(())
-        self._told: set[str] = set()
+        self._scrubber = scrubber or SecretScrubber(())
+        self._logged: set[str] = set()
         self.asked_roots = False
         """Whether the server has asked for the directories."""
 
     def callbacks(self) -> dict[str, Any]:
-        """For the SDK's client. What is not in it is not offered to the server."""
+        """Keyword arguments for the SDK's client. A capability that is not among them is not offered to the server."""
         offered: dict[str, Any] = {}
         if self._definition.elicitation:
             offered["elicitation_callback"] = self.elicit
@@ -64,91 +64,91 @@ class IncomingRequests:
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """A person is asked. Whom the caller does not let ask, declines."""
+        """Ask the user of the caller; declined where the caller does not let the server ask."""
         from mcp_types import INVALID_REQUEST, ElicitResult, ErrorData
 
-        turn = self._turns.concerned()
-        if turn is None:
-            self._unasked("a question for a person")
-            return ErrorData(code=INVALID_REQUEST, message=_NOBODY)
-        request = self._confidence.clean(_elicitation(self._definition.name, params))
-        said = await self._asked(turn, lambda: _ask_person(turn, request))
-        if said is None:
+        call = self._calls.concerned()
+        if call is None:
+            self._log_refusal("a question for a person")
+            return ErrorData(code=INVALID_REQUEST, message=_NO_CALL)
+        request = self._scrubber.clean(_elicitation(self._definition.name, params))
+        answer = await self._ask(call, lambda: _ask_person(call, request))
+        if answer is None:
             return ElicitResult(action="decline")
-        content = said.content if said.action == "accept" and params.mode == "form" else None
-        return ElicitResult(action=said.action, content=cast("Any", content))
+        content = answer.content if answer.action == "accept" and params.mode == "form" else None
+        return ElicitResult(action=answer.action, content=cast("Any", content))
 
-    async def visited(self, turn: CallInProgress, error: types.ErrorData) -> bool:
-        """A call that is refused until pages were visited: whether a person agreed to visit them all."""
+    async def visited(self, call: CallInProgress, error: types.ErrorData) -> bool:
+        """A call that the server refuses until pages were visited: whether the user agreed to visit them all."""
         from mcp import UrlElicitationRequiredError
 
         pages = UrlElicitationRequiredError.from_error(error).elicitations
         if not self._definition.elicitation or not 0 < len(pages) <= MAX_PAGES:
             return False
         for page in pages:
-            request = self._confidence.clean(_elicitation(self._definition.name, page))
-            said = await self._asked(turn, lambda request=request: _ask_person(turn, request))
-            if said is None or said.action != "accept":
+            request = self._scrubber.clean(_elicitation(self._definition.name, page))
+            answer = await self._ask(call, lambda request=request: _ask_person(call, request))
+            if answer is None or answer.action != "accept":
                 return False
         return True
 
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        """The model is asked."""
+        """Ask the model in the name of the caller."""
         from mcp_types import INVALID_REQUEST, CreateMessageResult, ErrorData, TextContent
 
-        turn = self._turns.concerned()
-        if turn is None:
-            self._unasked("a question for the model")
-            return ErrorData(code=INVALID_REQUEST, message=_NOBODY)
+        call = self._calls.concerned()
+        if call is None:
+            self._log_refusal("a question for the model")
+            return ErrorData(code=INVALID_REQUEST, message=_NO_CALL)
         request = _sampling(self._definition.name, params)
         if isinstance(request, str):
             return ErrorData(code=INVALID_REQUEST, message=request)
-        said = await self._asked(turn, lambda: _ask_model(turn, self._confidence.clean(request)))
-        if said is None:
+        answer = await self._ask(call, lambda: _ask_model(call, self._scrubber.clean(request)))
+        if answer is None:
             return ErrorData(code=_REFUSED, message="sampling was refused")
-        text = TextContent(text=said.text)
-        return CreateMessageResult(role="assistant", content=text, model=said.model, stop_reason="endTurn")
+        text = TextContent(text=answer.text)
+        return CreateMessageResult(role="assistant", content=text, model=answer.model, stop_reason="endTurn")
 
     async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
-        """The directories it is told of: the workspace of whoever calls, where its table names no others."""
+        """The directories of the client: those of the server's table, or else the workspace of the caller."""
         from mcp_types import ListRootsResult
 
         self.asked_roots = True
-        told = self._roots
-        if self._definition.roots is None and (workspaces := self._turns.workspaces()):
-            # Of callers in several places at once nobody can tell whom it asks for: it hears of none.
-            told = tuple(workspaces) if len(workspaces) == 1 else ()
-        roots = [{"uri": Path(root).as_uri(), "name": Path(root).name or root} for root in told]
+        paths = self._roots
+        if self._definition.roots is None and (workspaces := self._calls.workspaces()):
+            # With callers in several workspaces it is not known which is meant: the server gets none.
+            paths = tuple(workspaces) if len(workspaces) == 1 else ()
+        roots = [{"uri": Path(root).as_uri(), "name": Path(root).name or root} for root in paths]
         return ListRootsResult.model_validate({"roots": roots})
 
-    async def _asked(self, turn: CallInProgress, ask: Callable[[], Coroutine[Any, Any, T | None]]) -> T | None:
-        """In a task of its own: to cancel the SDK's would take its whole connection along. None: nobody says yes."""
-        turn.asks += 1
-        if turn.asks > MAX_ASKS:
+    async def _ask(self, call: CallInProgress, ask: Callable[[], Coroutine[Any, Any, T | None]]) -> T | None:
+        """The answer, None where it is refused. In a task of its own: cancelling the SDK's would end the connection."""
+        call.asks += 1
+        if call.asks > MAX_ASKS:
             return None
         task = self._spawn(ask(), f"mcp {self._definition.name} asks")
-        await turn.asked(task)
+        await call.wait_for(task)
         return None if task.cancelled() or not task.done() else task.result()
 
-    def _unasked(self, what: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+    def _log_refusal(self, what: str) -> None:
+        if what not in self._logged:
+            self._logged.add(what)
             _log.warning("mcp server %s: %s that belongs to no one call was refused", self._definition.name, what)
 
 
-async def _ask_person(turn: CallInProgress, request: Elicitation) -> ElicitationResult | None:
+async def _ask_person(call: CallInProgress, request: Elicitation) -> ElicitationResult | None:
     try:
-        return await turn.caller.elicit(request)
+        return await call.caller.elicit(request)
     except TertuliaError as error:
         _log.info("an elicitation of the mcp server %s was refused: %s", request.server, error.code)
         return None
 
 
-async def _ask_model(turn: CallInProgress, request: SamplingRequest) -> SamplingResult | None:
+async def _ask_model(call: CallInProgress, request: SamplingRequest) -> SamplingResult | None:
     try:
-        return await turn.caller.sample(request)
+        return await call.caller.sample(request)
     except TertuliaError as error:
         _log.info("a sampling request of the mcp server %s was refused: %s", request.server, error.code)
         return None
@@ -162,7 +162,7 @@ def _elicitation(server: str, params: types.ElicitRequestParams) -> Elicitation:
 
 
 def _sampling(server: str, params: types.CreateMessageRequestParams) -> SamplingRequest | str:
-    """The request, or why it is none that can be answered."""
+    """The request, or why it cannot be answered."""
     if params.tools or params.tool_choice is not None:
         return "tools are not offered for sampling"
     if len(params.messages) > MAX_MESSAGES:

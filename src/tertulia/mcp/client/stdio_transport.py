@@ -1,6 +1,6 @@
-"""A server that is a program of ours: its process, and the two streams through which the SDK talks to it.
+"""A server over stdio: its process, and the two streams by which the SDK reads and writes.
 
-It runs below the sandbox's runner, like any command: when we are killed, so is its whole tree.
+The process is started by the sandbox's runner, like any command: when this process is killed, so is its whole tree.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tertulia.errors import ClosedError, TertuliaError
 from tertulia.mcp.client.error_text import quote_server_text, server_error
 from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
+from tertulia.mcp.client.message_stream import MessageReader, MessageStream, OnLost
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.launch import Launch, secrets_in_launch
 from tertulia.mcp.server_connection import Spawn
@@ -26,25 +27,22 @@ if TYPE_CHECKING:
 
 MAX_LINE = 16 << 20
 MAX_UNREAD = 4 << 20
-"""Of lines that wait for us to look at them; the server waits too, then."""
+"""Of lines not yet parsed. Beyond that the server's output is not read, and it waits."""
 MAX_UNWRITTEN = 32 << 20
-"""Of what a server that does not read is owed."""
+"""Of messages that the server does not read. Beyond that the connection is closed."""
 MAX_ERROR_OUTPUT = 64 << 10
 POLITE_S = 2.0
-"""How long it has to end by itself, and again after it was told to."""
+"""How long the process has to exit by itself, and again after SIGTERM."""
 MAX_NONSENSE = 50_000
-"""Lines in a row that are no messages: some servers log to the wrong stream, but none says nothing else."""
+"""Lines in a row that are no messages. Some servers log to stdout, but none logs so much between messages."""
 _LINE_COST = 64
-"""Of a line, besides its bytes."""
+"""Memory of a line besides its bytes."""
 _IN_A_ROW = 16
-"""So many lines are taken before others have their turn."""
+"""So many lines are parsed before the loop runs other tasks."""
 _NOTIFICATION_S = 0.5
 _LAST_WORDS_S = 0.5
 _LAST_LINES = 3
 _LAST_CHARACTERS = 300
-
-OnLost = Callable[[str], None]
-"""Told once, why: the connection ended by itself."""
 
 
 class StdioTransport:
@@ -62,9 +60,9 @@ class StdioTransport:
         self._reads = _Reads(self.lines, self._broken)
 
     async def __aenter__(self) -> TransportStreams:
-        """Start it. McpError when that cannot be done."""
+        """Start the process; McpError where that fails."""
         try:
-            process = await self._runner.start(self._command(), self._reads.feed, self._hear_errors)
+            process = await self._runner.start(self._command(), self._reads.feed, self._read_stderr)
         except TertuliaError as error:
             raise server_error(self._definition.name, "not_started", error.message) from None
         self._process = self._reads.process = process
@@ -74,7 +72,7 @@ class StdioTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it: asked by the end of its input, then told, then killed. Killed at once where something went wrong."""
+        """End the process: by the end of its input, then SIGTERM, then SIGKILL; at once after an error."""
         process = self._process
         if process is None:
             return
@@ -89,24 +87,24 @@ class StdioTransport:
 
     @property
     def dropped(self) -> Counter[str]:
-        """What it sent that nobody asked for."""
+        """How many messages were dropped, by kind."""
         return self.lines.dropped
 
     @property
     def ended_by_itself(self) -> bool:
-        """Whether it ran, and ended without being told to."""
+        """Whether the process ran, and exited without being told to."""
         finished = self._process.finished if self._process is not None else None
         return finished is not None and finished.ended == "exited" and finished.reason is None
 
     def speak(self, version: str) -> None:
-        """That version was agreed on."""
+        """Set the protocol version that was agreed on."""
         self.lines.version = version
 
     def error_output(self) -> str:
-        """The last lines that it wrote to stderr, in one, without what it was given in confidence."""
+        """The last lines of its stderr as one line, without its secrets."""
         lines = [line.strip() for line in self._errors.decode("utf-8", "replace").splitlines()]
         last = " / ".join([line for line in lines if line][-_LAST_LINES:])
-        # Before it is cut: half of a secret is nothing that could be found.
+        # Before it is cut: half of a secret could not be recognised.
         clean = Redactor(secrets_in_launch(self._definition, self._launch)).text(last)
         return quote_server_text(clean[-_LAST_CHARACTERS:])
 
@@ -120,7 +118,7 @@ class StdioTransport:
                 mode=definition.sandbox or "danger_full_access",
                 writable_roots=self._launch.writable,
                 network=definition.network,
-                # It may run for days.
+                # A server may run for days.
                 limits=CommandLimits(cpu_s=None),
             ),
             keep_stdin=True,
@@ -128,7 +126,7 @@ class StdioTransport:
             pid_namespace=definition.pid_namespace,
         )
 
-    def _hear_errors(self, data: bytes) -> None:
+    def _read_stderr(self, data: bytes) -> None:
         self._errors += data
         if len(self._errors) > 2 * MAX_ERROR_OUTPUT:
             del self._errors[:-MAX_ERROR_OUTPUT]
@@ -141,36 +139,36 @@ class StdioTransport:
     def _end_of(self, finished: CommandResult) -> str:
         if finished.reason is not None:
             return f"`{quote_server_text(self._launch.argv[0], 200)}` cannot be started: {finished.reason}"
-        said = self.error_output()
-        return f"it exited with code {finished.exit_code}" + (f"; its last words: {said}" if said else "")
+        words = self.error_output()
+        return f"it exited with code {finished.exit_code}" + (f"; its last words: {words}" if words else "")
 
     def _broken(self, why: str) -> None:
-        """There is nothing more to be had from it."""
+        """The connection cannot be used any more."""
         self._is_broken = True
         self._lost(why)
         self._reads.end()
 
 
-class _Reads:
-    """The SDK's end of the server's stdout."""
+class _Reads(MessageReader["SessionMessage"]):
+    """The server's stdout as a stream of messages for the SDK."""
 
     def __init__(self, lines: JsonRpcLines, broken: OnLost) -> None:
         from anyio import EndOfStream
         from mcp.shared.message import SessionMessage
 
         self.process: RunningCommand | None = None
-        self._parsed, self._broken = lines.read_in_steps, broken
+        self._parse, self._broken = lines.read_in_steps, broken
         self._message, self._end_of_stream = SessionMessage, EndOfStream
         self._pieces: list[bytes] = []
-        """Of a line that has not ended."""
+        """The pieces of a line that has not ended."""
         self._held = 0
         self._lines: deque[bytes] = deque()
-        self._unread = self._taken = self._nonsense = 0
+        self._unread = self._parsed_lines = self._nonsense = 0
         self._ended = False
         self._something = asyncio.Event()
 
     def feed(self, data: bytes) -> None:
-        """More of what it wrote."""
+        """Take more bytes of stdout."""
         if self._ended:
             return
         *whole, rest = data.split(b"\n")
@@ -193,21 +191,21 @@ class _Reads:
             self._something.set()
 
     def end(self) -> None:
-        """No more will come; what came is still read."""
+        """No more bytes will come; lines that are complete are still read."""
         self._ended = True
         self._pieces.clear()
         self._something.set()
 
     async def receive(self) -> SessionMessage:
-        """The next message."""
+        """The next message; anyio's EndOfStream after the last."""
         while True:
             while self._lines:
                 line = self._lines.popleft()
                 self._unread -= len(line) + _LINE_COST
-                message = await self._parsed(line)
-                self._taken += 1
-                if self._taken % _IN_A_ROW == 0:
-                    # Whoever shouts has no more of the loop than the others.
+                message = await self._parse(line)
+                self._parsed_lines += 1
+                if self._parsed_lines % _IN_A_ROW == 0:
+                    # A busy server gets no more of the loop than the others.
                     await asyncio.sleep(0)
                 if message is not None:
                     self._nonsense = 0
@@ -223,32 +221,15 @@ class _Reads:
             await self._something.wait()
 
     async def aclose(self) -> None:
-        """Whatever still comes is thrown away, so that the server can go on writing until it ends."""
+        """Discard what still comes, so that the server can go on writing until it exits."""
         self._lines.clear()
         self.end()
         if self.process is not None:
             self.process.resume()
 
-    def __aiter__(self) -> _Reads:
-        return self
 
-    async def __anext__(self) -> SessionMessage:
-        try:
-            return await self.receive()
-        except self._end_of_stream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> _Reads:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _Writes:
-    """The SDK's end of the server's stdin."""
+class _Writes(MessageStream):
+    """The server's stdin as a stream of messages for the SDK."""
 
     def __init__(
         self, lines: JsonRpcLines, process: RunningCommand, broken: OnLost, end_of: Callable[[CommandResult], str]
@@ -256,24 +237,24 @@ class _Writes:
         from anyio import ClosedResourceError
         from mcp_types import JSONRPCRequest
 
-        self._written, self._process, self._broken, self._end_of = lines.encode, process, broken, end_of
+        self._encode, self._process, self._broken, self._end_of = lines.encode, process, broken, end_of
         self._closed_resource, self._request = ClosedResourceError, JSONRPCRequest
         self._owed = 0
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write it, and wait while the server does not read. What waits is written later even if nobody waits."""
-        data = self._written(item.message)
+        """Write a message, and wait while the server does not read. A cancelled write is completed later."""
+        data = self._encode(item.message)
         self._owed += len(data)
         if self._owed > MAX_UNWRITTEN:
             self._broken("it does not read what it is sent")
             raise self._closed_resource
-        # A request is waited for by somebody who has a deadline. Nobody waits for what needs no answer.
+        # The caller of a request has a deadline. What needs no answer is not waited for.
         limit = None if isinstance(item.message, self._request) else _NOTIFICATION_S
         try:
             async with asyncio.timeout(limit):
                 await self._process.write(data)
         except ClosedError:
-            # Mostly it is about to end, and its end says more.
+            # Mostly it is about to exit, and its exit code and stderr say more.
             finished = await self._process.wait(_LAST_WORDS_S)
             self._broken("it takes no more input" if finished is None else self._end_of(finished))
             raise self._closed_resource from None
@@ -282,12 +263,4 @@ class _Writes:
         self._owed = 0
 
     async def aclose(self) -> None:
-        """Its input is closed by the transport, when it is left."""
-
-    async def __aenter__(self) -> _Writes:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
+        """Does nothing: the transport closes stdin."""

@@ -1,4 +1,8 @@
-"""All tools of a server, page by page, within bounds."""
+"""Lists the tools of a server, page by page and within bounds.
+
+A tool that breaks the rules of the protocol is left out with a reason. The SDK accepts or refuses a page as a whole, so
+such a tool is first replaced by a valid one that carries the reason (`mark_invalid_tools`, called on raw results).
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,8 @@ MAX_BYTES = 16 << 20
 
 
 async def list_all_tools(server: str, client: Client) -> ToolListing:
-    """What it offers now. Beyond the bounds it offers nothing: a part of a list would look like the whole."""
-    found = _CollectedTools()
+    """All tools that the server offers now. McpError beyond the bounds: a part of them would look like all."""
+    collected = _CollectedTools()
     cursors: set[str] = set()
     cursor: str | None = None
     ttl_s: float | None = None
@@ -33,9 +37,9 @@ async def list_all_tools(server: str, client: Client) -> ToolListing:
         if page is None:
             return ToolListing(())
         for tool in page.tools:
-            found.take(tool)
+            collected.take(tool)
         ttl_s = _shorter(ttl_s, page.ttl_ms)
-        if found.count > MAX_TOOLS or found.size > MAX_BYTES:
+        if collected.count > MAX_TOOLS or collected.size > MAX_BYTES:
             raise server_error(
                 server, "limit", f"it offers more than {MAX_TOOLS:,} tools or {MAX_BYTES:,} bytes of them"
             )
@@ -43,38 +47,38 @@ async def list_all_tools(server: str, client: Client) -> ToolListing:
         if cursor is not None and len(cursor) > MAX_CURSOR:
             raise server_error(server, "limit", f"the cursor to its next tools has more than {MAX_CURSOR:,} characters")
         if cursor is None:
-            return ToolListing(tuple(found.tools.values()), ttl_s, tuple(found.left_out), found.size)
+            return ToolListing(tuple(collected.tools.values()), ttl_s, tuple(collected.left_out), collected.size)
         if cursor in cursors or len(cursors) == MAX_PAGES:
             raise server_error(server, "limit", f"its list of tools does not end after {len(cursors) + 1:,} pages")
         cursors.add(cursor)
 
 
 async def _page(client: Client, cursor: str | None) -> types.ListToolsResult | None:
-    """The next; None where the server has no tools at all, but other things that we do not ask for."""
+    """The next page; None where the server has no tools at all, only resources or prompts."""
     from mcp import MCPError
     from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams
 
     try:
         return await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
     except MCPError as error:
-        # Not by what it says of itself alone: some have tools and forget to say so.
+        # Not by its capabilities alone: some servers have tools and do not declare them.
         if error.code == METHOD_NOT_FOUND and client.server_capabilities.tools is None:
             return None
         raise
 
 
 class _CollectedTools:
-    """What the pages so far had."""
+    """The tools of the pages so far."""
 
     def __init__(self) -> None:
         self.tools: dict[str, RemoteTool] = {}
         self.left_out: list[str] = []
         self.count = 0
-        """Of all, usable or not."""
+        """Of all tools, valid or not."""
         self.size = 0
 
     def take(self, tool: types.Tool) -> None:
-        """The first of one name counts."""
+        """Add a tool; of two with one name the first counts."""
         self.count += 1
         why = invalid_tool_reason(tool.meta)
         if why is None:
@@ -88,46 +92,46 @@ class _CollectedTools:
 
 
 def _shorter(ttl_s: float | None, ttl_ms: int) -> float | None:
-    # None where it says 0: the SDK's servers all do unless told otherwise, and mean nothing by it.
+    # 0 counts as none: servers of the SDK send it unless configured, and mean nothing by it.
     if not ttl_ms:
         return ttl_s
     return ttl_ms / 1000 if ttl_s is None else min(ttl_s, ttl_ms / 1000)
 
 
 def _remote(tool: types.Tool) -> RemoteTool:
-    said = tool.annotations
+    annotations = tool.annotations
     hints = ToolHints()
-    if said is not None:
+    if annotations is not None:
         hints = ToolHints(
-            read_only=said.read_only_hint is True,
-            destructive=said.destructive_hint is not False,
-            idempotent=said.idempotent_hint is True,
-            open_world=said.open_world_hint is not False,
+            read_only=annotations.read_only_hint is True,
+            destructive=annotations.destructive_hint is not False,
+            idempotent=annotations.idempotent_hint is True,
+            open_world=annotations.open_world_hint is not False,
         )
-    title = tool.title or (said.title if said is not None else None)
+    title = tool.title or (annotations.title if annotations is not None else None)
     return RemoteTool(tool.name, tool.description or "", tool.input_schema, title=title, hints=hints)
 
 
-INVALID_MARK = "tertulia/unfit"
+INVALID_MARK = "tertulia/invalid"
 _MOST_REASON = 200
 _DEEPEST = MAX_SCHEMA_DEPTH + 1
 """A schema is one level below its tool."""
 
 
 def mark_invalid_tools(result: dict[str, Any], version: str) -> None:
-    """Replace, in an answer that lists tools, each that cannot be one. The SDK must be loaded by now."""
-    listed = result["tools"]
-    if not isinstance(listed, list):
+    """Replace, in a result that lists tools, each invalid one by a stand-in. The SDK must be loaded."""
+    offered = result["tools"]
+    if not isinstance(offered, list):
         return
-    # One more than is allowed is enough to be refused. First what the rules themselves would stumble over.
-    tools = cast("list[Any]", listed)[: MAX_TOOLS + 1]
+    # One more than is allowed is enough to be refused. First the tools that the validation itself cannot take.
+    tools = cast("list[Any]", offered)[: MAX_TOOLS + 1]
     tools = [tool if (why := _unreadable(tool)) is None else _stand_in(tool, why) for tool in tools]
     reasons = _sdk_errors_by_index(tools, version)
     result["tools"] = [_stand_in(tool, reasons[at]) if at in reasons else tool for at, tool in enumerate(tools)]
 
 
 def invalid_tool_reason(meta: dict[str, Any] | None) -> str | None:
-    """What a marked tool says of itself; None for one that is a tool."""
+    """Why a stand-in is there; None for a valid tool."""
     return (
         None if meta is None or INVALID_MARK not in meta else quote_server_text(str(meta[INVALID_MARK]), _MOST_REASON)
     )
@@ -140,7 +144,7 @@ def _unreadable(tool: Any) -> str | None:
 
 
 def _sdk_errors_by_index(tools: list[dict[str, Any]], version: str) -> dict[int, str]:
-    """Why these are no tools, by number: in that version of the protocol, and for the SDK."""
+    """Why tools are invalid, by index: in that version of the protocol, and for the SDK's own types."""
     from mcp.shared.inbound import find_invalid_x_mcp_header
     from mcp_types import ListToolsResult
     from mcp_types.methods import validate_server_result
@@ -155,14 +159,14 @@ def _sdk_errors_by_index(tools: list[dict[str, Any]], version: str) -> dict[int,
             check()
         except ValidationError as error:
             for problem in error.errors(include_url=False, include_context=False, include_input=False):
-                # Anything else is about the answer around them, of which we know nothing here.
+                # Any other problem is about the result around the tools, which is not checked here.
                 if problem["loc"][0] == "tools":
                     _, at, *inside = problem["loc"]
                     where = quote_server_text(".".join(map(str, inside)), _MOST_REASON)
                     reasons.setdefault(int(at), f"`{where}`: {quote_server_text(problem['msg'], _MOST_REASON)}")
     if version >= MODERN:
         for at, tool in enumerate(tools):
-            # These the SDK drops without a word.
+            # The SDK drops these silently.
             if at not in reasons and (why := find_invalid_x_mcp_header(tool["inputSchema"])) is not None:
                 reasons[at] = quote_server_text(why, _MOST_REASON)
     return reasons

@@ -1,1 +1,1 @@
-"""Configured MCP servers: definitions, files, trust, how each is launched."""
+"""Configured MCP servers: their definitions, the files they stand in, trust, and how each is launched."""

@@ -1,4 +1,4 @@
-"""A configured MCP server: how it is reached, and what it may."""
+"""The definition of an MCP server: how it is reached, and what it may do."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import msgspec
 Approval = Literal["auto", "prompt", "approve"]
 Share = Literal["conversation", "session", "host"]
 Origin = Literal["user", "project", "code", "provider"]
-"""Who says that there is such a server. A project's files are written by strangers."""
+"""Where the definition comes from. Files of a project may be written by other people than the user."""
 
 
 class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
-    """A program that we start."""
+    """A program that is started."""
 
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     """Variables with their values."""
     env_vars: tuple[str, ...] = ()
-    """Variables that it gets from our own environment, by name. Nothing else of ours reaches it but the usual few."""
+    """Names of variables that it gets from our environment, besides `launch.DEFAULT_VARIABLES`."""
     cwd: str | None = None
 
     def __repr__(self) -> str:
@@ -44,7 +44,7 @@ class Http(msgspec.Struct, frozen=True, kw_only=True, tag="http"):
 
 
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """Names are those of `[mcp_servers.NAME]`; `_sec` is `_s` here."""
+    """A configured server. The fields have the names of `[mcp_servers.NAME]`, with `_s` for `_sec`."""
 
     name: str
     transport: Stdio | Http
@@ -60,24 +60,24 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     share: Share = "session"
     start: Literal["eager", "lazy"] = "eager"
     sandbox: Literal["read_only", "workspace_write"] | None = None
-    """None: it runs outside any sandbox, with all that the user may do."""
+    """None: it runs outside any sandbox, with the rights of the user."""
     network: bool = True
-    """Counts in a sandbox only."""
+    """Has an effect in a sandbox only."""
     pid_namespace: bool = True
-    """Counts outside a sandbox only: among its own processes alone, where that can be had, so that all end with us."""
+    """Outside a sandbox: a PID namespace of its own, where possible, so that its processes end with this one."""
     roots: tuple[str, ...] | None = None
-    """Directories that it is told of; None: the workspace of the conversation, where there is one."""
+    """The roots that it gets; None: the workspace of the conversation, if it has one."""
     concurrency: int | None = None
-    """Calls of all conversations that it gets at once."""
+    """How many calls of all conversations it gets at once."""
     idle_timeout_s: float | None = 600.0
-    """How long it stays when no view uses it."""
+    """How long it runs when no view uses it."""
     elicitation: bool = True
-    """May ask a person, where the conversation's policy lets somebody be asked."""
+    """May ask the user, where the conversation's policy lets it."""
     sampling: bool = False
-    """May ask the model, after somebody has allowed it."""
+    """May ask the model, after an approval."""
     origin: Origin = "user"
     source: str = ""
-    """The file that it stands in, if one."""
+    """The file of the definition, if there is one."""
 
     def offers(self, tool: str) -> bool:
         """Whether the configuration lets a tool of that name through."""

@@ -1,7 +1,7 @@
 """`.mcp.json`, the file in which a project names its MCP servers for whatever host reads it.
 
-It comes from strangers: its size and form are bounded, and whatever could be read in two ways is refused. What it says
-about variables of ours is looked up only after somebody has trusted it.
+It may come from other people: its size and form are bounded, and what could be read in two ways is refused. Variables
+that it names are looked up only after the user has trusted the server.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def read_dot_mcp(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> bytes:
-    """A little more than may be in it, if there is more."""
-    # Not blocking: somebody could have put a pipe there, also just now.
+    """The content, and a byte more where it is too long."""
+    # Not blocking: it could be a pipe, also just now.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(number).st_mode):
@@ -66,15 +66,15 @@ def _read(path: Path) -> bytes:
 
 
 def server_table_of(label: str, entry: object, variables: Mapping[str, str]) -> dict[str, Any]:
-    """An entry as `[mcp_servers.NAME]` would say it, with its variables put in. InvalidParams names what is missing.
+    """An entry as a `[mcp_servers.NAME]` table, with its variables expanded. InvalidParamsError names what is missing.
 
-    What other hosts know and we do not is left out; `foreign_keys` tells which.
+    Keys of other hosts are left out; `unknown_keys` has them.
     """
     if not isinstance(entry, dict):
         raise InvalidParamsError(f"{label}: expected an object with command or url")
-    given = cast("dict[str, Any]", entry)
-    foreign = unknown_keys(given)
-    table = {_OURS.get(key, key): value for key, value in given.items() if key not in foreign}
+    fields = cast("dict[str, Any]", entry)
+    foreign = unknown_keys(fields)
+    table = {_OURS.get(key, key): value for key, value in fields.items() if key not in foreign}
     _check_type(label, table.pop("type", None), table)
     if isinstance(disabled := table.pop("disabled", None), bool):
         table["enabled"] = not disabled
@@ -82,14 +82,14 @@ def server_table_of(label: str, entry: object, variables: Mapping[str, str]) -> 
 
 
 def variables_in(entry: object) -> set[str]:
-    """The names of our variables that an entry would have put in."""
+    """The names of the variables that an entry expands."""
     table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
     places = [value for key, value in table.items() if _OURS.get(key, key) in _EXPANDED]
     return {name for name, _ in _VARIABLE.findall(json.dumps(places, ensure_ascii=False))}
 
 
 def unknown_keys(entry: object) -> list[str]:
-    """Keys of an entry that mean nothing to us."""
+    """Keys of an entry that have no meaning here."""
     keys = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
     return [key for key in keys if not is_known_key(key) and key not in ("type", "disabled", *_OURS)]
 
@@ -113,7 +113,7 @@ def _check_type(label: str, kind: object, table: Mapping[str, Any]) -> None:
 
 
 def _invalid_reason(servers: dict[str, Any]) -> str | None:
-    """What nobody writes, and what would trip whoever lists, shows or hashes it."""
+    """Why the servers cannot be listed, shown or hashed; None where they can."""
     if len(servers) > MAX_SERVERS or max(map(len, servers), default=0) > MAX_NAME:
         return f"at most {MAX_SERVERS} servers, with names of at most {MAX_NAME} characters"
     level: list[Any] = [servers]
@@ -136,17 +136,17 @@ def _containers(value: Any) -> list[Any]:
 def _expanded(value: Any, label: str, variables: Mapping[str, str]) -> Any:
     match value:
         case str():
-            return _VARIABLE.sub(lambda found: _value(found, label, variables), value)
+            return _VARIABLE.sub(lambda match: _value(match, label, variables), value)
         case list():
-            return [_expanded(each, label, variables) for each in cast("list[Any]", value)]
+            return [_expanded(item, label, variables) for item in cast("list[Any]", value)]
         case dict():
-            return {key: _expanded(each, label, variables) for key, each in cast("dict[str, Any]", value).items()}
+            return {key: _expanded(item, label, variables) for key, item in cast("dict[str, Any]", value).items()}
         case _:
             return value
 
 
-def _value(found: re.Match[str], label: str, variables: Mapping[str, str]) -> str:
-    name, otherwise = found.groups()
+def _value(match: re.Match[str], label: str, variables: Mapping[str, str]) -> str:
+    name, otherwise = match.groups()
     # As in a shell: with a default, an empty variable is as good as none.
     value = variables.get(name)
     if otherwise is not None:
@@ -181,11 +181,11 @@ class _DuplicateKeyError(Exception):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         seen: set[str] = set()
         raise _DuplicateKeyError(next(key for key, _ in pairs if key in seen or seen.add(key)))
-    return made
+    return fields
 
 
 def _constant(name: str) -> Any:
@@ -193,6 +193,6 @@ def _constant(name: str) -> Any:
 
 
 def _second_line(text: str, key: str) -> str:
-    """Where the key stands again, as far as its spelling tells."""
-    places = [found.start() for found in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", text)]
+    """The line of the second one, where it is written the same way."""
+    places = [match.start() for match in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", text)]
     return f" (at line {text.count(chr(10), 0, places[-1]) + 1})" if len(places) == 2 else ""

@@ -1,6 +1,6 @@
-"""What it takes to reach a server, with every variable looked up; and the key by which equal ones are told.
+"""A `Launch`: all that is needed to reach a server, with every variable looked up, and a key by which equal ones share.
 
-The definition is what somebody wrote; this is what is done. It holds secrets, and shows none.
+The definition is what was configured; this is what is done. It holds secrets, and its repr shows none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tertulia.mcp.config.server_table import is_header_value, starts_at_home
 from tertulia.policy.redaction import secrets_of
 
 DEFAULT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""The variables of ours that every program gets. Of all others it gets those that its definition names (C13)."""
+"""The variables of our environment that every program gets; of the others those that its definition names (C13)."""
 
 PUBLIC_HEADERS = frozenset({"accept", "accept-language", "origin", "referer", "user-agent"})
 _LEAST_GUESSED = 16
@@ -31,30 +31,30 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     transport: Literal["stdio", "http"]
     argv: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
-    """All of it."""
+    """The whole environment of the program."""
     cwd: str = ""
     """An absolute directory."""
     url: str = ""
     headers: Mapping[str, str] = {}
-    """Credentials among them."""
+    """With credentials."""
     roots: tuple[str, ...] = ()
-    """Directories that the server is told of."""
+    """The roots that the server gets when it asks."""
     writable: tuple[str, ...] = ()
-    """Directories that it may write where `workspace_write` confines it."""
+    """Directories that it may write to under `workspace_write`."""
     sandbox: str = ""
-    """How it is confined, in a word; empty: not at all."""
+    """How it is confined; empty: not at all."""
     key: str = ""
-    """Of all the above: two launches of one key are the same process. It can be shown."""
+    """A digest of all the above: two launches with one key are the same process. It can be shown."""
 
     def __repr__(self) -> str:
         return f"Launch({self.transport}, {self.key[:12]})"
 
 
 def resolve_launch(definition: ServerDefinition, variables: Mapping[str, str], workspace: str | None = None) -> Launch:
-    """Look up what the definition only names. McpError names the variable that is not set, and the setting.
+    """Look up what the definition names. McpError names the variable that is not set, and the setting.
 
-    `workspace`: where the conversations work that it is started for; None: nowhere. Whether there is such a program is
-    found out when it is started.
+    `workspace`: of the conversations that it is started for, if they have one. Whether the program exists is checked
+    when it is started.
     """
     here = () if workspace is None else (workspace,)
     named = definition.roots
@@ -77,7 +77,7 @@ def resolve_launch(definition: ServerDefinition, variables: Mapping[str, str], w
 
 
 def placed(launch: Launch, definition: ServerDefinition, workspace: str | None) -> Launch:
-    """The same for a conversation that works there. A server whose table names its roots is told of no others."""
+    """The same for a conversation in that workspace. A server whose table names its roots gets no others."""
     if definition.roots is not None or not launch.roots or workspace is None or launch.roots == (workspace,):
         return launch
     moved = msgspec.structs.replace(launch, roots=(workspace,), writable=(workspace,) if launch.writable else ())
@@ -85,33 +85,33 @@ def placed(launch: Launch, definition: ServerDefinition, workspace: str | None) 
 
 
 def secrets_in_definition(definition: ServerDefinition, variables: Mapping[str, str]) -> list[str]:
-    """What must not be written down: tokens, headers, and values of variables that are called or look like secrets."""
+    """Values that must not be recorded: tokens, headers, and variables that are named like or look like secrets."""
     match definition.transport:
         case Stdio(args=args, env=env, env_vars=names):
-            given = {name: variables[name] for name in names if name in variables}
-            found = [*secrets_of({**env, **given}), *filter(_looks_secret, env.values()), *_secret_arguments(args)]
+            passed = {name: variables[name] for name in names if name in variables}
+            secrets = [*secrets_of({**env, **passed}), *filter(_looks_secret, env.values()), *_secret_arguments(args)]
         case Http(url=url, http_headers=headers, env_http_headers=named, bearer_token_env_var=bearer):
             held = [variables[name] for name in (*named.values(), bearer) if name is not None and name in variables]
-            found = [*(value for name, value in headers.items() if name.lower() not in PUBLIC_HEADERS), *held]
-            found += _secret_queries(url)
-    return _spelled(found)
+            secrets = [*(value for name, value in headers.items() if name.lower() not in PUBLIC_HEADERS), *held]
+            secrets += _secret_queries(url)
+    return _spelled(secrets)
 
 
 def secrets_in_launch(definition: ServerDefinition, launch: Launch) -> list[str]:
-    """The same, of one that is started: what must not be shown when it says it again."""
+    """The same for a launch: values to remove from what the server returns."""
     if launch.transport == "stdio":
         return secrets_in_definition(definition, launch.environment)
     held = [value for name, value in launch.headers.items() if name.lower() not in PUBLIC_HEADERS]
     return _spelled([*held, *_secret_queries(launch.url)])
 
 
-def _spelled(found: Iterable[str]) -> list[str]:
+def _spelled(values: Iterable[str]) -> list[str]:
     # `Bearer x` in a header is `x` anywhere else.
-    return sorted({part.strip() for value in found for part in (value, value.rpartition(" ")[2])} - {""})
+    return sorted({part.strip() for value in values for part in (value, value.rpartition(" ")[2])} - {""})
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable, a flag or a parameter is called like one that holds a secret."""
+    """Whether a variable, a flag or a parameter is named like one that holds a secret."""
     return bool(secrets_of({name.replace("-", "_"): ""}))
 
 
@@ -121,7 +121,7 @@ def _environment(name: str, stdio: Stdio, variables: Mapping[str, str]) -> dict[
         if variable in variables:
             environment[variable] = variables[variable]
         elif is_secret(variable):
-            # One that may be missing is not called a key; a server without its key only fails later, and less clearly.
+            # Other variables may be missing; but a server without its key only fails later, and less clearly.
             raise _unset(name, "env_vars", variable)
     return {**environment, **stdio.env}
 
@@ -136,7 +136,7 @@ def _headers(name: str, http: Http, variables: Mapping[str, str]) -> dict[str, s
 
 
 def _header_value(name: str, setting: str, variable: str, variables: Mapping[str, str]) -> str:
-    # A key that was read from a file often brings the line's end along.
+    # A key that was read from a file often ends with a newline.
     value = variables.get(variable, "").strip()
     if not value:
         raise _unset(name, setting, variable)
@@ -179,7 +179,7 @@ def _key(launch: Launch) -> str:
 
 
 def _secret_arguments(args: Sequence[str]) -> Iterator[str]:
-    """`--api-key x` and `--api-key=x`."""
+    """The values in `--api-key x` and `--api-key=x`."""
     for number, argument in enumerate(args):
         flag, equals, value = argument.partition("=")
         if flag.startswith("-") and is_secret(flag):
@@ -187,13 +187,13 @@ def _secret_arguments(args: Sequence[str]) -> Iterator[str]:
 
 
 def _secret_queries(url: str) -> Iterator[str]:
-    """`?api_key=x`, which some services want."""
+    """The values in `?api_key=x`, which some services want."""
     for name, value in parse_qsl(url.partition("?")[2].partition("#")[0]):
         if is_secret(name) or _looks_secret(value):
             yield value
 
 
 def _looks_secret(value: str) -> bool:
-    """Long, in one piece, and of letters and digits: neither a path nor an address nor a word."""
+    """Whether it is long, of letters and digits, and neither a path nor an address nor a word."""
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     return len(value) >= _LEAST_GUESSED and mixed and not any(mark in value for mark in "/ .,:\\")

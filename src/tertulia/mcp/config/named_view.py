@@ -1,4 +1,4 @@
-"""`[mcp_views.NAME]`: a view that was given a name, for whoever reaches our servers from outside a session."""
+"""`[mcp_views.NAME]`: a named view, for programs that use our MCP servers from outside a session (the broker)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _KEYS = ("approval", "limits", "mcp_tool_allowlist")
 
 
 class NamedView(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tools of which servers, how many calls, and what they are asked about."""
+    """Which tools of which servers, how many calls, and which need an approval."""
 
     name: str
     mcp_tool_allowlist: tuple[str, ...] | None = None
-    """`server__tool` or `server__*`; None: every tool of every server. Whether there are such tools is known later."""
+    """`server__tool` or `server__*`; None: every tool of every server. Whether they exist is checked later."""
     limits: Limits = NO_LIMITS
-    """To be met with those of the session."""
+    """Narrowed by those of the session."""
     approval: Approval | None = None
-    """None: as each server says."""
+    """None: that of each server."""
 
 
 def view_from_wire(name: str, table: object) -> NamedView:
@@ -37,17 +37,17 @@ def view_from_wire(name: str, table: object) -> NamedView:
         )
     if not isinstance(table, Mapping):
         raise InvalidParamsError(f"{label} must be a table")
-    given = cast("Mapping[str, Any]", table)
-    for key in given:
+    fields = cast("Mapping[str, Any]", table)
+    for key in fields:
         if key not in _KEYS:
             near = near_names(key, _KEYS, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_KEYS)}"
             raise InvalidParamsError(f"{label}: there is no setting {key[:64]!r}; {hint}")
     return NamedView(
         name=name,
-        mcp_tool_allowlist=_allowlist(f"{label}.mcp_tool_allowlist", given.get("mcp_tool_allowlist")),
-        limits=_limits(label, given.get("limits", {})),
-        approval=_approval(f"{label}.approval", given.get("approval")),
+        mcp_tool_allowlist=_allowlist(f"{label}.mcp_tool_allowlist", fields.get("mcp_tool_allowlist")),
+        limits=_limits(label, fields.get("limits", {})),
+        approval=_approval(f"{label}.approval", fields.get("approval")),
     )
 
 

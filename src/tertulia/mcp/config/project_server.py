@@ -1,4 +1,4 @@
-"""A server as a project's file writes it: content that somebody may trust, exactly as it stands there."""
+"""A server as a project's file defines it. The user may trust exactly this content."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _WIDENING: Mapping[str, Any] = {
     "sampling": True,
     "share": "host",
 }
-"""What a server gets by being trusted, beyond being started."""
+"""Settings by which a trusted server gets more than being started."""
 
 
 class ProjectServer(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `.mcp.json`, or one table of a project's `config.toml`. Nothing in it was looked up."""
+    """One entry of `.mcp.json`, or one table of a project's `config.toml`. No variable in it is expanded."""
 
     name: str
     entry: Any
@@ -35,17 +35,17 @@ class ProjectServer(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """The file."""
     folder: str
-    """What a relative `cwd` counts from, and where it is started if it names none."""
+    """The base of a relative `cwd`, and the directory it is started in if it names none."""
     form: Literal["json", "toml"]
 
     def __repr__(self) -> str:
-        return f"WrittenServer({self.name!r}, {self.source!r})"
+        return f"ProjectServer({self.name!r}, {self.source!r})"
 
     @property
     def digest(self) -> str:
-        """Of everything that is written and of where: any change is another server (C2)."""
+        """Of the whole entry and its file: any change makes it another server (C2)."""
         content = {"name": self.name, "entry": self.entry, "source": self.source}
-        # Not msgspec, to which two of TOML's numbers, inf and nan, are the same. Dates are TOML's too.
+        # Not msgspec, which encodes inf and nan of TOML alike. Dates are TOML's too.
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=repr).encode()).hexdigest()
 
     @property
@@ -54,17 +54,17 @@ class ProjectServer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> Any:
-        """As it is written, for a person to judge; only keys and passwords in it are hidden."""
+        """The entry for the user to judge; only keys and passwords in it are hidden."""
         return _masked(self.entry)
 
     @property
     def kind(self) -> Literal["stdio", "http", ""]:
-        """Whether it is a program or an address, by what is written."""
+        """Whether it is a program or an address, by its entry."""
         return "http" if "url" in self._table else "stdio" if "command" in self._table else ""
 
     @property
     def variables(self) -> list[str]:
-        """Variables of ours that it would be given, by what is written."""
+        """Variables of our environment that it would get, by its entry."""
         headers = self._table.get("env_http_headers")
         named = [
             *_texts(self._table.get("env_vars")),
@@ -83,30 +83,31 @@ class ProjectServer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def widening(self) -> list[str]:
-        """Keys that ask for more than a server gets that nobody has spoken for."""
+        """Keys that ask for more than an untrusted server gets."""
         return [key for key, value in _WIDENING.items() if self._table.get(key) == value]
 
     @property
     def foreign(self) -> list[str]:
-        """Keys that only other hosts know."""
+        """Keys that only other hosts use."""
         return unknown_keys(self._table) if self.form == "json" else []
 
     def definition(self, variables: Mapping[str, str]) -> ServerDefinition:
-        """What it says, with our variables put in: only for one that is trusted. InvalidParams with file and server."""
+        """The definition with variables expanded: only for a trusted one. InvalidParamsError names file and server."""
         try:
             label = f"mcpServers.{self.name}"
             table = server_table_of(label, self.entry, variables) if self.form == "json" else self.entry
             folder = Path(self.folder)
-            made = server_from_wire(self.name, table, origin="project", source=self.source, folder=folder)
+            definition = server_from_wire(self.name, table, origin="project", source=self.source, folder=folder)
         except InvalidParamsError as error:
             raise InvalidParamsError(f"{self.source}: {error.message}") from None
-        if isinstance(made.transport, Stdio) and made.transport.cwd is None:
-            made = msgspec.structs.replace(made, transport=msgspec.structs.replace(made.transport, cwd=self.folder))
-        return made
+        transport = definition.transport
+        if isinstance(transport, Stdio) and transport.cwd is None:
+            transport = msgspec.structs.replace(transport, cwd=self.folder)
+        return msgspec.structs.replace(definition, transport=transport)
 
 
 def _texts(value: Any) -> list[str]:
-    return [each for each in cast("list[Any]", value) if isinstance(each, str)] if isinstance(value, list) else []
+    return [item for item in cast("list[Any]", value) if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _masked(entry: Any) -> Any:
@@ -123,8 +124,8 @@ def _masked(entry: Any) -> Any:
 
 
 def _mask(name: str, value: Any, *, header: bool) -> Any:
-    # `${TOKEN}` is the name of a secret, and worth seeing. Only by its name is a value hidden: what merely looks like a
-    # key may be what the program is told to load.
+    # `${TOKEN}` names a secret and is shown. Values are hidden by their name only: what merely looks like a key may be
+    # what the program is to load.
     if not isinstance(value, str) or "${" in value:
         return value
     hidden = name.lower() not in PUBLIC_HEADERS if header else is_secret(name)

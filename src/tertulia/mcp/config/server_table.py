@@ -1,7 +1,7 @@
-"""`[mcp_servers.NAME]` as people write it, read into a definition. The keys are those that Codex knows, and a few more.
+"""Parses a table `[mcp_servers.NAME]` into a `ServerDefinition`. The keys are those of Codex, and a few more.
 
-Nothing is resolved here: variables are looked up by `launch`, when a server is about to be reached. No value is
-repeated in a refusal: it may be a secret.
+Nothing is looked up here: `launch` looks up variables when a server is started. No error repeats a value: it may be a
+secret.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _OWN_HEADERS = frozenset(
 """The transport sets them itself."""
 
 _CODEX = {"supports_parallel_tool_calls": "parallel", "default_tools_approval_mode": "approval"}
-"""Keys that have another name here. Their values are the same."""
+"""Codex's names of keys that have another name here. Their values are the same."""
 
 
 def server_from_wire(
     name: str, table: object, *, origin: Origin, source: str = "", folder: Path | None = None
 ) -> ServerDefinition:
-    """Parse one table. A relative `cwd` or root counts from `folder`; `~` is left for `launch`, who knows the home.
+    """Parse one table. A relative `cwd` or root counts from `folder`; `~` is left for `launch`, which knows the home.
 
     InvalidParams names the server and the key.
     """
@@ -56,14 +56,14 @@ def server_from_wire(
 
 
 def server_name_error(name: str) -> str | None:
-    """Why no server can be called so, if none can."""
+    """Why a server cannot have that name; None where it can."""
     if is_legal_server(name):
         return None
     return f"mcp_servers: {name[:64]!r} cannot be the name of a server; use letters, digits, `_` and `-`"
 
 
 def resolve_directory(cwd: str, folder: Path | None) -> str:
-    """A directory as somebody wrote it, counted from the folder of the file that it stands in."""
+    """A directory of a configuration file, relative to the folder of that file."""
     return cwd if folder is None or starts_at_home(cwd) else str(folder / cwd)
 
 
@@ -73,24 +73,24 @@ def starts_at_home(path: str) -> bool:
 
 
 def is_known_key(key: str) -> bool:
-    """Whether some server's table may hold it."""
+    """Whether a server's table may have that key."""
     return (
         key in _KEYS
         or key in _CODEX
         or key == "startup_timeout_ms"
-        or any(key in each for each in _TRANSPORTS.values())
+        or any(key in keys for keys in _TRANSPORTS.values())
     )
 
 
 def read_table(label: str, table: object) -> dict[str, Any]:
-    """The fields of a definition, without its name and where it comes from. `label` is what a refusal calls it."""
+    """The fields of a definition, without its name and where it comes from. `label` names the table in errors."""
     if not isinstance(table, Mapping):
         raise InvalidParamsError(f"{label} must be a table with command or url")
-    given = _with_own_names(label, dict(cast("Mapping[Any, Any]", table)))
-    kind = _kind(label, given)
+    entries = _with_own_names(label, dict(cast("Mapping[Any, Any]", table)))
+    kind = _kind(label, entries)
     fields: dict[str, Any] = {}
     parts: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in entries.items():
         if key in _TRANSPORTS[kind]:
             parts[key] = _TRANSPORTS[kind][key](f"{label}.{key}", value)
         elif key in _KEYS:
@@ -104,23 +104,25 @@ def read_table(label: str, table: object) -> dict[str, Any]:
 
 
 def _with_own_names(label: str, table: dict[Any, Any]) -> dict[Any, Any]:
-    given = dict(table)
+    entries = dict(table)
     for theirs, ours in _CODEX.items():
-        if theirs in given:
-            if ours in given:
+        if theirs in entries:
+            if ours in entries:
                 raise InvalidParamsError(f"{label} has both {ours} and {theirs}, which are the same")
-            given[ours] = given.pop(theirs)
-    if "startup_timeout_ms" in given:
-        if "startup_timeout_sec" in given:
+            entries[ours] = entries.pop(theirs)
+    if "startup_timeout_ms" in entries:
+        if "startup_timeout_sec" in entries:
             raise InvalidParamsError(f"{label} has both startup_timeout_sec and startup_timeout_ms")
-        given["startup_timeout_sec"] = _seconds(f"{label}.startup_timeout_ms", given.pop("startup_timeout_ms"), 1000)
-    return given
+        entries["startup_timeout_sec"] = _seconds(
+            f"{label}.startup_timeout_ms", entries.pop("startup_timeout_ms"), 1000
+        )
+    return entries
 
 
 def _kind(label: str, table: Mapping[Any, Any]) -> Literal["command", "url"]:
     if ("command" in table) == ("url" in table):
-        said = "has both command and url; it is" if "url" in table else "has neither command nor url; it must be"
-        raise InvalidParamsError(f"{label} {said} either a program to start or an address to reach")
+        problem = "has both command and url; it is" if "url" in table else "has neither command nor url; it must be"
+        raise InvalidParamsError(f"{label} {problem} either a program to start or an address to reach")
     return "url" if "url" in table else "command"
 
 
@@ -128,9 +130,9 @@ def _unknown(label: str, key: str, kind: Literal["command", "url"]) -> str:
     other: Literal["command", "url"] = "command" if kind == "url" else "url"
     if key in _TRANSPORTS[other]:
         return f"{label}.{key} goes with {other}, and this server has {kind}"
-    known = sorted((*_TRANSPORTS[kind], *_KEYS, *_CODEX))
-    near = near_names(key, known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    keys = sorted((*_TRANSPORTS[kind], *_KEYS, *_CODEX))
+    near = near_names(key, keys, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(keys)}"
     return f"{label}: there is no setting {key[:64]!r}; {hint}"
 
 
@@ -198,7 +200,7 @@ def _headers(name: str, value: object) -> dict[str, str]:
 
 
 def is_header_value(text: str) -> bool:
-    """Whether it can stand in a header without ending it."""
+    """Whether it is one line of plain ASCII, as a header needs it."""
     return _HEADER_VALUE.match(text) is not None
 
 
@@ -207,11 +209,11 @@ def _env_headers(name: str, value: object) -> dict[str, str]:
 
 
 def _check_headers(label: str, parts: Mapping[str, Any]) -> None:
-    """Each header has one value."""
-    given = [*parts.get("http_headers", ()), *parts.get("env_http_headers", ())]
-    given += ["Authorization"] if parts.get("bearer_token_env_var") else []
+    """Refuse a header with two values."""
+    entries = [*parts.get("http_headers", ()), *parts.get("env_http_headers", ())]
+    entries += ["Authorization"] if parts.get("bearer_token_env_var") else []
     seen: set[str] = set()
-    for header in given:
+    for header in entries:
         if header.lower() in seen:
             raise InvalidParamsError(f"{label} gives the header {header} twice (bearer_token_env_var is Authorization)")
         seen.add(header.lower())
@@ -310,4 +312,4 @@ _KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {
     "elicitation": ("elicitation", _switch),
     "sampling": ("sampling", _switch),
 }
-"""By the key in the table: the field of the definition, and how it is read."""
+"""By the key in the table: the field of the definition, and its parser."""

@@ -1,6 +1,6 @@
-"""Which servers of projects somebody has trusted: digests of their definitions, in a file that only the user writes.
+"""Which servers of project files the user has trusted: digests of their definitions, in a file of the user's.
 
-Trust holds for content. Whoever edits a command, an argument or a variable has written another server (C2).
+Trust holds for content: an edited command, argument or variable makes another server, which is not trusted (C2).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PRIVATE = 0o600
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """For people; only the digest counts."""
+    """For the reader of the file; only the digest counts."""
 
     name: str
     source: str
@@ -36,18 +36,18 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class TrustSnapshot(msgspec.Struct, frozen=True):
-    """What the file said when it was read."""
+    """The trusted digests when the file was read."""
 
     digests: frozenset[str]
     problem: str | None = None
-    """Why nothing is trusted although there is a file."""
+    """Why no server is trusted although there is a file."""
 
     def __contains__(self, server: ProjectServer) -> bool:
         return server.digest in self.digests
 
 
 class TrustStore:
-    """The file in our data directory. Where it cannot be relied on, nothing is trusted."""
+    """The file in the data directory. Where it cannot be relied on, no server is trusted."""
 
     __slots__ = ("_home", "path")
 
@@ -56,22 +56,22 @@ class TrustStore:
         self.path = home / FILE_NAME
 
     def read(self) -> TrustSnapshot:
-        """All of it, now."""
+        """The trusted digests as the file has them now."""
         try:
             return TrustSnapshot(frozenset(self._load().trusted))
         except FileNotFoundError:
             return TrustSnapshot(frozenset())
         except (OSError, ValueError) as error:
-            said = error.strerror if isinstance(error, OSError) else str(error)
+            problem = error.strerror if isinstance(error, OSError) else str(error)
             advice = "no MCP server of a project is trusted; `tertulia mcp trust NAME` writes the file anew"
-            return TrustSnapshot(frozenset(), f"{self.path}: {said}; {advice}")
+            return TrustSnapshot(frozenset(), f"{self.path}: {problem}; {advice}")
 
     def is_trusted(self, server: ProjectServer) -> bool:
-        """Whether somebody has trusted exactly this."""
+        """Whether the user has trusted exactly this content."""
         return server in self.read()
 
     def trust(self, server: ProjectServer) -> None:
-        """From now on; an earlier content of the same entry is forgotten. StorageError when it cannot be written."""
+        """Trust this content, and no earlier one of the same entry. StorageError when it cannot be written."""
         with self._locked():
             others = self._others(server.name, server.source)
             self._write({**others, server.digest: _Entry(server.name, server.source)})
@@ -96,7 +96,7 @@ class TrustStore:
         }
 
     def _load(self) -> _File:
-        # Not blocking: somebody could have put a pipe there.
+        # Not blocking: it could be a pipe.
         number = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(number, "rb") as file:
             _check_owner(os.fstat(number), "the file")
@@ -106,14 +106,14 @@ class TrustStore:
             raw = file.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:
             raise ValueError(f"larger than {_MAX_BYTES:,} bytes")
-        found = msgspec.json.decode(raw, type=_File)
-        if found.version != 1:
-            raise ValueError(f"version {found.version} is not known here")
-        return found
+        file_content = msgspec.json.decode(raw, type=_File)
+        if file_content.version != 1:
+            raise ValueError(f"version {file_content.version} is not known here")
+        return file_content
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Two programs that trust at once both leave their mark."""
+        """Two programs that write at once both have an effect."""
         try:
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
             number = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -126,15 +126,15 @@ class TrustStore:
             raise StorageError(f"{self.path} cannot be written: {error.strerror}", file=str(self.path)) from None
 
     def _write(self, trusted: dict[str, _Entry]) -> None:
-        unborn = self.path.with_suffix(".new")
+        fresh = self.path.with_suffix(".new")
         with suppress(FileNotFoundError):
-            unborn.unlink()
-        number = os.open(unborn, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
+            fresh.unlink()
+        number = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
         with os.fdopen(number, "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(_File(trusted))) + b"\n")
             file.flush()
             os.fsync(number)
-        os.replace(unborn, self.path)
+        os.replace(fresh, self.path)
 
 
 def _check_owner(status: os.stat_result, what: str) -> None:

@@ -1,1 +1,1 @@
-"""Server processes shared by conversations: started, watched, restarted, closed."""
+"""Running MCP servers: a pool that conversations and sessions share, and what each session sees of it."""

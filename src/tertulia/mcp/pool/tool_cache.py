@@ -1,4 +1,4 @@
-"""What a server offers, as it last said: taken from a connection, and written down for the next time."""
+"""The tools of a server: cached from its last listing, on disk for the next run, and listed again when they change."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from tertulia.mcp.toolset import Toolset
 from tertulia.rollout.sqlite.session_files import create_private
 
 MIN_TTL_S = 5.0
-"""A server that gave it no thought says that its list holds for 0 s."""
+"""The least time for which a listing holds; some servers say 0 s and do not mean it."""
 _SMALL_BYTES = 64 * 1024
 
 
 class ToolCache:
-    """The tools of the last listing that went well. A failed one changes nothing but when to try again."""
+    """The tools of the last listing that succeeded. A failed one only changes when the next is due."""
 
-    def __init__(self, clock: Clock, known: Toolset | None, keep: Callable[[Toolset], None] | None) -> None:
-        """`known`: from an earlier run. `keep`: writes down what is new; blocks."""
-        self.toolset = known or Toolset.of(())
-        self.known = known is not None
-        """Whether it has ever been listed, in this run or an earlier one."""
+    def __init__(self, clock: Clock, earlier: Toolset | None, keep: Callable[[Toolset], None] | None) -> None:
+        """`earlier`: the tools of an earlier run. `keep`: writes new tools to disk; blocks."""
+        self.toolset = earlier or Toolset.of(())
+        self.known = earlier is not None
+        """Whether the tools were ever listed, in this run or an earlier one."""
         self.revision = 0
-        """Goes up whenever the tools become other ones."""
+        """Counts the changes of the tools."""
         self.latency_ms: int | None = None
-        """Of the last listing, and of the start if it was the first."""
+        """Of the last listing; for the first one with the start."""
         self._clock = clock
         self._keep = keep
-        self._written = known and known.digest
+        self._digest_on_disk = earlier and earlier.digest
         self._ttl_s: float | None = None
         self._listed_at = 0.0
         self._by_name = {tool.name: tool for tool in self.toolset.tools}
 
     def find(self, name: str) -> RemoteTool | None:
-        """The tool of that name."""
+        """The tool of that name, if there is one."""
         return self._by_name.get(name)
 
     def is_stale(self, now: float) -> bool:
-        """Whether the time is over for which the list was said to hold; `now` is monotonic."""
+        """Whether the listing has expired by the server's own word; `now` is monotonic."""
         return self._ttl_s is not None and now >= self._listed_at + self._ttl_s
 
     async def take(self, connection: ServerConnection, began: float) -> bool:
-        """List the tools. Whether they are others than before; McpError, and they are what they were.
+        """List the tools; whether they have changed. McpError: the listing failed, and the old tools stay.
 
-        `began`: when somebody began to wait for it.
+        `began`: the time from which the latency counts.
         """
         try:
             listing = await connection.list_tools()
@@ -77,14 +77,14 @@ class ToolCache:
     async def _toolset(self, listing: ToolListing) -> Toolset:
         if listing.size <= _SMALL_BYTES:
             return Toolset.of(listing.tools, listing.left_out, self.toolset)
-        # The schemas of a large one take a while, and others have the loop to use.
+        # Checking many schemas takes a while: not on the loop.
         return await asyncio.to_thread(Toolset.of, listing.tools, listing.left_out, self.toolset)
 
     async def write_down(self) -> None:
-        """Unless it stands there already."""
-        if self._keep is not None and self._written != self.toolset.digest:
-            self._written = self.toolset.digest
-            # Done even if the server is stopped right now: a short session would else never come to it.
+        """Write the tools to disk, unless they are there already."""
+        if self._keep is not None and self._digest_on_disk != self.toolset.digest:
+            self._digest_on_disk = self.toolset.digest
+            # Done even if the server is stopped now: a short session would never get to it otherwise.
             await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._keep, self.toolset))
 
 
@@ -100,12 +100,12 @@ class _CachedListing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: Literal[1]
     key: str
     digest: str
-    """Of the tools: whoever edits the file by hand is not believed."""
+    """Of the tools: a file that was edited by hand is not used."""
     tools: tuple[RemoteTool, ...]
 
 
 class ToolDiskCache:
-    """A folder with one file a server, under the key of its launch; only its owner can read or write it."""
+    """A folder with a file for each server, named by the key of its launch, for this user alone."""
 
     __slots__ = ("_folder",)
 
@@ -113,7 +113,7 @@ class ToolDiskCache:
         self._folder = home / "mcp-catalogue"
 
     def recall(self, key: str) -> Toolset | None:
-        """What the server of that key listed last; None where that is not known for certain."""
+        """The last listing of the server with that key; None where there is none, or it cannot be trusted."""
         if not _KEY.fullmatch(key):
             return None
         try:
@@ -127,7 +127,7 @@ class ToolDiskCache:
         return toolset if page.key == key and page.digest == toolset.digest else None
 
     def keep(self, key: str, toolset: Toolset) -> None:
-        """Write it down in place of what was there. A disk that refuses costs a start, and no more: it is logged."""
+        """Write the tools in place of earlier ones. An error of the disk is logged, and costs a start the next time."""
         page = msgspec.json.encode(_CachedListing(1, key, toolset.digest, toolset.tools))
         if not _KEY.fullmatch(key) or len(page) > MAX_BYTES:
             return
@@ -146,22 +146,22 @@ class ToolDiskCache:
     def _make_folder(self) -> None:
         self._folder.parent.mkdir(_PRIVATE, parents=True, exist_ok=True)
         self._folder.mkdir(_PRIVATE, exist_ok=True)
-        found = os.lstat(self._folder)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise NotADirectoryError(f"{self._folder} is not a directory of ours")
+        status = os.lstat(self._folder)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+            raise NotADirectoryError(f"{self._folder} is not a directory of this user")
 
 
 def _read(path: Path) -> bytes:
     fd = os.open(path, _READ)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise PermissionError("it is not a plain file that only we can write")
-        if found.st_size > MAX_BYTES:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise PermissionError("it is not a plain file that only this user can write")
+        if status.st_size > MAX_BYTES:
             raise OSError(f"it has more than {MAX_BYTES:,} bytes")
-        # One byte more than was found: a file that grows meanwhile is not read for ever, and not decoded either.
+        # One byte more than its size: a file that grows meanwhile is not read without end, and not decoded either.
         content = bytearray()
-        while len(content) <= found.st_size and (chunk := os.read(fd, found.st_size + 1 - len(content))):
+        while len(content) <= status.st_size and (chunk := os.read(fd, status.st_size + 1 - len(content))):
             content += chunk
         return bytes(content)
     finally:
@@ -169,21 +169,21 @@ def _read(path: Path) -> bytes:
 
 
 MIN_INTERVAL_S = 0.2
-"""Between the listings that a server causes. What somebody of ours asks for is done at once."""
+"""Between listings that the server's announcements cause. A refresh by a client is done at once."""
 
 
 ListAgain = Callable[[], Awaitable[McpError | None]]
-"""Says what went wrong, and raises nothing but a cancellation."""
+"""Lists the tools. Returns the error, and raises nothing but a cancellation."""
 
 
 class RelistSchedule:
-    """For as long as one connection lasts: at most one listing under way, and one more to come.
+    """When to list the tools again while a connection lasts: at most one listing in progress and one more due.
 
-    What is wanted before `begin` is done after it.
+    So many announcements of changes cause a few listings. What is wanted before `begin` is done after it.
     """
 
     __slots__ = (
-        *("_asked", "_began", "_clock", "_list_again", "_name", "_over", "_spawn", "_task", "_waiting", "_wanted"),
+        *("_at_once", "_began", "_clock", "_list_again", "_name", "_over", "_spawn", "_task", "_due", "_waiting"),
     )
 
     def __init__(self, spawn: Spawn, clock: Clock, name: str) -> None:
@@ -192,56 +192,56 @@ class RelistSchedule:
         self._clock = clock
         self._name = name
         self._task: asyncio.Task[None] | None = None
-        self._wanted = False
-        self._asked = asyncio.Event()
+        self._due = False
+        self._at_once = asyncio.Event()
         self._waiting: list[asyncio.Future[McpError | None]] = []
         self._began = 0.0
         self._over = False
 
     def begin(self, list_again: ListAgain) -> None:
-        """It has just been listed for the first time; from now on, this lists it again."""
+        """The first listing is done; `list_again` makes the others."""
         self._list_again = list_again
         self._began = self._clock.monotonic()
-        if self._wanted:
+        if self._due:
             self.want()
 
     @property
     def due(self) -> bool:
-        """Whether something changed that is not listed yet."""
-        return self._wanted or self._task is not None
+        """Whether a change was announced that is not listed yet."""
+        return self._due or self._task is not None
 
     def want(self) -> None:
-        """Something changed: list again before long."""
-        self._wanted = not self._over
-        if self._wanted and self._task is None and self._list_again is not None:
+        """A change was announced: list again soon."""
+        self._due = not self._over
+        if self._due and self._task is None and self._list_again is not None:
             self._task = self._spawn(self._run(self._list_again), f"list the tools of {self._name}")
             self._task.add_done_callback(self._ended)
 
     async def now(self) -> None:
-        """Until a listing that began after this call is done. McpError: it failed."""
+        """Wait for a listing that begins after this call. McpError: it failed."""
         if self._over or self._list_again is None:
             raise self._too_late()
         mine: asyncio.Future[McpError | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(mine)
-        self._asked.set()
+        self._at_once.set()
         self.want()
-        # The future is this caller's alone: who leaves takes nothing away from the others.
+        # The future is this caller's alone: a cancelled caller does not affect the others.
         error = await mine
         if error is not None:
             raise McpError(error.message, **error.detail)
 
     def stop(self) -> None:
-        """The connection is over. Whoever waits hears so."""
+        """The connection is over; callers that wait get an error."""
         self._over = True
-        self._wanted = False
+        self._due = False
         if self._task is not None:
             self._task.cancel()
 
     async def _run(self, list_again: ListAgain) -> None:
-        while self._wanted:
+        while self._due:
             await self._apart()
-            self._wanted = False
-            self._asked.clear()
+            self._due = False
+            self._at_once.clear()
             waiting, self._waiting = self._waiting, []
             self._began = self._clock.monotonic()
             error: McpError | None = server_error(self._name, "closed", "the listing was broken off")
@@ -256,15 +256,15 @@ class RelistSchedule:
             return
         try:
             async with asyncio.timeout(left):
-                await self._asked.wait()
+                await self._at_once.wait()
         except TimeoutError:
             return
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
         self._over |= task.cancelled()
-        if self._wanted and not self._over:
-            # Wanted after the last look at it.
+        if self._due and not self._over:
+            # Announced after the last check.
             self.want()
             return
         waiting, self._waiting = self._waiting, []
@@ -275,6 +275,6 @@ class RelistSchedule:
 
 
 def _answer(waiting: list[asyncio.Future[McpError | None]], error: McpError | None) -> None:
-    for each in waiting:
-        if not each.done():
-            each.set_result(error)
+    for future in waiting:
+        if not future.done():
+            future.set_result(error)

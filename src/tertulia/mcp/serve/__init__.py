@@ -1,1 +1,1 @@
-"""Being an MCP server, on top of the SDK."""
+"""The server side: tools and resources of ours, served to MCP clients through the SDK."""

@@ -28,7 +28,7 @@ class McpHost:
     def __init__(self, settings: Settings, environment: Environment, clock: Clock, nursery: Nursery) -> None:
         sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock)
         self._runner = GuardedRunner(sandbox, guarded_paths_of(settings, environment))
-        self.doors = InFlight()
+        self.in_flight = InFlight()
         self.pool = ServerPool(
             spawn=nursery.start, clock=clock, runner=lambda: self._runner, home=environment.home, connect=connect
         )
