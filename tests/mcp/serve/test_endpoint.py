@@ -356,13 +356,13 @@ async def test_all_clients_of_the_old_era_hear_it_and_those_who_left_are_forgott
         async with counter.client("old", message_handler=second) as other:
             await other.list_tools()
             await one.list_tools()
-            assert len(counter.broker._users._old) == 2
+            assert len(counter.broker._users._clients) == 2
             counter.shop.change()
             async with asyncio.timeout(10):
                 await first.came.wait()
                 await second.came.wait()
-        await until(lambda: len(counter.broker._users._old) == 1)
-    await until(lambda: not counter.broker._users._old)
+        await until(lambda: len(counter.broker._users._clients) == 1)
+    await until(lambda: not counter.broker._users._clients)
 
 
 async def test_a_client_of_the_new_era_hears_it_if_it_listens(counter: Counter) -> None:

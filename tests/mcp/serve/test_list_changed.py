@@ -96,7 +96,7 @@ async def test_each_stream_is_a_client_of_its_own_until_it_is_closed(hall: Hall)
     await until(lambda: hall.told == {"a": 1, "b2": 1})
     hall.audience.forget(other)
     hall.audience.forget(other)
-    assert list(hall.audience._old) == [one]
+    assert list(hall.audience._clients) == [one]
     hall.audience.tell()
     await until(lambda: hall.told == {"a": 2, "b2": 1})
 
@@ -144,24 +144,24 @@ class Slow:
 async def test_of_all_that_comes_while_one_piece_is_under_way_the_last_is_told() -> None:
     slow = Slow()
     for number in range(1_000):
-        slow.newest.tell(slow.piece(number))
+        slow.newest.send(slow.piece(number))
     assert len(slow.nursery) == 1
     await until(lambda: slow.heard == [999])
     for number in range(1_000, 2_000):
-        slow.newest.tell(slow.piece(number))
+        slow.newest.send(slow.piece(number))
     assert len(slow.nursery) == 1
     slow.may_go.set()
     await until(lambda: slow.heard == [999, 1_999] and not len(slow.nursery))
-    slow.newest.tell(slow.piece(5))
+    slow.newest.send(slow.piece(5))
     await until(lambda: slow.heard[-1] == 5)
 
 
 async def test_after_the_end_nothing_is_told() -> None:
     slow = Slow()
     slow.newest.close()
-    slow.newest.tell(slow.piece(1))
+    slow.newest.send(slow.piece(1))
     await until(lambda: slow.heard == [1])
-    slow.newest.tell(slow.piece(2))
+    slow.newest.send(slow.piece(2))
     slow.newest.close()
     await until(lambda: not len(slow.nursery))
     assert slow.heard == [1]
@@ -173,9 +173,9 @@ async def test_a_piece_that_cannot_be_told_does_not_keep_the_next_from_it() -> N
     async def fails() -> None:
         raise OSError("gone")
 
-    slow.newest.tell(fails)
+    slow.newest.send(fails)
     await until(lambda: not len(slow.nursery))
-    slow.newest.tell(slow.piece(1))
+    slow.newest.send(slow.piece(1))
     await until(lambda: slow.heard == [1])
     slow.newest.close()
     await until(lambda: not len(slow.nursery))

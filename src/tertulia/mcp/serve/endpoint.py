@@ -1,7 +1,8 @@
-"""Speaks MCP with our clients, in both eras, for whatever is served: lists, calls, progress, cancellation, asking back.
+"""An MCP server for a `ToolSource`, in the old and the new protocol: lists, calls, progress, cancellation, elicitation.
 
-In the old era a person is asked by a request to the client while the call goes on. In the new one there are no such
-requests: the call is answered with what has to be asked, it waits here, and the client calls again with the answer.
+In the old protocol the client's user is asked by a request to the client while the call goes on. In the new one
+(2026-07-28) there are no such requests: the call is answered with the question, it waits here, and the client calls
+again with the answer.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ _INVALID_PARAMS = -32602
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)\Z", re.DOTALL)
 
 MAX_CALLS = 256
-"""Of one broker at once."""
+"""Calls of one endpoint at once."""
 _QUIET = ("mcp.server", "mcp.shared")
-"""Loggers that would write down what was said."""
+"""Loggers that would write messages of clients to the log."""
 
 
 def load_sdk() -> None:
-    """Takes a second the first time, so do it in a thread. McpError where the package is not there."""
+    """Import the SDK. Takes a second the first time, so do it in a thread. McpError where it is not installed."""
     try:
         load_package("the broker needs", "mcp", "mcp", "mcp.server.lowlevel")
     except PackageError as error:
@@ -58,14 +59,14 @@ def load_sdk() -> None:
 
 
 class McpEndpoint:
-    """One served thing as an MCP server: over one connection, or over HTTP for any number of clients.
+    """A `ToolSource` as an MCP server: over one connection, or over HTTP for any number of clients.
 
-    `load_sdk` comes before the first.
+    `load_sdk` must be called before.
     """
 
     def __init__(
         self,
-        served: ToolSource,
+        source: ToolSource,
         *,
         name: str,
         spawn: Spawn,
@@ -80,11 +81,11 @@ class McpEndpoint:
             ToolsListChanged,
         )
 
-        self._served = served
+        self._source = source
         self._spawn = spawn
         self._calls = 0
         self._programs: Counter[str] = Counter()
-        """How many calls each client has under way."""
+        """How many calls each client has in progress."""
         self._waiting = SuspendedCalls()
         bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(bus, max_subscriptions=MAX_LISTENERS)
@@ -103,26 +104,26 @@ class McpEndpoint:
             lifespan=self._connected,
             **({} if library is None else resource_handlers(library)),
         )
-        """The SDK's, to be run over whatever connection there is."""
-        self._unwatch = [served.watch(self._users.tell)]
+        """The SDK's server, which can be run over any connection."""
+        self._unwatch = [source.watch(self._users.tell)]
         if library is not None:
             self._unwatch.append(library.watch(self._readers.tell))
             on_client_initialized(self.server, self._readers.remember)
 
     @property
     def running(self) -> int:
-        """How many calls are under way, those included that wait for a client."""
+        """How many calls are in progress, with those that wait for an answer of their client."""
         return self._calls
 
     async def serve(self, reading: Any, writing: Any) -> None:
-        """One connection, given as the SDK's pair of streams, until its other side is gone."""
+        """Serve one connection, a pair of the SDK's streams, until the client is gone."""
         from anyio import BrokenResourceError
 
         try:
             await self.server.run(reading, writing, self.server.create_initialization_options())
         except* BrokenResourceError:
-            # Of the SDK's own streams, when it is stopped with a message in one of them.
-            _log.debug("a client's connection ended with something unsaid")
+            # The SDK's own streams raise it when the server stops with a message in one of them.
+            _log.debug("a client's connection ended before the last message was sent")
 
     @asynccontextmanager
     async def _connected(self, _: object) -> AsyncGenerator[object]:
@@ -135,7 +136,7 @@ class McpEndpoint:
             self._readers.forget(connection)
 
     def close(self) -> None:
-        """Give up the calls that wait for a client, and tell those who listen that there is no more to hear."""
+        """Cancel the calls that wait for a client, and end the subscriptions of clients."""
         for unwatch in self._unwatch:
             unwatch()
         self._unwatch.clear()
@@ -152,7 +153,7 @@ class McpEndpoint:
         import mcp_types as t
 
         self._users.remember(ctx)
-        return t.ListToolsResult(tools=[_as_tool(tool) for tool in await self._served.tools()])
+        return t.ListToolsResult(tools=[_as_tool(tool) for tool in await self._source.tools()])
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -165,7 +166,7 @@ class McpEndpoint:
             while (question := await running.next()) is not None:
                 if ctx.protocol_version >= MODERN:
                     ticket = self._waiting.enter(running, question)
-                    # It waits there now, for whoever comes back.
+                    # It waits there now for the client's next request.
                     running = None
                     return _input_required(question, ticket)
                 await self._ask(ctx, question)
@@ -183,7 +184,7 @@ class McpEndpoint:
             question.reply(_elicitation_result((params.input_responses or {}).get(_QUESTION)))
             return running
         program = _program(ctx)
-        # No client of several has the last place, if it has one already.
+        # A client that has calls in progress does not get the last free place.
         if self._calls >= MAX_CALLS or (program and self._programs[program] > MAX_CALLS - self._calls):
             raise BusyError(f"{self._programs[program]} calls of this client are under way already", retry_after_s=1)
         running = RunningCall(self._spawn, ctx.session.report_progress)
@@ -199,7 +200,7 @@ class McpEndpoint:
         )
         self._calls += 1
         self._programs[program] += 1
-        running.begin(self._served.call(call), partial(self._ended, program))
+        running.begin(self._source.call(call), partial(self._ended, program))
         return running
 
     def _returning(self, ticket: str) -> tuple[RunningCall, PendingQuestion]:
@@ -208,18 +209,18 @@ class McpEndpoint:
         try:
             return self._waiting.leave(ticket)
         except InvalidParamsError as error:
-            # Not the tool's answer: the protocol wants to see it refused.
+            # An error of the protocol, not a result of the tool.
             raise MCPError(_INVALID_PARAMS, error.message) from None
 
     def _ended(self, program: str) -> None:
         self._calls -= 1
         self._programs[program] -= 1
-        # What is 0 is forgotten.
+        # Removes entries of 0.
         self._programs += Counter()
 
     async def _ask(self, ctx: ServerRequestContext[Any], question: PendingQuestion) -> None:
-        """Ask the client of the old era, as long as the call wants to know."""
-        asking = self._spawn(_elicit_by_request(ctx, question.asked), "ask a client")
+        """Ask a client of the old protocol, as long as the call needs the answer."""
+        asking = self._spawn(_elicit_by_request(ctx, question.elicitation), "ask a client")
         try:
             await asyncio.wait((asking, question.answer), return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
@@ -228,28 +229,30 @@ class McpEndpoint:
             asking.cancel()
 
 
-async def _elicit(running: RunningCall, asked: Elicitation, *, forms: bool, pages: bool) -> ElicitationResult:
-    if not (forms if asked.url is None else pages):
-        raise NoApproverError("the client cannot ask anybody this")
-    return await running.elicit(asked)
+async def _elicit(running: RunningCall, elicitation: Elicitation, *, forms: bool, pages: bool) -> ElicitationResult:
+    if not (forms if elicitation.url is None else pages):
+        raise NoApproverError("the client cannot ask its user this")
+    return await running.elicit(elicitation)
 
 
-async def _elicit_by_request(ctx: ServerRequestContext[Any], asked: Elicitation) -> ElicitationResult:
+async def _elicit_by_request(ctx: ServerRequestContext[Any], elicitation: Elicitation) -> ElicitationResult:
     from mcp.shared.exceptions import MCPError
 
     try:
-        if asked.url is not None:
-            said = await ctx.session.elicit_url(asked.message, asked.url, secrets.token_hex(8), ctx.request_id)
+        if elicitation.url is not None:
+            answer = await ctx.session.elicit_url(
+                elicitation.message, elicitation.url, secrets.token_hex(8), ctx.request_id
+            )
         else:
-            said = await ctx.session.elicit_form(asked.message, asked.schema, ctx.request_id)
+            answer = await ctx.session.elicit_form(elicitation.message, elicitation.schema, ctx.request_id)
     except (MCPError, ValueError):
-        # It said that it could be asked, and cannot, or its answer is none.
+        # It declared that it can be asked, and cannot, or its answer is invalid.
         return ElicitationResult("cancel")
-    return _elicitation_result(said)
+    return _elicitation_result(answer)
 
 
 def _can_ask(ctx: ServerRequestContext[Any]) -> tuple[bool, bool]:
-    """Whether the client lets a person fill in a form, and visit a page. One that does not say which means forms."""
+    """Whether the client's user can fill in a form, and visit a page. A client that does not say which means forms."""
     capabilities = ctx.session.client_capabilities
     asking = None if capabilities is None else capabilities.elicitation
     if asking is None:
@@ -263,28 +266,28 @@ def _client(ctx: ServerRequestContext[Any]) -> str:
 
 
 def _program(ctx: ServerRequestContext[Any]) -> str:
-    """Which client of an address calls: by its session, and in the new era, which has none, by its name."""
+    """Tells the clients over HTTP apart: by session, and in the new protocol, which has none, by name."""
     if ctx.request is None:
         return ""
     return str(ctx.request.headers.get("mcp-session-id") or f"called {_client(ctx)}")
 
 
-def _elicitation_result(said: Any) -> ElicitationResult:
+def _elicitation_result(answer: Any) -> ElicitationResult:
     import mcp_types as t
 
-    if not isinstance(said, t.ElicitResult):
+    if not isinstance(answer, t.ElicitResult):
         return ElicitationResult("cancel")
-    return ElicitationResult(said.action, dict(said.content or {}) if said.action == "accept" else None)
+    return ElicitationResult(answer.action, dict(answer.content or {}) if answer.action == "accept" else None)
 
 
 def _input_required(question: PendingQuestion, ticket: str) -> t.InputRequiredResult:
     import mcp_types as t
 
-    asked = question.asked
+    elicitation = question.elicitation
     params = (
-        t.ElicitRequestFormParams(message=asked.message, requested_schema=asked.schema)
-        if asked.url is None
-        else t.ElicitRequestURLParams(message=asked.message, url=asked.url, elicitation_id=ticket)
+        t.ElicitRequestFormParams(message=elicitation.message, requested_schema=elicitation.schema)
+        if elicitation.url is None
+        else t.ElicitRequestURLParams(message=elicitation.message, url=elicitation.url, elicitation_id=ticket)
     )
     return t.InputRequiredResult(input_requests={_QUESTION: t.ElicitRequest(params=params)}, request_state=ticket)
 
@@ -333,5 +336,5 @@ def _is_base64(text: str) -> bool:
 def _refusal(error: TertuliaError) -> t.CallToolResult:
     import mcp_types as t
 
-    said = msgspec.json.encode({"ok": False, "code": error.code, "reason": error.message}).decode()
-    return t.CallToolResult(content=[t.TextContent(text=said)], is_error=True)
+    answer = msgspec.json.encode({"ok": False, "code": error.code, "reason": error.message}).decode()
+    return t.CallToolResult(content=[t.TextContent(text=answer)], is_error=True)

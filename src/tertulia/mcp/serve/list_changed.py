@@ -1,6 +1,6 @@
-"""Clients that are told when a list is another: those of the new era that listen for it, and those of the old one.
+"""Tells clients that a list has changed: those of the new protocol that subscribed, and all of the old one.
 
-Nobody waits for anybody: a client that does not read its news keeps them from no other.
+A client that does not read delays no other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Send = Callable[[], Awaitable[object]]
 
 
 class LatestOnlySender:
-    """Holds one task at most and one piece of news at most, however much there is to tell."""
+    """Sends one message at a time; of those that come meanwhile only the latest is sent."""
 
     __slots__ = ("_name", "_next", "_spawn", "_task")
 
@@ -32,14 +32,14 @@ class LatestOnlySender:
         self._next: Send | None = None
         self._task: asyncio.Task[Any] | None = None
 
-    def tell(self, send: Send) -> None:
-        """Send this, now or as soon as what is under way has arrived."""
+    def send(self, send: Send) -> None:
+        """Send this, now or after the message in progress, unless a later one replaces it."""
         self._next = send
         if self._task is None or self._task.done():
             self._task = self._spawn(self._run(), self._name)
 
     def close(self) -> None:
-        """Nobody has to be told any more."""
+        """Send no more."""
         self._next = None
         if self._task is not None:
             self._task.cancel()
@@ -51,28 +51,28 @@ class LatestOnlySender:
 
 
 MAX_LISTENERS = 256
-"""Clients of one broker and one list that are told. Whoever was there last is."""
+"""Clients of one endpoint and one list that are told; of more than that the latest."""
 NOTICE_INTERVAL_S = 0.1
-"""Between two pieces of news for one client: a hundred changes at once are one."""
+"""Between two notices for one client: a hundred changes at once make one notice."""
 
 NotifyClient = Callable[["ServerSession"], Awaitable[None]]
 
 
 class ListChangedSubscribers:
-    """Of one list."""
+    """The clients to tell when one list changes."""
 
     def __init__(self, spawn: Spawn, bus: SubscriptionBus, event: ServerEvent, send: NotifyClient) -> None:
-        """`event`: what listeners of the new era hear on `bus`. `send`: how a client of the old one is told."""
+        """`event`: published on `bus` for subscribers of the new protocol. `send`: tells a client of the old one."""
         self._spawn = spawn
         self._bus = bus
         self._event = event
         self._send = send
-        self._listening = self._newest()
-        # Held, and by connection: the SDK makes a session for every request, and none of them lasts by itself.
-        self._old: OrderedDict[Hashable, tuple[ServerSession, LatestOnlySender]] = OrderedDict()
+        self._subscribers = self._sender()
+        # By connection: the SDK makes a session for every request, and none of them lasts by itself.
+        self._clients: OrderedDict[Hashable, tuple[ServerSession, LatestOnlySender]] = OrderedDict()
 
     def remember(self, ctx: ServerRequestContext[Any]) -> None:
-        """A client that has the list now, or might have it. Those of the new era say themselves that they listen.
+        """Tell this client of changes: it may have the list. Clients of the new protocol subscribe themselves.
 
         Over a stream the lifespan is the connection's own; over HTTP all have the same, and a session id.
         """
@@ -80,34 +80,34 @@ class ListChangedSubscribers:
             return
         http = ctx.request
         connection: Hashable = ctx.lifespan_context if http is None else http.headers.get("mcp-session-id", "")
-        _, news = self._old.pop(connection, (None, None))
-        self._old[connection] = (ctx.session, news or self._newest())
-        if len(self._old) > MAX_LISTENERS:
-            self._old.popitem(last=False)[1][1].close()
+        _, sender = self._clients.pop(connection, (None, None))
+        self._clients[connection] = (ctx.session, sender or self._sender())
+        if len(self._clients) > MAX_LISTENERS:
+            self._clients.popitem(last=False)[1][1].close()
 
     def forget(self, connection: Hashable) -> None:
-        """It is closed."""
-        _, news = self._old.pop(connection, (None, None))
-        if news is not None:
-            news.close()
+        """The connection is closed."""
+        _, sender = self._clients.pop(connection, (None, None))
+        if sender is not None:
+            sender.close()
 
     def tell(self) -> None:
-        """Soon, and once for all that changes until then."""
-        self._listening.tell(partial(self._unhurried, partial(self._bus.publish, self._event)))
-        for session, news in self._old.values():
-            # To one that is gone this does nothing.
-            news.tell(partial(self._unhurried, partial(self._send, session)))
+        """Tell the clients soon, and once for all changes until then."""
+        self._subscribers.send(partial(self._send_with_pause, partial(self._bus.publish, self._event)))
+        for session, sender in self._clients.values():
+            # Has no effect on a client that is gone.
+            sender.send(partial(self._send_with_pause, partial(self._send, session)))
 
     def close(self) -> None:
-        """Nobody is told anything any more."""
-        self._listening.close()
-        for _, news in self._old.values():
-            news.close()
-        self._old.clear()
+        """Tell the clients no more."""
+        self._subscribers.close()
+        for _, sender in self._clients.values():
+            sender.close()
+        self._clients.clear()
 
-    def _newest(self) -> LatestOnlySender:
-        return LatestOnlySender(self._spawn, "tell a client that a list is another")
+    def _sender(self) -> LatestOnlySender:
+        return LatestOnlySender(self._spawn, "tell a client that a list has changed")
 
-    async def _unhurried(self, send: Callable[[], Awaitable[None]]) -> None:
+    async def _send_with_pause(self, send: Callable[[], Awaitable[None]]) -> None:
         await send()
         await asyncio.sleep(NOTICE_INTERVAL_S)

@@ -1,6 +1,6 @@
-"""The SDK's server, which promises what we keep: word of lists that are others, over every transport, and no more.
+"""The SDK's server, set up to announce changes of lists over every transport, and no other subscriptions.
 
-Left to itself it promises nothing over HTTP in the old era, and in the new one word of single resources too.
+By default the SDK announces none over HTTP in the old protocol, and in the new one those of single resources too.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
 
 
 def make_sdk_server(listening: ListenHandler, *, resources: bool, **fields: Any) -> Server[Any]:
-    """`resources`: whether there is a list of them. `fields`: for the SDK's own."""
+    """The SDK's server with our capabilities. `resources`: whether they are served. `fields`: its own arguments."""
     import mcp_types as t
     from mcp.server.lowlevel import NotificationOptions, Server
 
     announced = NotificationOptions(tools_changed=True, resources_changed=resources)
 
-    class Promising(Server[Any]):
+    class AnnouncingServer(Server[Any]):
         def create_initialization_options(
             self, notification_options: NotificationOptions | None = None, *more: Any, **named: Any
         ) -> Any:
             return super().create_initialization_options(notification_options or announced, *more, **named)
 
         def get_capabilities(self, *options: Any, **named: Any) -> t.ServerCapabilities:
-            found = super().get_capabilities(*options, **named)
-            if found.resources is not None:
-                found.resources.subscribe = False
-            return found
+            capabilities = super().get_capabilities(*options, **named)
+            if capabilities.resources is not None:
+                capabilities.resources.subscribe = False
+            return capabilities
 
     async def listen(
         ctx: ServerRequestContext[Any], params: t.SubscriptionsListenRequestParams
     ) -> t.SubscriptionsListenResult:
-        wanted = params.notifications
-        kept = t.SubscriptionFilter(
-            tools_list_changed=wanted.tools_list_changed,
-            resources_list_changed=wanted.resources_list_changed if resources else None,
+        requested = params.notifications
+        supported = t.SubscriptionFilter(
+            tools_list_changed=requested.tools_list_changed,
+            resources_list_changed=requested.resources_list_changed if resources else None,
         )
-        return await listening(ctx, params.model_copy(update={"notifications": kept}))
+        return await listening(ctx, params.model_copy(update={"notifications": supported}))
 
-    return Promising(on_subscriptions_listen=listen, **fields)
+    return AnnouncingServer(on_subscriptions_listen=listen, **fields)
 
 
 def on_client_initialized(server: Server[Any], remember: Callable[[ServerRequestContext[Any]], None]) -> None:
-    """Of a client of the old era: it may be told of changes before it has asked for any list."""
+    """Call `remember` for each client of the old protocol, which is told of changes before it asks for a list."""
     import mcp_types as t
 
     async def arrived(ctx: ServerRequestContext[Any], params: t.NotificationParams) -> None:
@@ -63,19 +63,19 @@ def on_client_initialized(server: Server[Any], remember: Callable[[ServerRequest
 
 _INVALID_PARAMS = -32602
 _NOT_FOUND = -32002
-"""Of the old era; the new one has no number of its own for it."""
+"""The code of the old protocol; the new one has none of its own for it."""
 
 
 def resource_handlers(library: ResourceSource) -> dict[str, Any]:
-    """Arguments for the SDK's server."""
+    """Arguments for the SDK's server, by which resources are listed and read."""
     import mcp_types as t
     from mcp.shared.exceptions import MCPError
 
     async def listed(ctx: ServerRequestContext[Any], params: Any) -> t.ListResourcesResult:
         return t.ListResourcesResult(
             resources=[
-                t.Resource(uri=each.uri, name=each.name, title=each.title, mime_type=each.mime_type)
-                for each in await library.resources()
+                t.Resource(uri=entry.uri, name=entry.name, title=entry.title, mime_type=entry.mime_type)
+                for entry in await library.resources()
             ]
         )
 

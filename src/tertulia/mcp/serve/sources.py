@@ -1,7 +1,6 @@
-"""We as an MCP server, in both eras of the protocol: the interface on one screen. `broker` speaks it.
+"""The interface of what is served to MCP clients: `ToolSource` and `ResourceSource`. `endpoint` speaks MCP for them.
 
-Deliberately knows nothing of sessions, views and approvals: whoever is served from behind this lists tools and runs
-calls, and asks back through the call.
+It knows nothing of sessions, views and approvals: a source lists tools and runs calls, and asks back through the call.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class ServedTool(msgspec.Struct, frozen=True):
     title: str | None = None
     hints: ToolHints = ToolHints()
     output_schema: str | None = None
-    """JSON Schema of the structured content, as text, where every answer has one."""
+    """JSON Schema of the structured content, as text, where every result has one."""
 
 
 class ServedCall(msgspec.Struct, frozen=True, eq=False):
@@ -33,32 +32,32 @@ class ServedCall(msgspec.Struct, frozen=True, eq=False):
     tool: str
     arguments: dict[str, object]
     client: str
-    """Who it says it is. Its word only."""
+    """Its own name and version, not verified."""
     can_be_asked: bool
     elicit: Callable[[Elicitation], Awaitable[ElicitationResult]]
-    """Raises NoApprover where the client cannot be asked."""
+    """Ask the client's user; raises NoApproverError where the client cannot be asked."""
     progress: Callable[[float, float | None, str | None], None]
     program: str = ""
-    """Tells the clients of one address apart, as far as that can be done; empty: there is only one."""
+    """Tells the clients of one HTTP address apart, as far as possible; empty: there is only one."""
 
 
 class ToolSource(Protocol):
-    """What is behind the server.
+    """Tools that are served.
 
-    Contract: an AgentError becomes the call's answer with its code and message; anything else is an internal error of
-    which the client hears nothing. A call that the client gives up is cancelled.
+    Contract: a TertuliaError becomes the result of the call with its code and message; any other error is an internal
+    one, of which the client learns nothing. A call that the client cancels is cancelled.
     """
 
     async def tools(self) -> Sequence[ServedTool]:
-        """What this client may use now, in an order that never varies."""
+        """The tools that the client may use now, in a stable order."""
         ...
 
     async def call(self, call: ServedCall) -> CallResult:
-        """Run it."""
+        """Run a call to its result."""
         ...
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call this whenever the list may be another; returns what ends that."""
+        """Call this whenever the list may have changed; returns a function that ends it."""
         ...
 
 
@@ -72,19 +71,19 @@ class ServedResource(msgspec.Struct, frozen=True):
 
 
 class ResourceSource(Protocol):
-    """What there is to read besides tools."""
+    """Resources that are served beside tools."""
 
     template: str
-    """The form of every address, as a URI template."""
+    """The form of every URI, as a URI template."""
 
     async def resources(self) -> Sequence[ServedResource]:
-        """What there is now."""
+        """The resources that there are now."""
         ...
 
     async def read(self, uri: str) -> str:
-        """One of them, as text; NotFound for any other address."""
+        """The text of a resource; NotFoundError for any other URI."""
         ...
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call this whenever there may be others, or under other names; returns what ends that."""
+        """Call this whenever the list may have changed; returns a function that ends it."""
         ...

@@ -1,4 +1,4 @@
-"""Calls that our clients made and that wait for an answer of theirs. A client comes back for one with its ticket."""
+"""Calls of clients that wait for an answer of the client, which it sends with a ticket in another request."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ MAX_WAITING = 256
 WAITING_S = 300.0
 
 ReportProgress = Callable[[float, float | None, str | None], Awaitable[object]]
-"""Tells a client how far its call is."""
+"""Sends a client the progress of its call."""
 
 
 class PendingQuestion(msgspec.Struct, frozen=True, eq=False):
-    """What a call wants to know before it goes on."""
+    """A question that a call asks its client before it goes on."""
 
-    asked: Elicitation
+    elicitation: Elicitation
     answer: asyncio.Future[ElicitationResult]
-    """Done also when the call does not want to know any more."""
+    """Cancelled when the call needs no answer any more."""
 
-    def reply(self, said: ElicitationResult) -> None:
-        """The first answer counts."""
+    def reply(self, result: ElicitationResult) -> None:
+        """Give the answer; only the first one counts."""
         if not self.answer.done():
-            self.answer.set_result(said)
+            self.answer.set_result(result)
 
 
 class RunningCall:
@@ -38,31 +38,31 @@ class RunningCall:
 
     def __init__(self, spawn: Spawn, report: ReportProgress) -> None:
         self.report = report
-        """How the client that waits for it now hears of its progress."""
+        """Sends progress to the client's current request."""
         self._spawn = spawn
-        self._told = LatestOnlySender(spawn, "progress of a client's call")
+        self._progress = LatestOnlySender(spawn, "progress of a client's call")
         self._task: asyncio.Task[CallResult | TertuliaError] | None = None
         self._questions: list[PendingQuestion] = []
         self._moved = asyncio.Event()
 
     def begin(self, work: Coroutine[Any, Any, CallResult], ended: Callable[[], object]) -> None:
-        """Once; `ended` is called when it is over, however that came."""
+        """Start it, once; `ended` is called when it is over, whatever its outcome."""
         self._task = self._spawn(_outcome(work), "a client's call")
         self._task.add_done_callback(lambda task: self._end(ended))
 
-    async def elicit(self, asked: Elicitation) -> ElicitationResult:
-        """Ask the client, and wait for what it says."""
-        question = PendingQuestion(asked, asyncio.get_running_loop().create_future())
+    async def elicit(self, elicitation: Elicitation) -> ElicitationResult:
+        """Ask the client, and wait for the answer."""
+        question = PendingQuestion(elicitation, asyncio.get_running_loop().create_future())
         self._questions.append(question)
         self._moved.set()
         return await question.answer
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Tell the client, unless something newer comes before it has heard the last."""
-        self._told.tell(lambda: self.report(done, total, message))
+        """Send the client its progress; of several that wait only the latest."""
+        self._progress.send(lambda: self.report(done, total, message))
 
     async def next(self) -> PendingQuestion | None:
-        """What it wants to know next; None: it has ended."""
+        """The next question; None: the call has ended."""
         while True:
             while self._questions:
                 question = self._questions.pop(0)
@@ -74,7 +74,7 @@ class RunningCall:
             await self._moved.wait()
 
     def result(self) -> CallResult:
-        """After it has ended; raises an AgentError whatever went wrong, and of another error it says nothing."""
+        """The result of a call that has ended. Raises a TertuliaError; of any other error it shows nothing."""
         assert self._task is not None
         if self._task.cancelled():
             raise ClosedError("the call was given up")
@@ -86,18 +86,18 @@ class RunningCall:
         return outcome
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """The client waits for it no more."""
         if self._task is not None:
             self._task.cancel()
 
     def _end(self, ended: Callable[[], object]) -> None:
-        self._told.close()
+        self._progress.close()
         self._moved.set()
         ended()
 
 
 async def _outcome(work: Coroutine[Any, Any, CallResult]) -> CallResult | TertuliaError:
-    """A refusal is no failure of the task."""
+    """Return a TertuliaError, so that the task does not fail with it."""
     try:
         return await work
     except TertuliaError as error:
@@ -105,7 +105,7 @@ async def _outcome(work: Coroutine[Any, Any, CallResult]) -> CallResult | Tertul
 
 
 class SuspendedCalls:
-    """Calls by ticket. One that nobody comes back for is given up."""
+    """Calls by ticket. A call whose client does not come back is cancelled."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[RunningCall, PendingQuestion, asyncio.TimerHandle]] = {}
@@ -114,7 +114,7 @@ class SuspendedCalls:
         return len(self._waiting)
 
     def enter(self, call: RunningCall, question: PendingQuestion) -> str:
-        """The ticket with which its client comes back; Busy where too many wait."""
+        """Keep a call; returns its ticket. BusyError where too many wait."""
         if len(self._waiting) >= MAX_WAITING:
             raise BusyError(f"{MAX_WAITING} calls already wait for an answer", retry_after_s=10)
         ticket = secrets.token_urlsafe(24)
@@ -123,16 +123,16 @@ class SuspendedCalls:
         return ticket
 
     def leave(self, ticket: str) -> tuple[RunningCall, PendingQuestion]:
-        """Once; InvalidParams for a ticket that was used, has expired or never was."""
-        found = self._waiting.pop(ticket, None)
-        if found is None:
+        """Take a call out again. InvalidParamsError for a ticket that was used, has expired or never existed."""
+        waiting = self._waiting.pop(ticket, None)
+        if waiting is None:
             raise InvalidParamsError("this call does not wait any more; make it again")
-        call, question, expiry = found
+        call, question, expiry = waiting
         expiry.cancel()
         return call, question
 
     def close(self) -> None:
-        """All are given up."""
+        """Cancel all calls that wait."""
         for ticket in list(self._waiting):
             self._give_up(ticket)
 
