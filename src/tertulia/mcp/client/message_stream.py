@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -34,7 +34,7 @@ class MessageReader(MessageStream, Generic[T]):
         """The next message; anyio's EndOfStream after the last."""
         raise NotImplementedError
 
-    def __aiter__(self) -> AsyncIterator[T]:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
