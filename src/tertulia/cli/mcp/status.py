@@ -131,15 +131,15 @@ async def _probe_result(definition: ServerDefinition, lease: Lease | McpError, r
     if isinstance(lease, McpError):
         return ProbeResult(name=definition.name, status="failed", error=lease.message)
     server = lease.server
-    await server.settled()
+    await server.monitor.settled()
     return ProbeResult(
         name=definition.name,
         status=server.status,
         # It may hold the last words of a program that was given a key.
         error=None if server.error is None else redactor.text(server.error),
-        latency_ms=server.latency_ms,
-        protocol_version=server.protocol_version,
-        left_out=tuple(redactor.text(warning) for warning in server.warnings),
+        latency_ms=server.tool_cache.latency_ms,
+        protocol_version=None if server.connection is None else server.connection.protocol_version,
+        left_out=tuple(redactor.text(warning) for warning in server.tool_cache.toolset.warnings),
         tools=tuple(tool for tool in server.tools if definition.offers(tool.name)) if server.status == "ready" else (),
     )
 
