@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tertulia.context.validation import (
@@ -33,14 +34,14 @@ def test_fields_are_read_in_either_spelling() -> None:
 
 
 def test_a_field_that_is_missing_or_unknown_is_named() -> None:
-    def kind(*, name: str) -> str:
-        return name
+    class Kind(msgspec.Struct):
+        name: str
 
-    assert build(kind, {"name": "x"}, "it") == "x"
-    with pytest.raises(InvalidParamsError, match="name"):
-        build(kind, {}, "it")
-    with pytest.raises(InvalidParamsError, match="nmae"):
-        build(kind, {"name": "x", "nmae": "y"}, "it")
+    assert build(Kind, {"name": "x"}, "it") == Kind("x")
+    with pytest.raises(InvalidParamsError, match="it needs name"):
+        build(Kind, {}, "it")
+    with pytest.raises(InvalidParamsError, match="it has no field 'nmae'; there are name"):
+        build(Kind, {"name": "x", "nmae": "y"}, "it")
 
 
 @each_row(

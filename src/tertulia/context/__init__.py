@@ -1,1 +1,1 @@
-"""What an agent is told before it starts: servers, tools and texts, collected from context providers."""
+"""What an agent gets before it starts: MCP servers, tools and texts of context providers; its token, its canvas."""

@@ -16,18 +16,18 @@ _AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
 class AgentInstanceMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an agent. An unknown archetype is allowed and has the rights of the least."""
+    """The description of an agent. An unknown archetype is allowed and has the rights of `repo`."""
 
     name: str
     archetype: str = "repo"
-    """repo, service or employee."""
+    """`repo`, `service` or `employee`; each has the rights of those before it."""
     backend_type: str = "native"
     workspace_policy: Literal["persistent", "ephemeral"] = "persistent"
     launch_mode: Literal["managed", "direct"] = "managed"
     cwd: str | None = None
-    """Where it works, if anywhere."""
+    """Its workspace, if it has one."""
     extra: Mapping[str, Any] = MappingProxyType({})
-    """Whatever else was said of it."""
+    """Fields of the description that are not among these."""
 
     def __post_init__(self) -> None:
         check_agent_name(self.name)
@@ -39,19 +39,19 @@ class AgentInstanceMeta(msgspec.Struct, frozen=True, kw_only=True):
             require_text(f"cwd of agent {self.name!r}", self.cwd)
 
     @classmethod
-    def of(cls, given: object, name: str | None = None) -> AgentInstanceMeta:
+    def of(cls, description: object, name: str | None = None) -> AgentInstanceMeta:
         """From a mapping, in either spelling, with `name` where it has none; unknown fields are kept in `extra`."""
-        if isinstance(given, cls):
-            return given
-        known = read_fields(given, "the description of an agent")
+        if isinstance(description, cls):
+            return description
+        values = read_fields(description, "the description of an agent")
         if name is not None:
-            known.setdefault("name", name)
-        extra = known.pop("extra", {})
+            values.setdefault("name", name)
+        extra = values.pop("extra", {})
         if not isinstance(extra, Mapping):
             raise InvalidParamsError("extra in the description of an agent must be a mapping")
-        unknown = {key: known.pop(key) for key in sorted(known.keys() - set(cls.__struct_fields__))}
+        unknown = {key: values.pop(key) for key in sorted(values.keys() - set(cls.__struct_fields__))}
         whole = MappingProxyType({**cast("Mapping[str, Any]", extra), **unknown})
-        return build(cls, {**known, "extra": whole}, "an agent")
+        return build(cls, {**values, "extra": whole}, "an agent")
 
 
 def check_agent_name(name: object) -> str:

@@ -1,4 +1,4 @@
-"""Asking somebody else's function, plain or `async`, so that it can be given up."""
+"""Calls a function of another package, plain or `async`, so that the call can be cancelled."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 async def call_cancellable(function: Callable[..., Any], *args: Any) -> Any:
-    """What it answers. A plain function runs in a thread of its own, where it blocks nobody; if it returns something to
-    wait for, that is waited for here.
+    """The result of the function. A plain one runs in a thread of its own, so that it does not block the loop; if it
+    returns an awaitable, that is awaited here.
 
-    Who is cancelled while it runs leaves: at once if it is in a thread, else when it stops, or at the second
-    cancellation if it does not. The function's own timeouts are its own affair. SystemExit comes as an Internal error.
+    A cancelled caller leaves at once if the function is in a thread, else when it stops, or at the second cancellation
+    if it does not. Timeouts inside the function have no effect on that. SystemExit becomes an InternalError.
     """
     if inspect.iscoroutinefunction(function):
         answer = function(*args)
@@ -39,13 +39,13 @@ async def call_cancellable(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def pending_cancellations() -> int:
-    """How many requests to stop the running task has, those not counted that were taken back."""
+    """How many cancellations of the running task are pending, without those that were taken back."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
 async def _wait_for_thread() -> None:
-    """Wait a while for a thread: many agents may start at once. If there is none then, asking says so."""
+    """Wait a while for a free thread: many agents may start at once. Without one the call itself raises."""
     for _ in range(_MAX_POLLS):
         if has_free_thread():
             return
@@ -57,9 +57,9 @@ async def _await_result(answer: Awaitable[T]) -> T:
 
 
 class _Stoppable(Generator[Any, Any, T]):
-    """A coroutine that is closed by the second cancellation of its task, whatever it made of the first.
+    """A coroutine that is closed by the second cancellation of its task, whatever it did at the first.
 
-    Not a task, which could simply be left: it would run on for ever, and nobody would own it.
+    Not a task of its own, which could simply be left: it might run without end, and without an owner.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
@@ -70,15 +70,15 @@ class _Stoppable(Generator[Any, Any, T]):
         return self
 
     def send(self, value: Any, /) -> Any:
-        """Go on."""
+        """Resume the coroutine with a value."""
         return self._coroutine.send(value)
 
     def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None, /) -> Any:
-        """Go on with an error."""
+        """Resume the coroutine with an error, or close it."""
         error: BaseException = kind() if isinstance(kind, type) else kind
-        # The errors are not what is counted: a timeout or a group of the coroutine's own takes its request back.
+        # The errors are not counted: a timeout or a task group of the coroutine's own takes its cancellation back.
         if isinstance(error, asyncio.CancelledError) and pending_cancellations() - self._before >= _MAX_CANCELLATIONS:
-            # One that will not hear of this either is dropped as it stands.
+            # A coroutine that ignores GeneratorExit too is dropped.
             with contextlib.suppress(RuntimeError):
                 self._coroutine.close()
             raise error

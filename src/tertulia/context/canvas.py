@@ -1,6 +1,6 @@
 """The canvases of a session: one page of HTML for each conversation that may have one.
 
-Kept as it came and never looked into. Whoever shows it must do so in isolation.
+The page is stored as it came and never parsed. A client that shows it must do so in isolation.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ MAX_TITLE = 200
 
 
 class Canvas(msgspec.Struct, frozen=True):
-    """What a canvas shows."""
+    """The page of one conversation, with its revision."""
 
     html: str
     title: str | None
     updated_at: str
-    """RFC 3339, UTC."""
+    """Time of the last update, RFC 3339 in UTC."""
     revision: int
     """Grows with every change of this conversation's canvas, also when it is cleared."""
 
 
 class _CanvasSlot:
-    """A place for a canvas; its revision outlives the page."""
+    """The canvas of a conversation; its revision outlives the page."""
 
     __slots__ = ("archetype", "canvas", "revision")
 
@@ -44,9 +44,9 @@ class _CanvasSlot:
 
 
 class CanvasStore:
-    """Pages by conversation. One that was never opened here is not found, as is a page that was never drawn.
+    """Pages by conversation. NotFoundError for a conversation that was not opened here, or without a page.
 
-    `publish` is told of every change, with the conversation that it happened in.
+    `publish` is called for every change, with the conversation.
     """
 
     def __init__(
@@ -55,63 +55,63 @@ class CanvasStore:
         clock: Clock | None = None,
         clean: Callable[[str], str] | None = None,
     ) -> None:
-        """`clean` takes out of a page what nobody may see."""
+        """`clean` removes tokens from a page."""
         self._publish = publish
         self._clean = clean or str
         self._now = Timestamps(clock or SystemClock())
-        self._easels: dict[str, _CanvasSlot] = {}
+        self._slots: dict[str, _CanvasSlot] = {}
 
     def open(self, conversation_id: str, archetype: str, canvas: Canvas | None = None, revision: int = 0) -> None:
-        """A conversation with an agent has begun, or goes on with the canvas and the revision that it had."""
-        easel = self._easels[conversation_id] = _CanvasSlot(archetype)
-        easel.revision = revision if canvas is None else canvas.revision
+        """Open the canvas of a conversation with an agent; a resumed one with the page and revision that it had."""
+        slot = self._slots[conversation_id] = _CanvasSlot(archetype)
+        slot.revision = revision if canvas is None else canvas.revision
         if canvas is not None:
-            easel.canvas = canvas if may_use(archetype, "service") else None
+            slot.canvas = canvas if may_use(archetype, "service") else None
 
     def close(self, conversation_id: str) -> None:
-        """The conversation has ended, and its canvas with it. Idempotent."""
-        self._easels.pop(conversation_id, None)
+        """Drop the canvas of a conversation that has ended. Idempotent."""
+        self._slots.pop(conversation_id, None)
 
     def update(self, conversation_id: str, html: object, title: object = None) -> Canvas:
-        """Show this page instead of the one before. A refusal changes nothing."""
-        easel = self._easel(conversation_id)
-        if not may_use(easel.archetype, "service"):
-            raise InvalidParamsError(f"an agent of the archetype {easel.archetype!r:.40} has no canvas")
+        """Replace the page. An error changes nothing."""
+        slot = self._slot(conversation_id)
+        if not may_use(slot.archetype, "service"):
+            raise InvalidParamsError(f"an agent of the archetype {slot.archetype!r:.40} has no canvas")
         page, headline = _check_html(html), _check_title(title)
-        easel.revision += 1
+        slot.revision += 1
         shown = None if headline is None else self._clean(headline)
-        easel.canvas = canvas = Canvas(self._clean(page), shown, self._now(), easel.revision)
-        self._tell(conversation_id, easel)
+        slot.canvas = canvas = Canvas(self._clean(page), shown, self._now(), slot.revision)
+        self._tell(conversation_id, slot)
         return canvas
 
     def clear(self, conversation_id: str) -> bool:
-        """Take the page away; whether there was one."""
-        easel = self._easel(conversation_id)
-        if easel.canvas is None:
+        """Remove the page; whether there was one."""
+        slot = self._slot(conversation_id)
+        if slot.canvas is None:
             return False
-        easel.canvas = None
-        easel.revision += 1
-        self._tell(conversation_id, easel)
+        slot.canvas = None
+        slot.revision += 1
+        self._tell(conversation_id, slot)
         return True
 
     def get(self, conversation_id: str) -> Canvas:
-        """What a canvas shows."""
-        canvas = self._easel(conversation_id).canvas
+        """The page of a conversation; NotFoundError where there is none."""
+        canvas = self._slot(conversation_id).canvas
         if canvas is None:
             raise NotFoundError(f"conversation {conversation_id!r:.80} shows nothing on its canvas")
         return canvas
 
     def peek(self, conversation_id: str) -> Canvas | None:
-        """What a canvas shows, if there is one and it shows anything."""
-        easel = self._easels.get(conversation_id)
-        return None if easel is None else easel.canvas
+        """The page of a conversation, or None."""
+        slot = self._slots.get(conversation_id)
+        return None if slot is None else slot.canvas
 
     def list(self) -> dict[str, Canvas]:
-        """Every canvas that shows something, by conversation, in the order in which these were opened."""
-        return {key: easel.canvas for key, easel in self._easels.items() if easel.canvas is not None}
+        """Every page by conversation, in the order in which these were opened."""
+        return {key: slot.canvas for key, slot in self._slots.items() if slot.canvas is not None}
 
     def handlers(self) -> dict[str, Handler]:
-        """The answers to `canvas.update` and `canvas.clear`; which canvas it is comes from the caller's token."""
+        """The handlers of `canvas.update` and `canvas.clear`; the caller's token says which canvas it is."""
 
         async def update(call: InternalCaller, arguments: dict[str, Any]) -> dict[str, Any]:
             canvas = self.update(call.session_id, arguments.get("html"), arguments.get("title"))
@@ -122,17 +122,17 @@ class CanvasStore:
 
         return {"canvas.update": update, "canvas.clear": clear}
 
-    def _easel(self, conversation_id: str) -> _CanvasSlot:
-        easel = self._easels.get(conversation_id)
-        if easel is None:
+    def _slot(self, conversation_id: str) -> _CanvasSlot:
+        slot = self._slots.get(conversation_id)
+        if slot is None:
             raise NotFoundError(f"conversation {conversation_id!r:.80} has no agent with a canvas")
-        return easel
+        return slot
 
-    def _tell(self, conversation_id: str, easel: _CanvasSlot) -> None:
+    def _tell(self, conversation_id: str, slot: _CanvasSlot) -> None:
         if self._publish is not None:
-            canvas = easel.canvas
+            canvas = slot.canvas
             title, size = (None, 0) if canvas is None else (canvas.title, len(canvas.html.encode()))
-            self._publish(conversation_id, CanvasUpdated(easel.revision, title, size))
+            self._publish(conversation_id, CanvasUpdated(slot.revision, title, size))
 
 
 def _check_html(html: object) -> str:

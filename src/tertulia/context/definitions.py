@@ -1,4 +1,4 @@
-"""What a provider can offer an agent besides text: MCP servers and internal tools."""
+"""The MCP servers and internal tools that a context provider can give an agent, and the schemas of parameters."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _ONLY_IN_SCHEMAS = frozenset({"$defs", "$ref", "$schema", "allOf", "anyOf", "one
 
 
 def full_schema(parameters: object) -> dict[str, Any]:
-    """A schema of an object. Taken are a schema, a map from names to what is known of each, and None.
+    """A JSON Schema of an object, from a schema, a map from names to properties, or None.
 
-    In a map a text is the name of a type, or else a description, and `required: true` is where people put it. A
-    value that says nothing (a number, a list, None) leaves its parameter free.
+    In a map a text is the name of a type, or else a description, and a property may have `required: true`. A value of
+    another kind (a number, a list, None) allows anything.
     """
     if parameters is None:
         return {"type": "object", "properties": {}}
     if not isinstance(parameters, Mapping):
         raise InvalidParamsError(f"parameters must be a JSON Schema or a map of parameters, not {_kind(parameters)}")
-    given = {str(key): value for key, value in cast("Mapping[object, Any]", parameters).items()}
-    if _is_schema(given):
-        return {**given, "type": "object", **_readable(given)}
-    properties = {name: _property(value) for name, value in given.items()}
+    entries = {str(key): value for key, value in cast("Mapping[object, Any]", parameters).items()}
+    if _is_schema(entries):
+        return {**entries, "type": "object", **_readable(entries)}
+    properties = {name: _property(value) for name, value in entries.items()}
     required = [name for name, value in properties.items() if value.pop("required", None) is True]
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 def usage_line(schema: Mapping[str, Any]) -> str:
-    """A call's arguments in one line: `{"html": string, "title"?: string}`. Says less of what it does not understand.
+    """The arguments of a call in one line: `{"html": string, "title"?: string}`; `any` for other schemas.
 
-    >>> usage(full_schema({"n": {"type": "integer", "required": True}, "why": 7}))
+    >>> usage_line(full_schema({"n": {"type": "integer", "required": True}, "why": 7}))
     '{"n": integer, "why"?: any}'
     """
     properties = schema.get("properties")
@@ -66,11 +66,11 @@ def _arguments(properties: object, needed: set[str]) -> Iterator[str]:
             yield f'"{name}"{mark}: {kind if isinstance(kind, str) else "any"}'
 
 
-def _is_schema(given: Mapping[str, Any]) -> bool:
-    # A parameter may be called `type` or `properties`; what stands behind the name tells them apart.
-    if given.get("type") == "object" or _ONLY_IN_SCHEMAS & given.keys():
+def _is_schema(entries: Mapping[str, Any]) -> bool:
+    # A parameter may be called `type` or `properties`; its value tells them apart.
+    if entries.get("type") == "object" or _ONLY_IN_SCHEMAS & entries.keys():
         return True
-    properties = given.get("properties")
+    properties = entries.get("properties")
     return isinstance(properties, Mapping) and all(
         isinstance(value, Mapping | bool) for value in cast("Mapping[object, object]", properties).values()
     )
@@ -87,7 +87,7 @@ def _readable(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _property(value: object) -> dict[str, Any]:
     match value:
         case Mapping():
-            return {str(key): each for key, each in cast("Mapping[object, Any]", value).items()}
+            return {str(key): item for key, item in cast("Mapping[object, Any]", value).items()}
         case str() if value in _TYPES:
             return {"type": value}
         case str():
@@ -109,13 +109,13 @@ _METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,127}\Z")
 
 
 class McpServerStdio(msgspec.Struct, frozen=True):
-    """A program to start for the agent. Its variables may be given as a dict, and are kept as they go out."""
+    """A server to start for the agent. Its variables may be a dict, and are stored as a list of {name, value}."""
 
     name: str
     command: str
     args: Sequence[str] = ()
     env: Sequence[Mapping[str, str]] | Mapping[str, str] | None = None
-    """A list of {name, value}. Not shown when this is printed."""
+    """A list of {name, value}. Not shown in the repr."""
 
     def __post_init__(self) -> None:
         require_line("the name of an MCP server", self.name)
@@ -141,7 +141,7 @@ class McpServerHttp(msgspec.Struct, frozen=True):
     name: str
     url: str
     headers: Mapping[str, str] = {}
-    """Not shown when this is printed."""
+    """Values are not shown in the repr."""
     kind: Literal["http", "sse"] = "http"
 
     def __post_init__(self) -> None:
@@ -161,7 +161,7 @@ McpServer = McpServerStdio | McpServerHttp
 
 
 class InternalCaller(msgspec.Struct, frozen=True):
-    """Who calls an internal tool. All of it comes from the token, nothing from the caller's own words."""
+    """The agent that calls an internal tool. All of it comes from the token, nothing from the arguments."""
 
     agent_name: str
     session_id: str
@@ -170,23 +170,23 @@ class InternalCaller(msgspec.Struct, frozen=True):
 
 
 Handler = Callable[[InternalCaller, dict[str, Any]], Any]
-"""What an internal tool does: plain data back, at once or later. An AgentError is the caller's answer."""
+"""Runs an internal tool; returns plain data or an awaitable of it. A TertuliaError goes to the caller."""
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
-    """An internal tool. Refuses an unknown scope, and a name that no model could be shown, when it is made."""
+    """An internal tool. InvalidParamsError for an unknown scope, or a name that no model could be shown."""
 
     name: str
     description: str
     parameters: Mapping[str, Any] | None
-    """JSON Schema; a map from names to properties is taken too, and completed."""
+    """JSON Schema; a map from names to properties is completed to one."""
     rpc_method: str
-    """What the call becomes, like `canvas.update`."""
+    """The method that is called, like `canvas.update`."""
     scope: ToolScope
     context: str | None = None
     """More on how to use it, for the agent's instructions."""
     handler: Handler | None = None
-    """Answers the calls; None: whoever runs the session answers that method."""
+    """Runs the calls; None: the session has a handler of that method."""
 
     def __post_init__(self) -> None:
         require_text("the name of a tool", self.name)
@@ -209,7 +209,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
             )
 
     def spec(self) -> ToolSpec:
-        """What a model is told of it."""
+        """The tool as the model sees it."""
         return ToolSpec.define(self.name, self.description, self.parameters, source="injector")
 
 
@@ -218,18 +218,18 @@ def may_use(archetype: str, scope: ToolScope) -> bool:
     return _LEVELS.get(archetype, 0) >= _LEAST[scope]
 
 
-def to_tool_definition(given: object) -> ToolDefinition:
-    """A tool as a provider may have written it: made already, or a mapping in either spelling."""
-    if isinstance(given, ToolDefinition):
-        return given
-    return build(ToolDefinition, {"parameters": None, **read_fields(given, "a tool")}, "a tool")
+def to_tool_definition(entry: object) -> ToolDefinition:
+    """A tool of a provider: a ToolDefinition, or a mapping in camelCase or snake_case."""
+    if isinstance(entry, ToolDefinition):
+        return entry
+    return build(ToolDefinition, {"parameters": None, **read_fields(entry, "a tool")}, "a tool")
 
 
-def to_mcp_server(given: object) -> McpServer:
-    """The same for an MCP server; one with a `url` is reached, any other is started."""
-    if isinstance(given, McpServerStdio | McpServerHttp):
-        return given
-    known = read_fields(given, "an MCP server")
-    if "url" in known:
-        return build(McpServerHttp, known, "an MCP server")
-    return build(McpServerStdio, known, "an MCP server")
+def to_mcp_server(entry: object) -> McpServer:
+    """An MCP server of a provider; one with a `url` is reached, any other is started."""
+    if isinstance(entry, McpServerStdio | McpServerHttp):
+        return entry
+    values = read_fields(entry, "an MCP server")
+    if "url" in values:
+        return build(McpServerHttp, values, "an MCP server")
+    return build(McpServerStdio, values, "an MCP server")

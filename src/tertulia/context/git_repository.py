@@ -1,4 +1,4 @@
-"""The git repository around a directory, as far as a few small files tell; git itself is not run."""
+"""The git repository around a directory, read from a few small files; git itself is not run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IN_PROGRESS = {
 def find_repository(cwd: str) -> str | None:
     """The nearest directory, upwards, that holds a `.git`. Links to one do not count.
 
-    Neither does one that is somebody else's: above a temporary directory anybody can put one, with rules in it.
+    Neither does one of another user: anyone can put one above a temporary directory, with rules in it.
     """
     here = Path(os.path.realpath(cwd))
     try:
@@ -39,7 +39,7 @@ def find_repository(cwd: str) -> str | None:
 
 
 def git_state(root: str) -> str:
-    """The branch or commit, and what is under way, in one short line."""
+    """The branch or commit, and an operation in progress, in one short line."""
     place = _git_directory(Path(root))
     head = None if place is None else _line(place / "HEAD")
     if place is None or head is None:
@@ -62,11 +62,11 @@ def _git_directory(folder: Path) -> Path | None:
         return None
     if stat.S_ISDIR(mode):
         return None if is_stub(place) else place
-    # Of a worktree or submodule: a file that says where. Only the state is read there, and only its strict form shown.
-    said = _line(place) if stat.S_ISREG(mode) else None
-    if said is None or not said.startswith("gitdir: ") or "\0" in said:
+    # A worktree or submodule has a file that names the directory. Only the state is read there, in its strict form.
+    line = _line(place) if stat.S_ISREG(mode) else None
+    if line is None or not line.startswith("gitdir: ") or "\0" in line:
         return None
-    return folder / said.removeprefix("gitdir: ")
+    return folder / line.removeprefix("gitdir: ")
 
 
 def _line(path: Path) -> str | None:

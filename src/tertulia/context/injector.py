@@ -1,4 +1,6 @@
-"""Collects what all providers have for one agent. The only module of this stage that catches everything."""
+"""Prepares an agent: asks every context provider, and makes one context of the answers. The only module of this stage
+that catches every exception, because providers come from other packages.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,15 @@ GROUP = "tertulia.providers"
 
 
 def installed_providers() -> list[tuple[str, Callable[[], object]]]:
-    """(where it comes from, what loads and makes it), by name; for `SessionContextInjector.register_each`.
+    """(origin, function that loads and makes the provider), by name; for `SessionContextInjector.register_each`.
 
     Nothing is imported yet. An entry point names a provider, or a class or function that makes one without arguments.
     """
     # Imported here: it costs more than all else that a session's start imports of the standard library.
     from importlib.metadata import entry_points
 
-    found = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
-    return [(f"entry point {entry.name!r} ({entry.value})", partial(_load, entry)) for entry in found]
+    installed = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
+    return [(f"entry point {entry.name!r} ({entry.value})", partial(_load, entry)) for entry in installed]
 
 
 def _load(entry: EntryPoint) -> object:
@@ -57,9 +59,9 @@ def _load(entry: EntryPoint) -> object:
 
 PROVIDER_TIMEOUT_S = 10.0
 RETRY_AFTER_S = 1.0
-"""For one that was late the last time: providers are asked before every task."""
+"""The time limit of a provider that was late the last time: providers are asked before every task."""
 TOOL_BLOCK = "internal-tools"
-"""What the block about tools is called among the fragments; it comes from no provider."""
+"""The name of the block about tools among the fragments; it comes from no provider."""
 _MAX_REASON = 500
 _CALLER = {"type": "system", "id": "SessionContextInjector"}
 
@@ -68,27 +70,27 @@ _SECRET_SHAPES = Redactor()
 
 
 class NamedProvider(Protocol):
-    """The least that a provider is: the three methods of `ContextProvider` are all optional."""
+    """A provider must have a name; the three methods of `ContextProvider` are all optional."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name that identifies the provider."""
         ...
 
 
 class EventPublisher(Protocol):
-    """Any event bus."""
+    """An event bus of any kind."""
 
     def publish(self, event: EventData, /) -> object:
-        """Tell everybody."""
+        """Publish an event to all subscribers."""
         ...
 
 
 class SessionContextInjector:
     """Asks every provider, in the order of registration, and makes one context of their answers.
 
-    A provider cannot keep an agent from starting: what it does wrong is logged, published as a `warning`, named in
-    the context's `warnings`, and left out. `timeout_s` is for each provider, a second at most for one that was late
+    A provider cannot keep an agent from starting: an error is logged, published as a `warning`, listed in the context's
+    `warnings`, and the answer is left out. `timeout_s` is for each provider, a second at most for one that was late
     the last time; `max_tokens` is for all texts together.
     """
 
@@ -107,28 +109,28 @@ class SessionContextInjector:
         self._tokens: SessionTokenStore | None = None
 
     def set_event_bus(self, event_bus: EventPublisher | None) -> None:
-        """Who is told; nobody if None."""
+        """Set where events are published; None: nowhere."""
         self._bus = event_bus
 
     def set_token_store(self, token_store: SessionTokenStore | None) -> None:
-        """Who makes the tokens. Without one there are none, and no word of tools."""
+        """Set what makes the tokens. Without it there are no tokens, and no block about tools."""
         self._tokens = token_store
 
     # ── providers ────────────────────────────────────────────────────────────────────────────────────────────
 
     def register(self, provider: ContextProvider | NamedProvider) -> None:
-        """Ask this one too. One of the same name is replaced, and the new one stands where the old one stood."""
+        """Add a provider. One of the same name is replaced, in its place in the order."""
         name = cast(object, getattr(provider, "name", None))
         self._forget(require_line("the name of a provider", name))
         self._providers[str(name)] = provider
 
-    def register_each(self, found: Iterable[tuple[str, Callable[[], object]]]) -> list[str]:
-        """Register what others have written: (where it comes from, what makes it). One that fails is left out.
+    def register_each(self, makers: Iterable[tuple[str, Callable[[], object]]]) -> list[str]:
+        """Register providers of other packages: (origin, function that makes it). One that fails is left out.
 
-        What went wrong, in one sentence each.
+        Returns the problems, a sentence each.
         """
         problems: list[str] = []
-        for origin, make in found:
+        for origin, make in makers:
             try:
                 self.register(cast(NamedProvider, make()))
             except (Exception, SystemExit) as error:
@@ -137,7 +139,7 @@ class SessionContextInjector:
         return problems
 
     def unregister(self, name: str) -> None:
-        """Ask it no more. Does nothing if there is none of that name."""
+        """Remove a provider, if there is one of that name."""
         self._providers.pop(name, None)
         self._forget(name)
 
@@ -159,7 +161,7 @@ class SessionContextInjector:
         *,
         token_in_prompt: bool = True,
     ) -> SessionContext:
-        """All that this agent is given, with a token that is valid until it is revoked.
+        """All that this agent gets, with a token that is valid until it is revoked.
 
         With `token_in_prompt=False` the block about tools does not show the token: for agents that get it, or the
         tools themselves, another way. If this raises or is cancelled, no token is left behind.
@@ -188,7 +190,7 @@ class SessionContextInjector:
         *,
         token_in_prompt: bool = True,
     ) -> SessionContext:
-        """The same agent between two turns: everything is asked anew, the token and the session id stay.
+        """The context of the same agent between two turns: providers are asked anew, token and session id stay.
 
         Equal to the earlier context if nothing has changed. Publishes warnings only.
         """
@@ -203,17 +205,17 @@ class SessionContextInjector:
         if tools and token:
             block = tool_block(tools, token if token_in_prompt else None)
             fragments.append(Fragment(TOOL_BLOCK, block, count_tokens(block), BLOCK_PRIORITY, token_in_prompt))
-        kept, cuts = fit_to_budget(fragments, self._max_tokens)
+        fitting, cuts = fit_to_budget(fragments, self._max_tokens)
         for cut in cuts:
             part = f"the context of {cut.provider!r} was cut from {cut.before:,} to {cut.after:,} tokens"
             self._warn(collected, f"{part}: the limit is {self._max_tokens:,} for all together", "context_cut")
         return SessionContext(
             mcp_servers=list(collected.servers.values()),
             tools=tools,
-            system_context_additions=[fragment.text for fragment in kept],
+            system_context_additions=[fragment.text for fragment in fitting],
             token=token,
             session_id=session_id,
-            fragments=tuple(kept),
+            fragments=tuple(fitting),
             warnings=tuple(collected.warnings),
             cut=tuple(cuts),
         )
@@ -224,14 +226,14 @@ class SessionContextInjector:
         collected = ProviderAnswers(meta)
         for name, provider in tuple(self._providers.items()):
             if self._is_stuck(name):
-                # Threads are few: one that never comes back must not cost another each time.
+                # Threads are few: a provider that never returns must not cost another each time.
                 self._warn(collected, f"provider {name!r} is still busy with an earlier question", "provider_timeout")
                 continue
             patience_s = min(self._timeout_s, RETRY_AFTER_S) if name in self._late else self._timeout_s
             self._late.discard(name)
             with abandoned_threads() as left:
                 try:
-                    # The outer one is for who does not stop when the inner one says so.
+                    # The outer one is for a provider that does not stop at the inner one.
                     async with asyncio.timeout(patience_s * 1.1), asyncio.timeout(patience_s):
                         await self._visit(name, provider, agent_name, collected)
                 except TimeoutError:
@@ -257,13 +259,13 @@ class SessionContextInjector:
             except BaseException as error:
                 if isinstance(error, asyncio.CancelledError) and pending_cancellations() > before:
                     raise
-                # Also SystemExit, and a cancellation that nobody asked for: the provider threw it by itself.
+                # Also SystemExit, and a CancelledError that the provider raised by itself.
                 problems = [error]
             for error in problems:
                 _log.info("%s of provider %s: %s", method, name, log_text(error))
                 self._warn(collected, f"{method} of provider {name!r}: {self._reason(error)}", "provider_failed")
             if pending_cancellations() > before:
-                # It was told to stop and answered instead; it is not asked for more.
+                # It was cancelled and returned an answer instead; it is not asked for more.
                 raise asyncio.CancelledError
 
     def _forget(self, name: str) -> None:
@@ -271,7 +273,7 @@ class SessionContextInjector:
         self._late.discard(name)
 
     def _is_stuck(self, name: str) -> bool:
-        left = self._left[name] = [each for each in self._left.get(name, ()) if not each.done()]
+        left = self._left[name] = [future for future in self._left.get(name, ()) if not future.done()]
         return bool(left)
 
     def _warn(self, collected: ProviderAnswers, message: str, code: str) -> None:
@@ -280,10 +282,10 @@ class SessionContextInjector:
         self._publish(WarningEvent(message, code))
 
     def _reason(self, error: BaseException) -> str:
-        # Our own errors are made to be shown. What any other says may be a secret; its type is not.
+        # Our own errors can be shown. The text of any other may hold a secret; its type does not.
         clean = _SECRET_SHAPES if self._tokens is None else self._tokens.redactor
-        said = clean.text(error.message) if isinstance(error, TertuliaError) else f"it raised {type(error).__name__}"
-        return f"{said[:_MAX_REASON]}; the rest goes on without it"
+        reason = clean.text(error.message) if isinstance(error, TertuliaError) else f"it raised {type(error).__name__}"
+        return f"{reason[:_MAX_REASON]}; the rest goes on without it"
 
     def _publish(self, event: EventData) -> None:
         if self._bus is not None:
@@ -302,15 +304,15 @@ def _priority(provider: NamedProvider) -> object:
 
 
 MAX_ENTRY = 4_000
-"""Characters in the list, of one tool."""
+"""Characters of one tool in the list."""
 
 
 def tool_block(tools: Sequence[ToolDefinition], token: str | None) -> str:
     """How to call them from a shell with the token; without one, that they can be called like any other tool."""
-    listed = "\n".join(map(tool_lines, tools))
+    tool_list = "\n".join(map(tool_lines, tools))
     if token is None:
-        return render_template(load_template("tools-at-hand"), {"toolList": listed})
-    return render_template(load_template("tool-instructions"), {"toolList": listed, "token": token})
+        return render_template(load_template("tools-at-hand"), {"toolList": tool_list})
+    return render_template(load_template("tool-instructions"), {"toolList": tool_list, "token": token})
 
 
 def tool_lines(tool: ToolDefinition) -> str:
@@ -319,10 +321,10 @@ def tool_lines(tool: ToolDefinition) -> str:
     if tool.context and tool.context.strip():
         lines.append(f"  {_indent(tool.context)}")
     entry = "\n".join(lines)
-    # The definition has all of it; here a long one would drive out what others have to say.
+    # The definition has all of it; here a long one would take the place of other texts.
     return entry if len(entry) <= MAX_ENTRY else f"{entry[:MAX_ENTRY]}…"
 
 
 def _indent(text: str) -> str:
-    # A line of somebody's description must not look like the next tool.
+    # A line of a description must not look like the next tool.
     return "\n  ".join(line.strip() for line in text.strip().splitlines())

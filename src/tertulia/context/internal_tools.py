@@ -1,6 +1,6 @@
-"""Internal tools, called back by agents: one way in, whichever door they come through.
+"""Calls of internal tools by agents: natively, over MCP or with `tertulia internal`, all through `InternalTools.call`.
 
-The token says who calls. Nothing that stands in the arguments does.
+The token says which agent calls. Nothing in the arguments does.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _MAX_VALUE = 60
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of an internal tool, whatever became of it."""
+    """One call of an internal tool, whatever its outcome."""
 
     at: str
     source: str
-    """The door: native, mcp, cli …"""
+    """How the call came: native, mcp, cli …"""
     tool: str
     params: str
-    """The arguments, shortened. They are content: a storage policy may forbid to keep them."""
+    """The arguments, shortened. They are content: a storage policy may forbid to store them."""
     token_prefix: str
     agent_name: str | None
-    """None where the token was not valid."""
+    """None for a token that was not valid."""
     session_id: str | None
     pid: int | None
-    """Of the process that called."""
+    """The id of the process that called."""
     ok: bool
     result: str
     """`ok`, or the code of the error."""
@@ -55,10 +55,10 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InternalTools:
-    """Finds out who calls and what for, checks that it is allowed now, and has it answered.
+    """Finds the agent of a token and the tool, checks that the agent may use it now, and runs the handler.
 
-    Every call leaves exactly one record with `audit`, which must not raise. Errors are AgentErrors; whatever else a
-    handler raises passes through, recorded as `internal`.
+    Every call makes exactly one record with `audit`, which must not raise. Errors are TertuliaErrors; any other error
+    of a handler passes through, recorded as `internal`.
     """
 
     def __init__(
@@ -79,28 +79,28 @@ class InternalTools:
         self._agents: dict[str, _AdmittedAgent] = {}
 
     def admit(self, session_id: str, meta: AgentInstanceMeta, tools: Iterable[ToolDefinition]) -> None:
-        """From now on this session's agent may call these, as far as its archetype reaches. Replaces what was."""
+        """Let the agent of this session call these tools, as far as its archetype allows. Replaces earlier ones."""
         self._agents[session_id] = _AdmittedAgent(meta, tools)
 
     def dismiss(self, session_id: str) -> None:
-        """The agent is gone. Idempotent."""
+        """Remove the agent of this session. Idempotent."""
         self._agents.pop(session_id, None)
 
     def validate_token(self, token: object) -> SessionToken:
-        """Whom a token stands for; InvalidParams if it is not valid."""
+        """The entry of a token; InvalidParamsError if it is not valid."""
         return _require_valid(self._tokens.validate(token))
 
     def tools_of(self, token: object) -> list[ToolDefinition]:
-        """What the owner of a token may call now."""
+        """The tools that the owner of a token may call now."""
         admitted = self._admitted(self.validate_token(token))
         return [tool for tool in admitted.tools.values() if may_use(admitted.meta.archetype, tool.scope)]
 
     async def call(
         self, token: object, tool: object, arguments: object = None, *, source: str, pid: int | None = None
     ) -> Any:
-        """The tool's answer, as plain data."""
+        """Call a tool; its answer as plain data."""
         began = self._clock.monotonic()
-        # Before anything is done: the call may be what ends the token.
+        # First: the call itself may revoke the token.
         entry = self._tokens.validate(token)
         result = "internal"
         try:
@@ -141,14 +141,14 @@ class InternalTools:
             )
         handler = tool.handler or self._handlers.get(tool.rpc_method)
         if handler is None:
-            raise MethodNotFoundError(f"nobody answers {tool.rpc_method}, the method of {tool.name}")
-        given = _require_object(arguments)
-        admitted.schema(tool).validate(given)
+            raise MethodNotFoundError(f"there is no handler of {tool.rpc_method}, the method of {tool.name}")
+        params = _require_object(arguments)
+        admitted.schema(tool).validate(params)
         call = InternalCaller(owner.agent_name, owner.session_id, admitted.meta, tool.name)
         limit = asyncio.timeout(self._timeout_s)
         try:
             async with limit:
-                answer = await call_cancellable(handler, call, given)
+                answer = await call_cancellable(handler, call, params)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -163,7 +163,7 @@ class InternalTools:
 
 
 class _AdmittedAgent:
-    """An agent that may call, and what."""
+    """An agent, and the tools that it may call."""
 
     __slots__ = ("_schemas", "meta", "tools")
 
@@ -173,7 +173,7 @@ class _AdmittedAgent:
         self._schemas: dict[str, Schema] = {}
 
     def schema(self, tool: ToolDefinition) -> Schema:
-        """Compiled when it is first needed; InvalidParams if it is none."""
+        """The compiled schema of a tool; InvalidParamsError if it is no schema."""
         if tool.name not in self._schemas:
             self._schemas[tool.name] = Schema.compile(tool.spec().schema)
         return self._schemas[tool.name]
@@ -186,7 +186,7 @@ def _require_valid(entry: SessionToken | None) -> SessionToken:
 
 
 def shorten_arguments(arguments: object) -> str:
-    """Arguments for a record: long texts by their beginning and length, and all of it in one short line."""
+    """Arguments in one short line: long texts by their beginning and length."""
     if isinstance(arguments, Mapping):
         pairs = list(cast("Mapping[object, object]", arguments).items())[:16]
         text = ", ".join(f"{str(name)[:_MAX_VALUE]}: {_shorten_value(value)}" for name, value in pairs)
@@ -215,7 +215,7 @@ def _require_object(arguments: object) -> dict[str, Any]:
 
 def _plain_data(tool: str, answer: object) -> Any:
     try:
-        # There and back: it goes out as JSON by every door, and what is none must be the tool's mistake.
+        # Encoded and decoded: it is sent as JSON in every case, and an answer that is no JSON is an error of the tool.
         return msgspec.json.decode(msgspec.json.encode(answer))
     except (TypeError, ValueError, RecursionError):
         raise InternalError(f"{tool} answered with something that is not plain data") from None

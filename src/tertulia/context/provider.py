@@ -1,4 +1,4 @@
-"""The interface of a context provider, and what is made of all their answers."""
+"""The interface of a context provider, and the context that is made of all their answers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tertulia.context.definitions import McpServer, ToolDefinition
 
 T = TypeVar("T")
 ProviderAnswer = T | None | Awaitable[T | None]
-"""What was asked for, nothing, or either of them later."""
+"""The answer, None, or an awaitable of either."""
 
 
 class ContextProvider(Protocol):
-    """A part of the house that has something to say to agents.
+    """Gives agents MCP servers, tools or a text before they start.
 
     A provider is anything with a `name`; of the three methods it has those it needs, as plain functions or `async`.
     They are asked in this order, each time an agent starts and again between its turns.
@@ -25,7 +25,7 @@ class ContextProvider(Protocol):
     (it only describes it), and asks no model. A plain function runs in a thread of its own, so it may read a file, and
     must not touch what belongs to the loop; an `async` one must not block, and stops when it is cancelled.
 
-    A method that raises, takes too long or answers with something else is left out, with a warning that names it;
+    The answer of a method that raises, takes too long or returns another type is left out, with a warning naming it;
     the other methods and providers are asked all the same, and the agent starts.
     """
 
@@ -67,11 +67,11 @@ class FragmentCut(msgspec.Struct, frozen=True):
     provider: str
     before: int
     after: int
-    """Tokens; 0 if nothing is left of it."""
+    """In tokens; 0 if nothing is left of it."""
 
 
 class SessionContext(msgspec.Struct, frozen=True):
-    """All that was collected for one agent. Printing it shows no text, and of the token its first characters."""
+    """All that was collected for one agent. Its repr shows no text, and only the first characters of the token."""
 
     mcp_servers: list[McpServer]
     tools: list[ToolDefinition]

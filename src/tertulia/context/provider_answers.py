@@ -1,4 +1,4 @@
-"""What the providers have answered so far, for one agent: read, filtered, and without repetitions."""
+"""The answers of context providers for one agent: parsed, filtered, without duplicates, and cut to a token budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tertulia.protocol.inputs import check_text
 DEFAULT_TOKENS = 32_000
 """A quarter of the usual context window."""
 _LEAST = 64
-"""Tokens. A shorter rest of a text would say nothing."""
+"""Tokens; a text is not cut shorter than this, but left out."""
 _NOTE = "\n[… the rest of this part was left out: it is too long]"
 
 
@@ -28,47 +28,47 @@ def count_tokens(text: str) -> int:
 
 
 def fit_to_budget(fragments: Sequence[Fragment], max_tokens: int) -> tuple[list[Fragment], list[FragmentCut]]:
-    """(what stays, in the same order; what was cut). The lowest priority gives way first, of equals the later one.
+    """(fragments that stay, in the same order; cuts). The lowest priority is cut first, of equals the later one.
 
-    A part gives only what is needed: it loses its end, or goes as a whole if next to nothing would be left of it.
-    One that holds a token is kept or dropped whole.
+    A fragment loses only as much of its end as is needed, or is left out if next to nothing would be left of it. One
+    that holds a token is never cut, only left out.
     """
-    kept = dict(enumerate(fragments))
+    fitting = dict(enumerate(fragments))
     cuts: list[FragmentCut] = []
     excess = sum(fragment.tokens for fragment in fragments) - max_tokens
-    for place, fragment in sorted(kept.items(), key=lambda each: (each[1].priority, -each[0])):
+    for place, fragment in sorted(fitting.items(), key=lambda entry: (entry[1].priority, -entry[0])):
         if excess <= 0:
             break
         shorter = _shorten(fragment, fragment.tokens - excess)
         if shorter is None:
-            del kept[place]
+            del fitting[place]
         else:
-            kept[place] = shorter
+            fitting[place] = shorter
         left = 0 if shorter is None else shorter.tokens
         cuts.append(FragmentCut(fragment.provider, fragment.tokens, left))
         excess -= fragment.tokens - left
-    return list(kept.values()), cuts
+    return list(fitting.values()), cuts
 
 
 def _shorten(fragment: Fragment, tokens: int) -> Fragment | None:
     if fragment.sensitive or tokens < _LEAST:
         return None
     room = tokens * BYTES_PER_TOKEN - utf8_size(_NOTE)
-    # As many characters as there is room for bytes is never too few, and spares encoding megabytes.
+    # As many characters as bytes are never too few, and cutting first spares encoding megabytes.
     text = fragment.text[:room].encode()[:room].decode(errors="ignore") + _NOTE
     return replace(fragment, text=text, tokens=count_tokens(text))
 
 
 MAX_OFFERS = 256
-"""Servers, or tools, of one provider."""
+"""The most servers, or tools, of one provider."""
 PRIORITY = 50
-"""Of a provider that names none."""
+"""The priority of a provider that names none."""
 BLOCK_PRIORITY = 1_000
-"""Of the text about tools."""
+"""The priority of the block about tools."""
 
 
 class ProviderAnswers:
-    """What has been collected so far. Each `take_` returns what was wrong with an answer and keeps the rest of it."""
+    """What has been collected so far. Each `take_` returns the errors of an answer and accepts the rest of it."""
 
     def __init__(self, meta: AgentInstanceMeta) -> None:
         self.meta = meta
@@ -78,22 +78,22 @@ class ProviderAnswers:
         self.warnings: list[str] = []
 
     def take_servers(self, answer: object) -> list[BaseException]:
-        """First wins."""
+        """Add MCP servers; of two with one name the first counts."""
         problems: list[BaseException] = []
-        for given in _check_list(answer):
+        for entry in _check_list(answer):
             try:
-                server = to_mcp_server(given)
+                server = to_mcp_server(entry)
                 self.servers.setdefault(server.name, server)
             except TertuliaError as error:
                 problems.append(error)
         return problems
 
     def take_tools(self, answer: object) -> list[BaseException]:
-        """First what the archetype may use, then first wins."""
+        """Add the tools that the archetype may use; of two with one name the first counts."""
         problems: list[BaseException] = []
-        for given in _check_list(answer):
+        for entry in _check_list(answer):
             try:
-                tool = to_tool_definition(given)
+                tool = to_tool_definition(entry)
                 if may_use(self.meta.archetype, tool.scope):
                     self.tools.setdefault(tool.name, tool)
             except TertuliaError as error:
@@ -101,13 +101,13 @@ class ProviderAnswers:
         return problems
 
     def take_text(self, answer: object, provider: str, priority: object) -> list[BaseException]:
-        """Everything but nothing."""
+        """Add a text, unless it is blank."""
         if answer is None:
             return []
         if not isinstance(answer, str):
             raise InvalidParamsError(f"the answer must be a text, not {type(answer).__name__}")
         if check_text(answer, "the answer").strip():
-            # Nobody stays longer than the block about tools.
+            # No provider has a higher priority than the block about tools.
             place = min(priority, BLOCK_PRIORITY - 1) if isinstance(priority, int) else PRIORITY
             self.fragments.append(Fragment(provider, answer, count_tokens(answer), place))
         return []
@@ -121,5 +121,5 @@ def _check_list(answer: object) -> Sequence[object]:
     offers = cast("Sequence[object]", answer)
     if len(offers) > MAX_OFFERS:
         raise InvalidParamsError(f"the answer has more than {MAX_OFFERS} entries")
-    # Whoever made a list of his own may go on for ever.
+    # A list of a subclass may be endless.
     return list(islice(offers, MAX_OFFERS))

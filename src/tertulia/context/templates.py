@@ -1,6 +1,6 @@
-"""Texts with gaps: the templates shipped beside this file, and how their gaps are filled.
+"""The templates shipped beside this file, and how their `{{variables}}` are replaced.
 
-Deliberately not a template language: a gap is a name, and nothing is ever evaluated.
+Deliberately not a template language: a variable is a name, and nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def _read(stem: str) -> str:
 def render_template(template: str, variables: Mapping[str, str]) -> str:
     """The template with each `{{name}}` replaced by that variable, or by nothing if there is none.
 
-    In one pass: what is put in is not looked at again, whatever braces it has. Takes linear time.
+    In one pass: values are not expanded again, whatever braces they have. Takes linear time.
     """
 
     def value(gap: re.Match[str]) -> str:
         name = gap[1].strip()
-        given = cast(object, variables.get(name, ""))
-        if not isinstance(given, str):
-            raise InvalidParamsError(f"the variable {name!r:.80} must be a text, not {type(given).__name__}")
-        return given
+        text = cast(object, variables.get(name, ""))
+        if not isinstance(text, str):
+            raise InvalidParamsError(f"the variable {name!r:.80} must be a text, not {type(text).__name__}")
+        return text
 
     return _GAP.sub(value, template)

@@ -1,4 +1,4 @@
-"""Session tokens: who an agent is when it calls back, for as long as its conversation lives."""
+"""Session tokens: they identify an agent that calls back, as long as its conversation lives."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _TOKEN = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class SessionToken(msgspec.Struct, frozen=True):
-    """A valid token and whom it stands for. Printing it shows the token's first characters only."""
+    """A valid token, and the agent that it identifies. Its repr shows only the token's first characters."""
 
     token: str
     agent_name: str
     session_id: str
     created_at: float
-    """Seconds since 1970, UTC."""
+    """Seconds since 1970 in UTC."""
     pid: int | None = None
-    """The process that it was given to, if one."""
+    """The process that has it, if it is known."""
 
     def __repr__(self) -> str:
         begins = self.token[:VISIBLE_CHARACTERS]
@@ -41,8 +41,8 @@ class SessionTokenStore:
     """The tokens of this process, in memory only. One for each session id; revoked and expired ones leave no trace.
     Not thread-safe: it belongs to the loop's thread.
 
-    A token is found by its hash: how long that takes says nothing about how much of a guess was right. To the
-    redactor it is a secret from its first moment; hand in the one that cleans logs and records.
+    A token is looked up by its hash, so that the time does not show how much of a guess was right. The redactor knows
+    it from the first moment; pass the one that cleans logs and records.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class SessionTokenStore:
         return token
 
     def validate(self, token: object) -> SessionToken | None:
-        """Whom it stands for; None for anything that is not a valid token, character for character."""
+        """The entry of a token; None for anything that is not a valid token, character for character."""
         if not isinstance(token, str) or not _TOKEN.match(token):
             return None
         self._sweep()
         return self._by_hash.get(_hash(token))
 
     def renew(self, session_id: str, pid: int | None = None) -> bool:
-        """Let its time begin anew, and say which process has it, if it is known by now. False if there is none."""
+        """Restart its time limit, and set its process if that is known now. False if there is no such token."""
         self._sweep()
         if session_id not in self._sessions:
             return False
@@ -98,7 +98,7 @@ class SessionTokenStore:
         return True
 
     def revoke_session(self, session_id: str) -> bool:
-        """Whether there was one."""
+        """Revoke the token of a session; whether there was one."""
         if session_id not in self._sessions:
             return False
         digest, _ = self._sessions.pop(session_id)
@@ -111,7 +111,7 @@ class SessionTokenStore:
         return True
 
     def revoke_by_agent(self, agent_name: str) -> int:
-        """How many there were."""
+        """Revoke all tokens of an agent; how many there were."""
         return sum([self.revoke_session(session_id) for session_id in sorted(self._agents.get(agent_name, ()))])
 
     def _sweep(self) -> None:
@@ -119,8 +119,8 @@ class SessionTokenStore:
             return
         earliest = self._clock.monotonic() - self._ttl_s
         while self._sessions:
-            session_id, (_, begun) = next(iter(self._sessions.items()))
-            if begun > earliest:
+            session_id, (_, renewed_at) = next(iter(self._sessions.items()))
+            if renewed_at > earliest:
                 break
             self.revoke_session(session_id)
 

@@ -1,10 +1,12 @@
-"""What providers and callers hand in, looked at once: InvalidParams says what is wrong with it."""
+"""Checks of values from providers and callers: InvalidParamsError says what is wrong."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
+
+import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import check_text
@@ -12,73 +14,76 @@ from tertulia.protocol.inputs import check_text
 MAX_PROSE = 64 * 1024
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
 
-# As those that we put around what nobody said: user_instructions, context_additions, environment_context.
-# However it is written: a model reads `< / User_Instructions >` like the real one.
+# Like the tags around injected messages: user_instructions, context_additions, environment_context. In any spelling: a
+# model reads `< / User_Instructions >` like the real one.
 _TAG = re.compile(r"<(?=[\s/]*[a-z]+(?:_[a-z]+)+[\s/]*>)", re.IGNORECASE)
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 
-def build(kind: Callable[..., T], known: Mapping[str, Any], what: str) -> T:
-    """Made of fields with these values; a field that is missing or unknown is named."""
-    try:
-        return kind(**known)
-    except TypeError as error:
-        raise InvalidParamsError(f"{what} cannot be made: {error}") from None
+def build(kind: type[T], values: Mapping[str, Any], what: str) -> T:
+    """A struct with these values; InvalidParamsError names a field that is missing or unknown."""
+    fields = msgspec.structs.fields(kind)
+    names = [field.name for field in fields]
+    if unknown := sorted(values.keys() - set(names)):
+        raise InvalidParamsError(f"{what} has no field {unknown[0]!r:.80}; there are {', '.join(names)}")
+    if missing := [field.name for field in fields if field.required and field.name not in values]:
+        raise InvalidParamsError(f"{what} needs {' and '.join(missing)}")
+    return kind(**values)
 
 
-def read_fields(given: object, what: str) -> dict[str, Any]:
+def read_fields(entry: object, what: str) -> dict[str, Any]:
     """A mapping's fields, `camelCase` and `snake_case` alike."""
-    if not isinstance(given, Mapping):
-        raise InvalidParamsError(f"{what} must be a mapping, not {type(given).__name__}")
-    pairs = cast("Mapping[object, Any]", given).items()
+    if not isinstance(entry, Mapping):
+        raise InvalidParamsError(f"{what} must be a mapping, not {type(entry).__name__}")
+    pairs = cast("Mapping[object, Any]", entry).items()
     return {re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower(): value for key, value in pairs}
 
 
 def require_text(what: str, value: object) -> str:
-    """A text with something in it."""
+    """Require a text that is not blank."""
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise InvalidParamsError(f"{what} must be a text")
     return value
 
 
 def require_prose(what: str, value: object) -> str:
-    """A text that a model can be shown: perhaps empty, and not a book."""
+    """Require a text that can be shown to a model: perhaps empty, and bounded."""
     if not isinstance(value, str) or len(value) > MAX_PROSE or "\0" in value:
         raise InvalidParamsError(f"{what} must be a text of at most {MAX_PROSE:,} characters")
     return check_text(value, what)
 
 
 def require_line(what: str, value: object) -> str:
-    """One line, short enough for a list."""
+    """Require one line of at most 200 characters."""
     if not isinstance(value, str) or not _PLAIN.match(value):
         raise InvalidParamsError(f"{what} must be one line of at most 200 characters")
     return value
 
 
 def require_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
-    """One of a few words."""
+    """Require one of a few words."""
     if value not in choices:
         raise InvalidParamsError(f"{field} {value!r:.40} is not {' or '.join(choices)}")
 
 
 def require_texts(what: str, values: object) -> list[str]:
-    """A list of texts."""
+    """Require a list of texts."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InvalidParamsError(f"{what} must be a list of texts")
-    given = list(cast("Sequence[object]", values))
-    if not all(isinstance(value, str) and "\0" not in value for value in given):
+    texts = list(cast("Sequence[object]", values))
+    if not all(isinstance(value, str) and "\0" not in value for value in texts):
         raise InvalidParamsError(f"{what} must be a list of texts")
-    return cast("list[str]", given)
+    return cast("list[str]", texts)
 
 
-def environment_list(server: str, given: object) -> list[dict[str, str]]:
+def environment_list(server: str, variables: object) -> list[dict[str, str]]:
     """A dict, or a list of {name, value}, as such a list."""
     try:
-        if isinstance(given, Mapping):
-            pairs = list(cast("Mapping[str, str]", given).items())
+        if isinstance(variables, Mapping):
+            pairs = list(cast("Mapping[str, str]", variables).items())
         else:
-            pairs = [(pair["name"], pair["value"]) for pair in cast("Sequence[Mapping[str, str]]", given)]
+            pairs = [(pair["name"], pair["value"]) for pair in cast("Sequence[Mapping[str, str]]", variables)]
     except (KeyError, TypeError):
         raise InvalidParamsError(
             f"variables of MCP server {server!r} must be a dict or a list of {{name, value}}"
@@ -88,5 +93,5 @@ def environment_list(server: str, given: object) -> list[dict[str, str]]:
 
 
 def escape_tags(text: str) -> str:
-    """A text of somebody's file, which cannot end the message that it stands in, nor look like the next one."""
+    """The text of a file so that it cannot end the message around it, nor look like the next message."""
     return _TAG.sub("&lt;", text)

@@ -77,7 +77,7 @@ class ServerSlot(NamedTuple):
 
     server: str
     most: int | None
-    """Its concurrency; None: unlimited."""
+    """Its concurrency; None: there is no limit."""
     in_flight: InFlight
     key: str
 
@@ -159,7 +159,7 @@ class FairLimiter:
         self._alarm: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """How many calls wait."""
+        """How many calls wait to be started."""
         return sum(map(len, self._waiting.values()))
 
     @property

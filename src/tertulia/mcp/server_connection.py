@@ -64,7 +64,7 @@ class CallResult(msgspec.Struct, frozen=True):
     text: str
     is_error: bool = False
     parts: tuple[Part, ...] = ()
-    """Images, after the text."""
+    """Images, to be shown after the text."""
     structured: Any = None
     """Structured content as the server gave it, plain JSON."""
     total_bytes: int = 0

@@ -1,4 +1,4 @@
-"""The provider that gives agents a canvas. What they draw is kept by `canvas`."""
+"""The context provider that gives agents a canvas; `context/canvas.py` stores its pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CLEAR = ToolDefinition(
 
 
 class CanvasContextProvider:
-    """The tools `canvas_update` and `canvas_clear` and a word on how to use them. Nothing for the archetype repo."""
+    """The tools `canvas_update` and `canvas_clear` and a text on how to use them. Nothing for the archetype `repo`."""
 
     name = "canvas"
     priority = 60
@@ -42,5 +42,5 @@ class CanvasContextProvider:
         return [_UPDATE, _CLEAR] if may_use(meta.archetype, "service") else []
 
     def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str | None:
-        """The template `canvas-context`."""
+        """How to use the canvas, from the template `canvas-context`."""
         return load_template("canvas-context") if may_use(meta.archetype, "service") else None

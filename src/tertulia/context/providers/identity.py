@@ -1,4 +1,4 @@
-"""The provider that tells an agent who it is."""
+"""The context provider that tells an agent its name, archetype, backend and workspace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.templates import load_template, render_template
 
 _ARCHETYPES = {
-    "repo": "You work on one repository for whoever started you, and you are done when the work is.",
+    "repo": "You work on one repository for the user who started you, and you are done when the work is.",
     "service": "You stay and answer what others ask of you, one request at a time.",
     "employee": "You work on your own account over a long time: you keep your tasks in view and report what matters.",
 }
@@ -14,7 +14,7 @@ _UNKNOWN = "This kind is not known here, so you have the rights of the least of 
 
 
 class CoreContextProvider:
-    """Name, archetype, backend and workspace of the agent, and what kind of place this is. For every archetype."""
+    """Describes the agent and its surroundings, for every archetype."""
 
     name = "core-identity"
     priority = 90

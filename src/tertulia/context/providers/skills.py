@@ -1,4 +1,4 @@
-"""The provider of skills: folders with a `SKILL.md` that says what it is good for. Bodies are read when asked for."""
+"""The context provider of skills: folders with a `SKILL.md`. It lists them; an agent reads one with `skill_read`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _HEAD = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _INTRODUCTION = """## Skills
 
-Somebody wrote down how to do these well. When a task fits one, read it with `skill_read` before you begin."""
+These are instructions for kinds of tasks. When a task fits one, read it with `skill_read` before you begin."""
 
 
 class Skill(msgspec.Struct, frozen=True):
-    """A skill, as its front matter tells."""
+    """A skill, by its front matter."""
 
     name: str
     description: str
@@ -44,7 +44,7 @@ class Skill(msgspec.Struct, frozen=True):
 class SkillsContextProvider:
     """Lists the skills of the agent's workspace and its repository, the nearer first; of two with one name one counts.
 
-    `hidden` are places of which nothing is read.
+    Nothing is read below `hidden`.
     """
 
     name = "skills"
@@ -56,7 +56,7 @@ class SkillsContextProvider:
 
     def get_tools(self, agent_name: str, meta: AgentInstanceMeta) -> list[ToolDefinition]:
         """`skill_read`, if there is anything to read."""
-        skills, _ = self._found(meta)
+        skills, _ = self._skills(meta)
         if not skills:
             return []
         return [
@@ -77,7 +77,7 @@ class SkillsContextProvider:
 
     def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str | None:
         """Names and descriptions; also what looks like a skill and cannot be used."""
-        skills, broken = self._found(meta)
+        skills, broken = self._skills(meta)
         if not skills and not broken:
             return None
         lines = [f"- {skill.name}: {skill.description}" for skill in skills.values()]
@@ -85,8 +85,8 @@ class SkillsContextProvider:
         return "\n".join([_INTRODUCTION, "", *lines])
 
     def read(self, call: InternalCaller, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to `skill.read`."""
-        skills, _ = self._found(call.meta)
+        """The handler of `skill.read`: the text of a skill."""
+        skills, _ = self._skills(call.meta)
         skill = skills.get(arguments["name"])
         if skill is None:
             raise NotFoundError(f"there is no skill {arguments['name']!r:.80}")
@@ -96,7 +96,7 @@ class SkillsContextProvider:
         body = text[head.end() :] if head else text
         return {"name": skill.name, "folder": skill.folder, "text": body.strip(), "truncated": more}
 
-    def _found(self, meta: AgentInstanceMeta) -> tuple[dict[str, Skill], list[str]]:
+    def _skills(self, meta: AgentInstanceMeta) -> tuple[dict[str, Skill], list[str]]:
         skills: dict[str, Skill] = {}
         broken: list[str] = []
         tops = _search_roots(meta.cwd or self._cwd)
@@ -114,7 +114,7 @@ class SkillsContextProvider:
 
 
 def _search_roots(cwd: str | None) -> list[str]:
-    """Where to look, the nearest first; the last holds all others."""
+    """Directories to search, the nearest first; the last contains the others."""
     if cwd is None:
         return []
     here = os.path.realpath(cwd)
@@ -125,15 +125,15 @@ def _search_roots(cwd: str | None) -> list[str]:
 def _folders(tops: Sequence[str], hidden: Sequence[str]) -> Iterator[str]:
     for top in tops:
         for place in PLACES:
-            found = os.path.join(top, place)
-            # What would not be read is not listed either: a link to a place elsewhere, and where secrets are kept.
-            if os.path.realpath(found) != found or not os.path.isdir(found) or _is_below(found, hidden):
+            directory = os.path.join(top, place)
+            # What may not be read is not listed either: a link to a directory elsewhere, and directories with secrets.
+            if os.path.realpath(directory) != directory or not os.path.isdir(directory) or _is_below(directory, hidden):
                 continue
-            with os.scandir(found) as entries:
+            with os.scandir(directory) as entries:
                 names = sorted(entry.name for entry in islice(entries, _MAX_ENTRIES))
             for name in names:
-                if os.path.lexists(os.path.join(found, name, "SKILL.md")):
-                    yield os.path.relpath(os.path.join(found, name), tops[-1])
+                if os.path.lexists(os.path.join(directory, name, "SKILL.md")):
+                    yield os.path.relpath(os.path.join(directory, name), tops[-1])
 
 
 def _is_below(path: str, places: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The provider that tells an agent where it works: directory, date, machine, branch, and the project's own rules.
+"""The context provider of the workspace: directory, date, machine, branch, and the project's own rules.
 
 Git is not run: a repository decides what its git runs. Its state is read from the files that hold it.
 """
@@ -24,7 +24,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 class WorkspaceContextProvider:
-    """The agent's directory, or the given one if it has none. `hidden` are places of which nothing is read."""
+    """The agent's directory, or the given one if it has none. Nothing is read below `hidden`."""
 
     name = "workspace"
     priority = 70
@@ -43,7 +43,7 @@ class WorkspaceContextProvider:
         self._max_bytes = max_bytes
 
     def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str | None:
-        """Nothing where there is no directory."""
+        """Facts about the workspace, and the project's rules; None without a directory."""
         cwd = meta.cwd or self._cwd
         if cwd is None:
             return None
@@ -59,7 +59,7 @@ class WorkspaceContextProvider:
         return "\n".join(["## Your workspace", "", *facts, *self._rules(cwd, root)])
 
     def _rules(self, cwd: str, root: str | None) -> Iterator[str]:
-        """The nearest file of rules, upwards to the top of the repository; what could not be read is said."""
+        """The nearest file of rules, up to the top of the repository; a line for each that could not be read."""
         top = Path(os.path.realpath(root or cwd))
         here = Path(os.path.realpath(cwd))
         for folder in (here, *here.parents):

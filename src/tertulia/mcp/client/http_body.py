@@ -304,7 +304,7 @@ class Tickets:
         return self._contents.pop(ticket, params) if isinstance(ticket, str) else params
 
     def clear(self) -> None:
-        """Forget all content."""
+        """Forget the content of all tickets."""
         self._contents.clear()
 
     def _ticket(self, content: dict[str, Any]) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class _Reads(MessageReader["SessionMessage | Exception"]):
         return item
 
     async def aclose(self) -> None:
-        """Stop reading."""
+        """Close the SDK's own stream."""
         await self._inner.aclose()
 
 
@@ -183,7 +183,7 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
         return await self._checked(request, response)
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections to the server."""
         await self._inner.aclose()
 
     async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
@@ -253,5 +253,5 @@ def _failure(why: str, code: int = NO_ANSWER, status: int = _BAD_GATEWAY) -> htt
 
 
 def _without_length(headers: httpx2.Headers) -> list[tuple[str, str]]:
-    """Repairing changes the length."""
+    """The headers without the length, which repairing changes."""
     return [(name, value) for name, value in headers.items() if name.lower() not in _LENGTHS]

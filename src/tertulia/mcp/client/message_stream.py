@@ -15,7 +15,7 @@ class MessageStream:
     """An end of a connection; leaving its block closes it."""
 
     async def aclose(self) -> None:
-        """Use it no more."""
+        """Close it; nothing is read or written after."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:

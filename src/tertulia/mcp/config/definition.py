@@ -19,7 +19,7 @@ class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
-    """Variables with their values."""
+    """Variables of its environment, with their values."""
     env_vars: tuple[str, ...] = ()
     """Names of variables that it gets from our environment, besides `launch.DEFAULT_VARIABLES`."""
     cwd: str | None = None

@@ -33,10 +33,10 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     """The whole environment of the program."""
     cwd: str = ""
-    """An absolute directory."""
+    """The absolute directory it is started in."""
     url: str = ""
     headers: Mapping[str, str] = {}
-    """With credentials."""
+    """All headers, with credentials among them."""
     roots: tuple[str, ...] = ()
     """The roots that the server gets when it asks."""
     writable: tuple[str, ...] = ()

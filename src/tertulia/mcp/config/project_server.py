@@ -33,7 +33,7 @@ class ProjectServer(msgspec.Struct, frozen=True, kw_only=True):
     entry: Any
     """As it was parsed: JSON or TOML."""
     source: str
-    """The file."""
+    """The path of the project's file."""
     folder: str
     """The base of a relative `cwd`, and the directory it is started in if it names none."""
     form: Literal["json", "toml"]

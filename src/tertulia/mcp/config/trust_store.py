@@ -31,7 +31,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 class _File(msgspec.Struct, frozen=True):
     trusted: dict[str, _Entry] = {}
-    """By digest."""
+    """By the digest of the definition."""
     version: int = 1
 
 

@@ -79,7 +79,7 @@ class PooledServer:
 
     @property
     def status(self) -> ServerStatus:
-        """Whether it runs."""
+        """Whether it runs, starts, failed or was stopped."""
         return self.monitor.status
 
     @property

@@ -53,7 +53,7 @@ class Lease:
         self._give_back: Callable[[], None] | None = give_back
 
     def release(self) -> None:
-        """Give it back. Idempotent."""
+        """Give it back to the pool. Idempotent."""
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
             give_back()

@@ -35,7 +35,7 @@ class CurrentTool(msgspec.Struct, frozen=True):
     """A tool as its server defines it now, whatever a view has pinned."""
 
     definition: ServerDefinition
-    """Of its server."""
+    """The definition of its server."""
     tool: RemoteTool
     """Under the server's own name for it."""
     digest: str
@@ -93,7 +93,7 @@ class SessionServer:
         return server.status != "ready" and not server.tools
 
     def report(self) -> ServerReport:
-        """Its status, for clients."""
+        """Its status as clients see it."""
         server, configured = self.server, self.configured
         if server is None:
             return ServerReport(self.name, configured.status, configured.error, 0)
@@ -110,7 +110,7 @@ class SessionServer:
         self.publish_warnings(publish)
 
     def publish_warnings(self, publish: Callable[[EventData], object]) -> None:
-        """Publish `new_warnings`."""
+        """Publish each of `new_warnings` as an event."""
         for warning in self.new_warnings():
             publish(WarningEvent(warning, "mcp_server"))
 

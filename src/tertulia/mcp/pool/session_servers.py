@@ -38,7 +38,7 @@ class SessionServers:
     """
 
     def __init__(self, pool: ServerPool, scope: str, clock: Clock, publish: Callable[[EventData], object]) -> None:
-        """`scope`: the session's id."""
+        """`scope`: the id of the session, for leases."""
         self._pool = pool
         self._scope = scope
         self._clock = clock

@@ -39,7 +39,7 @@ class LatestOnlySender:
             self._task = self._spawn(self._run(), self._name)
 
     def close(self) -> None:
-        """Send no more."""
+        """Cancel the message in progress, and send no more."""
         self._next = None
         if self._task is not None:
             self._task.cancel()
@@ -86,7 +86,7 @@ class ListChangedSubscribers:
             self._clients.popitem(last=False)[1][1].close()
 
     def forget(self, connection: Hashable) -> None:
-        """The connection is closed."""
+        """The connection is closed: tell it no more."""
         _, sender = self._clients.pop(connection, (None, None))
         if sender is not None:
             sender.close()

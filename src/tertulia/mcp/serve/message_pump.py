@@ -68,7 +68,7 @@ class _UnansweredRequests:
             await self._answered.wait()
 
     def remove(self, request_id: object) -> None:
-        """The request is answered."""
+        """The request with this id is answered."""
         if isinstance(request_id, int | str):
             self._ids.discard(request_id)
             self._answered.set()
