@@ -147,7 +147,7 @@ class Desk:
         # A busy machine may need longer for a server than a first turn waits for it.
         async with asyncio.timeout(DEADLINE_S):
             for server in self.session(made).parts.servers._servers():
-                await server.settled()
+                await server.monitor.settled()
         return made
 
     async def prompt(self, session_id: str, *blocks: Any) -> Any:

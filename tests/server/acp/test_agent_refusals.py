@@ -340,7 +340,7 @@ async def test_servers_that_do_not_work_are_named_and_the_session_works(tmp_path
     async with desk(scripted(say("hi", repeat=True)), tmp_path) as at:
         session = (await at.raw("session/new", {"cwd": str(tmp_path), "mcpServers": [*given, fake]}))["sessionId"]
         for server in at.session(session).parts.servers._servers():
-            await server.settled()
+            await server.monitor.settled()
         assert (await at.prompt(session, "hello")).stop_reason == "end_turn"
 
         def said() -> list[str]:
