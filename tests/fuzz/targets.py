@@ -18,7 +18,7 @@ WATCHED: dict[str, tuple[str, ...]] = {
     "claude_stream": ("tertulia.executors",),
     "codex_jsonl": ("tertulia.executors",),
     "command": (
-        "tertulia.policy.commands.shell_script",
+        "tertulia.policy.commands.command_analysis",
         "tertulia.policy.commands.command_analysis",
         "tertulia.policy.commands.safe_programs",
     ),

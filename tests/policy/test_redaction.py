@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tertulia.policy.redaction import RedactingFilter, Redactor, log_filter, log_text, secrets_of
+from tertulia.policy.redaction import RedactingFilter, Redactor, describe_error, log_filter, log_text, secrets_of
 from tertulia.protocol.events import AgentMessageDelta
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.storage import Full, HeadersOnly
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import ToolCallBegin
 from tests.tables import each_row
 
@@ -344,3 +344,59 @@ def test_a_log_knows_the_tokens_of_every_session_of_its_process() -> None:
         assert TOKEN not in log_text(RuntimeError(TOKEN), Full())
         redactor.retire_token(TOKEN)
         record = logging.LogRecord("x", logging.ERROR, "", 1, "said %s", (TOKEN,), None)
+
+
+CANARY = "the user's own words"
+
+
+def raised() -> BaseException:
+    try:
+        try:
+            raise KeyError(CANARY)
+        except KeyError as cause:
+            raise RuntimeError(CANARY) from cause
+    except RuntimeError as error:
+        return error
+
+
+def test_with_texts_stored_the_whole_traceback_is_told() -> None:
+    """E6"""
+    text = describe_error(raised(), Full())
+
+    assert "RuntimeError: " + CANARY in text
+    assert "KeyError" in text
+    assert "Traceback" in text
+
+
+@pytest.mark.parametrize("policy", [HeadersOnly(), NoStorage(), Ttl(5)])
+def test_without_texts_stored_types_and_places_are_told_and_no_message(policy: StoragePolicy) -> None:
+    """E1, E4, E6: nobody sweeps a log, so a text that has to go may not get there."""
+    first, second = describe_error(raised(), policy).splitlines()
+
+    assert first.startswith("RuntimeError policy/test_redaction.py:")
+    assert second.startswith("KeyError policy/test_redaction.py:")
+    assert CANARY not in first + second
+
+
+def test_the_members_of_a_group_are_told() -> None:
+    group = ExceptionGroup(CANARY, [ValueError(CANARY), TypeError(CANARY)])
+
+    assert describe_error(group, HeadersOnly()).split() == ["ExceptionGroup", "ValueError", "TypeError"]
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    error = ValueError(CANARY)
+    other = TypeError(CANARY)
+    error.__context__, other.__context__ = other, error
+
+    assert describe_error(error, NoStorage()).split() == ["ValueError", "TypeError"]
+
+
+def test_an_endless_chain_is_cut() -> None:
+    error: BaseException = ValueError(CANARY)
+    for _ in range(1000):
+        outer = ValueError(CANARY)
+        outer.__cause__ = error
+        error = outer
+
+    assert len(describe_error(error, NoStorage()).splitlines()) == 32

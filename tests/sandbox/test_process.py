@@ -6,13 +6,19 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import struct
+import termios
+import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tertulia.errors import ClosedError, SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox import process as process_module
-from tertulia.sandbox.process import CommandProcess
+from tertulia.sandbox.process import BoundedOutput, CommandProcess, CommandStreams
 from tertulia.sandbox.runner import Output, TerminalSize, TierName
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, Streams
 from tests.sandbox.confined import Place
@@ -204,3 +210,98 @@ async def test_it_is_asked_to_end_as_long_as_it_runs(place: Place) -> None:
     puppet.end(ProcessEnd(0))
     process.terminate()
     assert puppet.terminations == 1
+
+
+def test_pipes_are_separate_and_ours_never_block(place: Place) -> None:
+    stdio = CommandStreams(place.command("true", keep_stdin=True))
+    assert stdio.reader is not None
+    assert stdio.writer is not None
+    assert stdio.streams.stdout == stdio.streams.stderr
+    assert not os.get_blocking(stdio.reader)
+    assert os.get_blocking(stdio.streams.stdout)
+    os.write(stdio.streams.stdout, b"x")
+    assert os.read(stdio.reader, 10) == b"x"
+    stdio.close_theirs()
+    assert os.read(stdio.reader, 10) == b""
+    stdio.close_ours()
+    assert stdio.reader is None
+
+
+def test_a_command_without_input_reads_the_end_of_file(place: Place) -> None:
+    stdio = CommandStreams(place.command("true"))
+    assert stdio.writer is None
+    assert os.read(stdio.streams.stdin, 1) == b""
+    stdio.close_theirs()
+    stdio.close_ours()
+
+
+def test_a_terminal_has_its_size(place: Place) -> None:
+    stdio = CommandStreams(place.command("true", terminal=TerminalSize(30, 120)))
+    assert os.isatty(stdio.streams.stdin)
+    assert struct.unpack("HHHH", fcntl.ioctl(stdio.streams.stdin, termios.TIOCGWINSZ, bytes(8)))[:2] == (30, 120)
+    assert stdio.reader == stdio.writer
+    stdio.close_theirs()
+    stdio.close_ours()
+
+
+def test_our_own_streams_are_passed_on_and_not_closed(place: Place) -> None:
+    stdio = CommandStreams(replace(place.command("true"), inherit_stdio=True))
+    assert (stdio.streams.stdin, stdio.streams.stdout, stdio.streams.stderr) == (0, 1, 2)
+    assert stdio.reader is None
+    stdio.close_theirs()
+    stdio.close_ours()
+    os.fstat(1)
+
+
+def test_errors_apart_have_a_pipe_of_their_own(place: Place) -> None:
+    stdio = CommandStreams(place.command("true"), errors_apart=True)
+    assert stdio.errors is not None
+    assert stdio.reader is not None
+    assert not os.get_blocking(stdio.errors)
+    os.write(stdio.streams.stderr, b"e")
+    os.write(stdio.streams.stdout, b"o")
+    assert (os.read(stdio.errors, 10), os.read(stdio.reader, 10)) == (b"e", b"o")
+    stdio.close_theirs()
+    assert os.read(stdio.errors, 10) == b""
+    stdio.close_ours()
+    assert stdio.errors is None
+
+
+@given(pieces=st.lists(st.binary(max_size=40), max_size=30), bound=st.integers(0, 64))
+def test_head_and_tail_are_those_of_the_whole(pieces: list[bytes], bound: int) -> None:
+    """G3"""
+    kept = BoundedOutput(bound)
+    for piece in pieces:
+        kept.add(piece)
+    whole, output = b"".join(pieces), kept.output()
+    assert output.total == len(whole)
+    assert len(output.head) + len(output.tail) == min(bound, len(whole))
+    assert whole.startswith(output.head)
+    assert whole.endswith(output.tail)
+    assert output.truncated is (len(whole) > bound)
+
+
+def test_taking_begins_anew() -> None:
+    kept = BoundedOutput(8)
+    kept.add(b"0123456789")
+    assert kept.take().text() == "0123\n[… 2 of 10 bytes are left out …]\n6789"
+    assert kept.take().total == 0
+    kept.add(b"x")
+    assert kept.take().text() == "x"
+
+
+def test_g3_a_gigabyte_costs_no_more_than_its_bound() -> None:
+    """G3, target 9: small pieces and large ones."""
+    kept = BoundedOutput(65_536)
+    piece = bytes(65_536)
+    tracemalloc.start()
+    try:
+        for _ in range(2048):
+            kept.add(piece)
+        for _ in range(20_000):
+            kept.add(b"line\n")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept.output().total == 2048 * 65_536 + 100_000
+    assert peak < 512 * 1024

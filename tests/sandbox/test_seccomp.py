@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import re
+import shutil
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -14,14 +17,17 @@ from tertulia.errors import SandboxUnavailableError
 from tertulia.sandbox.seccomp import (
     ALLOW,
     KILL_PROCESS,
+    LAST_KNOWN,
+    MACHINES,
+    NUMBERS,
     REFUSE,
     REFUSED,
     UNKNOWN,
     UNSUPPORTED,
+    Machine,
     current_machine,
     filter_program,
 )
-from tertulia.sandbox.syscalls import LAST_KNOWN, MACHINES, NUMBERS, Machine
 from tests.sandbox.bpf import verdict
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK = 1, 2, 10, 16, 17, 38, 40
@@ -235,3 +241,38 @@ def test_a20_there_is_no_filter_for_a_machine_that_we_do_not_know(monkeypatch: p
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     with pytest.raises(SandboxUnavailableError, match="on Linux only, and this is Darwin"):
         current_machine()
+
+
+HEADERS = {"x86_64": ("asm/unistd_64.h", []), "aarch64": ("asm-generic/unistd.h", ["-D__BITS_PER_LONG=64"])}
+WANTED = ["-D__ARCH_WANT_SYS_CLONE3", "-D__ARCH_WANT_NEW_STAT", "-D__ARCH_WANT_RENAMEAT"]
+WANTED += ["-D__ARCH_WANT_MEMFD_SECRET"]
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_every_number_is_that_of_the_header(name: str) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc to read the headers with")
+    header, flags = HEADERS[name]
+    line = ["gcc", "-E", "-dM", "-x", "c", *flags, *WANTED, "-"]
+    read = subprocess.run(line, input=f"#include <{header}>", text=True, capture_output=True, timeout=30, check=False)
+    if read.returncode != 0:
+        pytest.skip(f"no header {header} here")
+    there = {
+        found[1]: int(found[2])
+        for found in re.finditer(r"#define __NR(?:3264)?_(\w+) (\d+)$", read.stdout, re.MULTILINE)
+    }
+    machine = MACHINES[name]
+    ours = {call: number for call in NUMBERS if (number := machine.number(call)) is not None}
+    # Those that are newer than the header cannot be looked up in it.
+    newest = max(there.values())
+    assert {call: there.get(call) for call, number in ours.items() if number <= newest} == {
+        call: number for call, number in ours.items() if number <= newest
+    }
+    assert {call for call in NUMBERS if machine.number(call) is None} & there.keys() == set()
+
+
+def test_no_two_calls_share_a_number() -> None:
+    for machine in MACHINES.values():
+        numbers = [number for call in NUMBERS if (number := machine.number(call)) is not None]
+        assert len(numbers) == len(set(numbers))
+        assert max(numbers) <= LAST_KNOWN

@@ -16,7 +16,7 @@ import pytest
 from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.bubblewrap import BubblewrapTier
-from tertulia.sandbox.launcher.unconfined_tier import UnconfinedTier
+from tertulia.sandbox.launcher.launched_process import UnconfinedTier
 from tertulia.sandbox.runner import Command, CommandResult, Output
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.selftest import ATTEMPTS, try_to_escape

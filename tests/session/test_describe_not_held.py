@@ -10,7 +10,7 @@ import pytest
 from tertulia.sandbox import sandbox
 from tertulia.sandbox.bubblewrap import BubblewrapTier
 from tertulia.sandbox.launcher.landlock_tier import NOT_COVERED
-from tertulia.sandbox.launcher.unconfined_tier import may_remain
+from tertulia.sandbox.launcher.launched_process import may_remain
 from tests.sandbox.confined import need
 from tests.session.staging import stage
 

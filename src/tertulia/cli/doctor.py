@@ -18,8 +18,7 @@ from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.policy.narrowing import to_wire
-from tertulia.sandbox.launcher.launched_process import Namespace
-from tertulia.sandbox.launcher.unconfined_tier import MAY_REMAIN, may_remain
+from tertulia.sandbox.launcher.launched_process import MAY_REMAIN, Namespace, may_remain
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths
 from tertulia.sandbox.runner import TierChoice, TierReport
 from tertulia.sandbox.sandbox import Sandbox

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from tertulia.sandbox.limits.kernel_limits import Cgroup, set_rlimits
 from tertulia.sandbox.limits.usage import UsageMeter
+from tertulia.sandbox.mounts.helper_client import NamespaceMounts, memory_fd
 from tertulia.sandbox.mounts.mount_plan import HIDDEN, MountPlan
-from tertulia.sandbox.mounts.namespace_mounts import NamespaceMounts, memory_fd
 from tertulia.sandbox.process_tree import children
 from tertulia.sandbox.runner import Command, LimitName
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, Streams

@@ -13,8 +13,7 @@ from tertulia.errors import InvalidParamsError, SandboxError, SandboxUnavailable
 from tertulia.events.clock import Clock
 from tertulia.sandbox.bubblewrap import BubblewrapTier
 from tertulia.sandbox.launcher.landlock_tier import LandlockTier
-from tertulia.sandbox.launcher.launched_process import Namespace
-from tertulia.sandbox.launcher.unconfined_tier import UnconfinedTier
+from tertulia.sandbox.launcher.launched_process import Namespace, UnconfinedTier
 from tertulia.sandbox.process import CommandProcess
 from tertulia.sandbox.runner import (
     MAX_ARGUMENT_BYTES,

@@ -7,9 +7,8 @@ from random import Random
 
 import pytest
 
-from tertulia.policy.commands.command_analysis import analyse_command
+from tertulia.policy.commands.command_analysis import MAX_CHARACTERS, ShellScript, Words, analyse_command, read_script
 from tertulia.policy.commands.safe_programs import KNOWN_PROGRAMS
-from tertulia.policy.commands.shell_script import MAX_CHARACTERS, ShellScript, Words, read_script
 from tests.policy.bash_oracle import Workplace, needs_strace
 
 pytestmark = needs_strace

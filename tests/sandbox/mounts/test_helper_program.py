@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
-from tertulia.sandbox.mounts import namespace_mounts
+from tertulia.sandbox.mounts import helper_client
 from tertulia.sandbox.mounts.entries import MountEntry, decode_entries, encode_entries
 from tertulia.sandbox.mounts.mount_plan import MountPlan
 from tertulia.sandbox.sandbox import Sandbox
@@ -60,7 +60,7 @@ async def test_s2_a_place_that_is_not_what_was_seen_refuses_the_command(
     (place.root / "link").symlink_to("/etc")
     before = len(os.listdir("/proc/self/fd"))
     plan = MountPlan.plan
-    monkeypatch.setattr(namespace_mounts, "_ATTEMPTS", 2)
+    monkeypatch.setattr(helper_client, "_ATTEMPTS", 2)
 
     def changed(mounts: MountPlan) -> bytes:
         private, entries = decode_entries(plan(mounts))

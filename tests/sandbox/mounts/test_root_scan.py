@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.errors import SandboxError
 from tertulia.sandbox.mounts import root_scan
-from tertulia.sandbox.mounts.root_scan import RootScan, is_protected_name
+from tertulia.sandbox.mounts.root_scan import RootScan, is_protected_name, named_stores
 from tests.sandbox.confined import as_ordinary_user, ordinary_python
 from tests.tables import each_row
 
@@ -113,3 +113,32 @@ def test_s1_startup_files_are_found_at_any_depth_and_are_no_protected_names(tmp_
         "dotfiles/.vim",
     ]
     assert not is_protected_name(".bashrc")
+
+
+def stores(place: Path) -> list[str]:
+    return [os.path.normpath(each) for each in named_stores(str(place))]
+
+
+def test_s4_a_worktree_leads_to_its_own_store_and_to_the_common_one(tmp_path: Path) -> None:
+    """S4"""
+    own = tmp_path / "main" / ".git" / "worktrees" / "w"
+    own.mkdir(parents=True)
+    (own / "commondir").write_text("../..\n")
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / ".git").write_text(f"gitdir: {own}\n")
+    assert stores(tmp_path / "w" / ".git") == [str(own), str(tmp_path / "main" / ".git")]
+    (tmp_path / "w" / ".git").write_text("gitdir: ../main/.git/worktrees/w")
+    assert stores(tmp_path / "w" / ".git") == [str(own), str(tmp_path / "main" / ".git")]
+    # A store of its own is found as such; what it shares is not.
+    assert stores(own) == [str(tmp_path / "main" / ".git")]
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "gitdir: \n"])
+def test_what_names_nothing_leads_nowhere(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".git").write_text(text)
+    (tmp_path / "commondir").write_text("")
+    assert stores(tmp_path / ".git") == []
+    assert stores(tmp_path / "missing") == []
+    os.mkfifo(tmp_path / "pipe")
+    assert stores(tmp_path / "pipe") == []
+    assert stores(tmp_path) == []

@@ -14,7 +14,7 @@ import pytest
 
 from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
-from tertulia.sandbox.protected import program_files, users_git
+from tertulia.sandbox.protected import change_watch, program_files
 from tertulia.sandbox.protected.change_watch import ChangeWatch
 from tertulia.sandbox.runner import Change, Confinement, Watch
 from tertulia.sandbox.sandbox import Sandbox
@@ -291,7 +291,7 @@ def test_another_directory_in_the_place_of_a_held_one_is_put_back_by_its_path(sc
 
 def test_a_lock_that_somebody_lets_go_of_is_a_git_of_the_users(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = scene.git / "config.lock"
-    monkeypatch.setattr(users_git, "_pause", lock.unlink)
+    monkeypatch.setattr(change_watch, "_pause", lock.unlink)
 
     def command() -> None:
         lock.touch()
@@ -304,7 +304,7 @@ def test_a_lock_that_somebody_lets_go_of_is_a_git_of_the_users(scene: Scene, mon
 def test_a_lock_that_a_command_leaves_behind_protects_nothing_of_its_doing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(users_git, "_pause", lambda: None)
+    monkeypatch.setattr(change_watch, "_pause", lambda: None)
 
     def command() -> None:
         (scene.git / "config.lock").touch()

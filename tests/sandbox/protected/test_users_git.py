@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.sandbox.protected import users_git
-from tertulia.sandbox.protected.users_git import is_users_git_in
+from tertulia.sandbox.protected import change_watch
+from tertulia.sandbox.protected.change_watch import is_users_git_in
 
 _NO_NEW_PRIVS = "import ctypes, os, sys; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); os.execv(sys.argv[1], [sys.argv[1]])"
 
@@ -59,8 +59,8 @@ def test_one_that_has_given_up_gaining_rights_is_a_command(tmp_path: Path, git: 
 def test_a_lock_counts_when_it_is_let_go_and_not_when_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / "config.lock"
     lock.touch()
-    monkeypatch.setattr(users_git, "_pause", lambda: None)
+    monkeypatch.setattr(change_watch, "_pause", lambda: None)
     assert not is_users_git_in(str(tmp_path), str(tmp_path))
-    monkeypatch.setattr(users_git, "_pause", lambda: os.unlink(lock))
+    monkeypatch.setattr(change_watch, "_pause", lambda: os.unlink(lock))
     assert is_users_git_in(str(tmp_path), str(tmp_path))
     assert not is_users_git_in(str(tmp_path), str(tmp_path / "missing"))

@@ -15,9 +15,8 @@ from typing import Literal
 import msgspec
 
 from tertulia.policy.approval_policy import ApprovalPolicy, approval_to_wire
-from tertulia.policy.commands.command_analysis import SCRIPT_FLAGS, SHELLS, GrantKey
+from tertulia.policy.commands.command_analysis import SCRIPT_FLAGS, SHELLS, GrantKey, Words
 from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles
-from tertulia.policy.commands.shell_script import Words
 from tertulia.policy.display_text import make_display_text, sha256, value_text, visible
 from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.protocol.tool_events import ApprovalFile, ApprovalRequest

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from tertulia.policy.commands.command_analysis import Words, read_script
 from tertulia.policy.commands.safe_programs import KNOWN_PROGRAMS, reads_only, words
-from tertulia.policy.commands.shell_script import Words, read_script
 
 MAX_BYTES = 128 * 1024 * 1024
 """Of all files of one command together."""

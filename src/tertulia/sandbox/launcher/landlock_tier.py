@@ -1,24 +1,25 @@
-"""Tier 2: Landlock, the system call filter and no capabilities, where user namespaces cannot be had.
+"""Tier 2: Landlock, the system call filter and no capabilities, where bubblewrap does not work.
 
-By the user's setting, or where bubblewrap does not work, because it holds less. What it does not hold is listed here
-and told.
+Chosen by the user's setting, or where bubblewrap fails its self-test, because it holds less. What it does not hold is
+listed in `NOT_COVERED` and told. A command that may write begins after the protected files have been read, and ends
+after they have been compared; both are done off the loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.sandbox.launcher import landlock
-from tertulia.sandbox.launcher.deferred_start import DeferredStart
-from tertulia.sandbox.launcher.launched_process import LauncherClient
-from tertulia.sandbox.launcher.unconfined_tier import may_remain
+from tertulia.sandbox.launcher.launched_process import LauncherClient, may_remain
 from tertulia.sandbox.limits.kernel_limits import exceeded_limit, rlimits
 from tertulia.sandbox.mounts.mount_plan import HIDDEN, VISIBLE_BELOW_RUN, check_root, own_places
 from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
@@ -198,3 +199,72 @@ def _shown(command: Command, temporary: str) -> set[str]:
         places.add(command.cwd)
     real = {os.path.realpath(place) for place in places}
     return {place for place in real if any(place.startswith(f"{above}/") for above in HIDDEN)}
+
+
+_BY_SIGKILL = 128 + 9
+
+
+class StartHooks(Protocol):
+    """What is done before a command and after it."""
+
+    def before(self) -> None:
+        """Blocks. SandboxError where it must not begin; then `after` is called all the same."""
+        ...
+
+    def after(self) -> tuple[Change, ...]:
+        """Blocks. Nothing of the command runs any more."""
+        ...
+
+
+class DeferredStart:
+    """Implements `SpawnedProcess`."""
+
+    def __init__(
+        self,
+        around: StartHooks,
+        start: Callable[[Streams, OnProcessEnd], SpawnedProcess],
+        streams: Streams,
+        ended: OnProcessEnd,
+    ) -> None:
+        """`start` raises before anything runs, as `Tier.spawn` does."""
+        self._around, self._start, self._ended = around, start, ended
+        self._loop = asyncio.get_running_loop()
+        self._spawned: SpawnedProcess | None = None
+        self._killed = False
+        # Whoever made them closes them as soon as this returns.
+        self._streams = Streams(*(os.dup(fd) for fd in (streams.stdin, streams.stdout, streams.stderr)))
+        self._loop.run_in_executor(None, around.before).add_done_callback(self._ready)
+
+    def kill(self) -> None:
+        """End all of it; what has not begun does not."""
+        self._killed = True
+        if self._spawned is not None:
+            self._spawned.kill()
+
+    def terminate(self) -> None:
+        """To the command, if it has begun."""
+        if self._spawned is not None:
+            self._spawned.terminate()
+
+    def leader(self) -> int | None:
+        """The command's."""
+        return None if self._spawned is None else self._spawned.leader()
+
+    def _ready(self, done: asyncio.Future[None]) -> None:
+        try:
+            done.result()
+            if self._killed:
+                self._over(ProcessEnd(_BY_SIGKILL))
+            else:
+                self._spawned = self._start(self._streams, self._over)
+        except (SandboxError, SandboxUnavailableError) as error:
+            self._over(ProcessEnd(1, began=False, reason=error.message))
+        except OSError as error:
+            self._over(ProcessEnd(1, began=False, reason=error.strerror or str(error)))
+        finally:
+            for fd in (self._streams.stdin, self._streams.stdout, self._streams.stderr):
+                os.close(fd)
+
+    def _over(self, ending: ProcessEnd) -> None:
+        looked = self._loop.run_in_executor(None, self._around.after)
+        looked.add_done_callback(lambda done: self._ended(replace(ending, changes=done.result())))

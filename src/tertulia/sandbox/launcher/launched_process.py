@@ -1,4 +1,8 @@
-"""Our side of the launcher: it is started when it is first needed, and each command has a line of its own to it."""
+"""Our side of the launcher: it is started when it is first needed, and each command has a line of its own to it.
+
+`UnconfinedTier` uses it for `danger_full_access`, which the user chose: nothing is confined, and all processes of a
+command still end with it.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,9 @@ import msgspec
 from tertulia.errors import SandboxUnavailableError
 from tertulia.sandbox.foreground import may_lend
 from tertulia.sandbox.limits.open_files import limit_before
-from tertulia.sandbox.mounts.namespace_mounts import memory_fd
-from tertulia.sandbox.runner import Command, LimitName
-from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, Streams
+from tertulia.sandbox.mounts.helper_client import memory_fd
+from tertulia.sandbox.runner import Command, LimitName, Output, TierName
+from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, SpawnedProcess, Streams
 
 _CODE = """
 import sys
@@ -222,3 +226,56 @@ def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
         "machines_proc": command.machines_proc,
         **rules,
     }
+
+
+MAY_REMAIN = (
+    "a program outside bubblewrap goes on if the three processes of ours above it (keeper, launcher, guardian) are all "
+    "killed at the same moment"
+)
+"""No kernel ends a tree with the process that started it, outside a namespace of processes."""
+
+
+def may_remain(namespace: Namespace | None) -> tuple[str, ...]:
+    """What there is to say, unless programs are known to be in a namespace that ends with us."""
+    if namespace is not None and namespace.kind:
+        return ()
+    return (MAY_REMAIN if namespace is None else f"{MAY_REMAIN} ({namespace.why_not})",)
+
+
+class UnconfinedTier:
+    """Implements `Tier`, except that it confines nothing."""
+
+    name: TierName = "none"
+
+    def __init__(self) -> None:
+        self._launcher = LauncherClient(confines=False)
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """Nothing is; and the tree may remain."""
+        return ("anything: the command may do whatever the user may", *may_remain(self._launcher.namespace))
+
+    @property
+    def namespace(self) -> Namespace | None:
+        """Of programs that are to have one; see `LauncherClient.namespace`."""
+        return self._launcher.namespace
+
+    def identity(self) -> tuple[object, ...]:
+        """Of nothing."""
+        return ()
+
+    def find(self) -> str:
+        """There is nothing to find."""
+        return ""
+
+    def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
+        """As it is; without limits too."""
+        return self._launcher.spawn(command, streams, {"temporary": command.temporary}, ended)
+
+    def conclude(self, ending: ProcessEnd, output: Output) -> ProcessEnd:
+        """As it was."""
+        return ending
+
+    def close(self) -> None:
+        """The launcher goes."""
+        self._launcher.close()

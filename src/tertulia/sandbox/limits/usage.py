@@ -1,16 +1,20 @@
 """What the processes of a command use together, looked at from outside. Standard library only: the launcher does it.
 
 The kernel counts for a group of processes only where there is a control group. Elsewhere this looks from time to time,
-the more often the nearer a limit is, and says what it can see.
+the more often the nearer a limit is.
+
+The kernel counts what a process writes, but forgets it with a process that no other waits for, and never counts files
+in memory. A file system knows how full it is, and a file when it was last changed, which no program can set. So growth
+of a file system raises the question, and the files that were changed since the command began answer it (`AddedBytes`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 
-from tertulia.sandbox.limits.added_bytes import AddedBytes
 from tertulia.sandbox.process_tree import descendants
 
 SOONEST_S, LATEST_S = 0.05, 1.0
@@ -240,3 +244,107 @@ def _read(*parts: object) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+MOST_ENTRIES = 1_000_000
+_COARSE_CLOCK = 5
+"""CLOCK_REALTIME_COARSE, by which Linux dates changes of files."""
+_IN_MEMORY = ("tmpfs", "ramfs")
+_BLOCK = 512
+
+Sums = dict[int, int]
+"""Bytes, by the device number of a file system."""
+
+
+class AddedBytes:
+    """Since this was made, below those of these directories that exist; links are not followed."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._since = time.clock_gettime_ns(_COARSE_CLOCK)
+        self._all_roots = [root for root in roots if os.path.isdir(root)]
+        self._roots = {os.stat(root).st_dev: root for root in self._all_roots}
+        self._before = self._used()
+        self._looked_at: Sums = dict.fromkeys(self._roots, 0)
+        self._found: Sums = dict.fromkeys(self._roots, 0)
+        self.in_memory = frozenset(_devices_in_memory()) & self._before.keys()
+        """Those of the file systems that are memory."""
+
+    def grown(self, devices: Iterable[int] | None = None) -> int:
+        """By how much these file systems are fuller, whoever did it."""
+        return sum(self._growth(devices).values())
+
+    def found(self, enough: int, devices: Iterable[int] | None = None, held: Iterable[os.stat_result] = ()) -> int:
+        """How much of that the command may have done; exact where it may be more than `enough`.
+
+        `held` are files without a name that it has open. What cannot be looked at is taken for its own.
+        """
+        growth = self._growth(devices)
+        most = sum(self._found[device] + max(0, now - self._looked_at[device]) for device, now in growth.items())
+        if most > enough:
+            changed = self._changed(held)
+            for device, now in self._growth(None).items():
+                self._looked_at[device] = now
+                self._found[device] = now if changed is None else min(now, changed.get(device, 0))
+        return sum(self._found[device] for device in growth)
+
+    def _growth(self, devices: Iterable[int] | None) -> Sums:
+        now = self._used()
+        chosen = now.keys() if devices is None else now.keys() & {*devices}
+        return {device: max(0, now[device] - self._before.get(device, now[device])) for device in chosen}
+
+    def _used(self) -> Sums:
+        used: Sums = {}
+        for device, root in self._roots.items():
+            try:
+                status = os.statvfs(root)
+            except OSError:
+                continue
+            used[device] = (status.f_blocks - status.f_bfree) * status.f_frsize
+        return used
+
+    def _changed(self, held: Iterable[os.stat_result]) -> Sums | None:
+        """The sizes of files that were changed since then; None where not everything could be looked at."""
+        sums: Sums = {}
+        counted: set[tuple[int, int]] = set()
+        for number, status in enumerate(_walk(self._all_roots, self._since, held)):
+            if status is None or number > MOST_ENTRIES:
+                return None
+            if status.st_ctime_ns >= self._since and (status.st_dev, status.st_ino) not in counted:
+                counted.add((status.st_dev, status.st_ino))
+                sums[status.st_dev] = sums.get(status.st_dev, 0) + status.st_blocks * _BLOCK
+        return sums
+
+
+def _walk(roots: Sequence[str], since: int, held: Iterable[os.stat_result]) -> Iterator[os.stat_result | None]:
+    """Everything below; None for a directory that was changed and cannot be read: things may be hidden there."""
+    yield from held
+    waiting: list[tuple[str, int]] = [(root, since) for root in roots]
+    while waiting:
+        folder, changed_at = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue
+                    yield status
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append((entry.path, status.st_ctime_ns))
+        except FileNotFoundError:
+            continue
+        except OSError:
+            if changed_at >= since:
+                yield None
+
+
+def _devices_in_memory() -> Iterator[int]:
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+            for line in mounts:
+                fields, _, kind = line.partition(" - ")
+                if kind.split(" ", 1)[0] in _IN_MEMORY:
+                    major, _, minor = fields.split(" ")[2].partition(":")
+                    yield os.makedev(int(major), int(minor))
+    except OSError:
+        return

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import stat
 import unicodedata
 from collections.abc import Container, Iterator
 
@@ -169,5 +171,38 @@ def kernel_time() -> int:
     fd = os.memfd_create("tertulia")
     try:
         return os.fstat(fd).st_ctime_ns
+    finally:
+        os.close(fd)
+
+
+_GITDIR = re.compile(rb"gitdir: *([^\r\n\0]+)")
+_MOST = 4096
+
+
+def named_stores(place: str) -> Iterator[str]:
+    """The directories, as absolute paths with links in them, that the `.git` at this path leads to."""
+    folder = place
+    text = _text(place)
+    if text is not None:
+        named = _GITDIR.match(text)
+        if named is None or not named[1].strip():
+            return
+        folder = os.path.join(os.path.dirname(place), os.fsdecode(named[1].strip()))
+        yield folder
+    common = _text(os.path.join(folder, "commondir"))
+    if common is not None and common.strip():
+        yield os.path.join(folder, os.fsdecode(common.strip()))
+
+
+def _text(path: str) -> bytes | None:
+    """The beginning of a file; None where it is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return os.read(fd, _MOST) if stat.S_ISREG(os.fstat(fd).st_mode) else None
+    except OSError:
+        return None
     finally:
         os.close(fd)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tertulia.policy.commands.command_analysis import SCRIPT_FLAGS, SHELLS
-from tertulia.policy.commands.shell_script import read_script
+from tertulia.policy.commands.command_analysis import SCRIPT_FLAGS, SHELLS, read_script
 
 _NAMES = ("apply_patch", "applypatch")
 _HEREDOC = re.compile(
