@@ -82,6 +82,8 @@ async def _run(command: Command, loaded: LoadedSettings) -> int:
     assert finished is not None
     if (changes := finished.changes_text()) is not None:
         _tell(changes)
+        if (undo := finished.undo_text()) is not None:
+            _tell(undo)
     if stopped:
         return INTERRUPTED
     code = _exit_code(finished, command)

@@ -87,6 +87,8 @@ class Change(msgspec.Struct, frozen=True):
     """Why it was left so; None: it was put back."""
     copy: str | None = None
     """Where what stood there afterwards is kept."""
+    undo: str | None = None
+    """A shell command that undoes putting it back, for a user who made the change; None where there is none."""
 
     def text(self) -> str:
         """In words. The name may be the command's own: nothing in it steers, hides or cannot be written down."""
@@ -186,6 +188,16 @@ class CommandResult(msgspec.Struct, frozen=True):
         rest = len(self.changes) - len(shown)
         more = [f"and {rest:,} more"] if rest else []
         return f"Protected files changed while it ran: {'; '.join([*shown, *more])}"
+
+    def undo_text(self) -> str | None:
+        """The one command that brings back what was put back, for the user alone: the model is not to suggest it."""
+        commands = [change.undo for change in self.changes[:_MOST_TOLD] if change.undo is not None]
+        if not commands:
+            return None
+        return (
+            "If you made these changes yourself while it ran, bring them back when no command runs: "
+            f"{' && '.join(commands)}"
+        )
 
     def limit_text(self) -> str | None:
         """Which limit ended it, for whoever reads the output."""

@@ -16,7 +16,7 @@ from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.protected import change_watch, program_files
 from tertulia.sandbox.protected.change_watch import ChangeWatch
-from tertulia.sandbox.runner import Change, Confinement, Watch
+from tertulia.sandbox.runner import Change, CommandResult, Confinement, Output, Watch
 from tertulia.sandbox.sandbox import Sandbox
 from tests.sandbox.confined import DEADLINE_S, NOBODY, Place, need
 
@@ -395,6 +395,60 @@ def test_a_directory_that_may_not_be_written_is_changed_all_the_same_and_stays_s
     assert os.listdir(hooks) == ["pre-push"]
     assert hooks.stat().st_mode & 0o777 == 0o500
     hooks.chmod(0o700)
+
+
+def _undo(changes: dict[str, Change]) -> None:
+    """As a user does it: the command of the warning, in a shell."""
+    finished = CommandResult(0, "exited", Output(b"", b"", 0), 0.0, changes=(*changes.values(),))
+    text = finished.undo_text()
+    assert text is not None
+    subprocess.run(["sh", "-ec", text.partition(": ")[2]], check=True, timeout=DEADLINE_S)
+
+
+def test_what_a_git_of_the_user_did_unseen_comes_back_by_one_command(scene: Scene) -> None:
+    """Point 2: it began and ended while a command ran, and nothing tells its change from the command's."""
+    changes = scene.after(
+        lambda: subprocess.run(["git", "-C", scene.root, "config", "core.fsmonitor", "x"], check=True)
+    )
+    assert [change.left for change in changes.values()] == [None]
+    assert (scene.git / "config").read_text() == PLAIN
+    _undo(changes)
+    assert "fsmonitor = x" in (scene.git / "config").read_text()
+    assert scene.after(lambda: None) == {}, "from then on it is how it was"
+
+
+def test_hooks_made_changed_linked_and_removed_come_back_by_one_command(scene: Scene) -> None:
+    hooks, new = scene.git / "hooks", scene.root / ".vscode" / "it's new" / "tasks.json"
+    (hooks / "post-merge").write_text("old")
+
+    def person() -> None:
+        (hooks / "pre-push").unlink()
+        (hooks / "pre-commit").write_text("mine")
+        (hooks / "pre-commit").chmod(0o755)
+        (hooks / "post-merge").unlink()
+        (hooks / "post-merge").symlink_to("../../mine.sh")
+        new.parent.mkdir(parents=True)
+        new.write_text("{}")
+
+    changes = scene.after(person)
+    assert {change.left for change in changes.values()} == {None}
+    assert sorted(os.listdir(hooks)) == ["post-merge", "pre-push"]
+    _undo(changes)
+    assert sorted(os.listdir(hooks)) == ["post-merge", "pre-commit"]
+    assert (hooks / "pre-commit").read_text() == "mine"
+    assert (hooks / "pre-commit").stat().st_mode & 0o777 == 0o755
+    assert os.readlink(hooks / "post-merge") == "../../mine.sh"
+    assert new.read_text() == "{}"
+
+
+def test_no_command_is_named_that_would_not_do_what_it_shows(scene: Scene) -> None:
+    """A name that a terminal does not show as it is; and where no copy was kept."""
+    scene.copies.write_text("no directory")
+    changes = scene.after(lambda: ((scene.git / "hooks" / "a\x1b[2Jb").write_text("x"), scene.git / "config"))
+    assert [change.undo for change in changes.values()] == [None]
+    changes = scene.after(lambda: (scene.git / "hooks" / "pre-commit").write_text("x"))
+    assert [(change.copy, change.undo) for change in changes.values()] == [(None, None)]
+    assert CommandResult(0, "exited", Output(b"", b"", 0), 0.0, changes=(*changes.values(),)).undo_text() is None
 
 
 async def test_in_landlock_a_planted_hook_is_gone_when_the_command_is(place: Place, tmp_path: Path) -> None:

@@ -131,7 +131,9 @@ async def test_a_protected_file_that_changed_is_told_to_everybody_and_to_the_mod
     assert f"{hooks}/pre-commit (made; put back" in result.text
     (warning,) = [event for event in bench.events if isinstance(event, WarningEvent)]
     assert (warning.code, warning.paths) == ("protected_changed", [f"{hooks}/pre-commit"])
-    assert warning.message in result.text
+    told, _, undo = warning.message.partition(". If you made these changes yourself")
+    assert told in result.text
+    assert ("install -D -m" in undo, "If you made" in result.text) == (copies == 1, False)
     assert os.listdir(hooks) == []
     assert len(list((tmp_path / "c").glob("*"))) == copies
 

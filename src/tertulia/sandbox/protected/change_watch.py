@@ -19,7 +19,7 @@ from tertulia.errors import SandboxError
 from tertulia.policy.commands.git_repository import settings_that_may_start
 from tertulia.sandbox.mounts.root_scan import named_stores
 from tertulia.sandbox.protected.program_files import PlaceSnapshot, Role, SavedFile, open_folder
-from tertulia.sandbox.protected.restore import keep_copy, remove_empty, restore_file
+from tertulia.sandbox.protected.restore import keep_copy, remove_empty, restore_file, undo_command
 from tertulia.sandbox.runner import Change, Confinement, Watch
 
 _STORE = ("HEAD", "objects", "refs")
@@ -128,7 +128,8 @@ class _Root:
                 # It stays what it should not be: the next command that ends tries again.
                 left = f"it could not be put back: {error.strerror or error}"
                 return Change(absolute, _how(was, became), left, copy)
-        change = Change(absolute, _how(was, became), left, copy)
+        undo = undo_command(absolute, became, copy) if left is None else None
+        change = Change(absolute, _how(was, became), left, copy, undo)
         if left is not None:
             _accept(place, path, became)
         elif was is None or stat.S_ISDIR(was.mode):

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from tertulia.policy.display_text import visible
 from tertulia.sandbox.mounts.root_scan import kernel_time
 from tertulia.sandbox.protected.program_files import SavedFile, open_folder
 
@@ -63,6 +65,24 @@ def keep_copy(folder: str, path: str, content: bytes) -> str | None:
     except OSError:
         return None
     return os.path.join(folder, name)
+
+
+def undo_command(path: str, became: SavedFile | None, copy: str | None) -> str | None:
+    """A shell command that makes a file what it was before it was put back, mode included.
+
+    None where no copy was kept, and where a name has characters that a terminal would not show as they are.
+    """
+    if visible(path) != path:
+        return None
+    if became is None:
+        return shlex.join(["rm", "--", path])
+    if stat.S_ISLNK(became.mode) and became.content is not None:
+        target = os.fsdecode(became.content)
+        return shlex.join(["ln", "-sfn", "--", target, path]) if visible(target) == target else None
+    if copy is None or not stat.S_ISREG(became.mode):
+        return None
+    # With the directories that lead to it, which went when the last file in them did.
+    return shlex.join(["install", "-D", "-m", f"{stat.S_IMODE(became.mode):o}", "--", copy, path])
 
 
 def _prune(folder: str) -> None:

@@ -111,6 +111,8 @@ class LiveCommand:
             )
         )
         if (message := finished.changes_text()) is not None:
+            undo = finished.undo_text()
+            message = message if undo is None else f"{message}. {undo}"
             self._publish(
                 WarningEvent(message, PROTECTED_CHANGED, [visible(change.path) for change in finished.changes])
             )
