@@ -17,7 +17,7 @@ from acp import schema as s
 from msgspec.structs import replace
 
 from tertulia.server.acp.agent import serve_acp_client
-from tertulia.server.jsonrpc import peer
+from tertulia.server.jsonrpc import request_runner
 from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings, current_environment
@@ -302,7 +302,7 @@ async def test_closing_and_deleting_at_once_end_in_one_way_or_the_other(tmp_path
 
 async def test_requests_that_come_as_notifications_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """HARDENING D10: nobody is answered, there are no more of them than there may be, a cancellation finds room."""
-    monkeypatch.setattr(peer, "MAX_REQUESTS", 4)
+    monkeypatch.setattr(request_runner, "MAX_REQUESTS", 4)
     async with raw(scripted(say("never", gate=Silence()))) as at:
         session = await at.new(tmp_path)
         at.prompt(1, session)

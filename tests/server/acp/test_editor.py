@@ -22,7 +22,8 @@ from tertulia.server.acp.editor import (
     initialize_result,
     read_editor_capabilities,
 )
-from tertulia.server.jsonrpc.peer import MethodResult, Peer
+from tertulia.server.jsonrpc.peer import Peer
+from tertulia.server.jsonrpc.request_runner import MethodResult
 from tertulia.testing import FakeClock, call, say
 from tests.sandbox.confined import need
 from tests.server.acp_editor import Desk, desk, scripted

@@ -9,7 +9,8 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.scheduler.reply import Failure
 from tertulia.server.acp.editor import EditorCapabilities
 from tertulia.server.acp.session import AcpSession, _task_error
-from tertulia.server.jsonrpc.peer import MethodResult, Peer
+from tertulia.server.jsonrpc.peer import Peer
+from tertulia.server.jsonrpc.request_runner import MethodResult
 from tertulia.session.host import Host
 from tertulia.testing import call, say
 from tests.server.acp.test_agent import PICTURE, refused

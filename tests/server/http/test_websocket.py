@@ -246,7 +246,7 @@ async def test_a_client_that_does_not_read_costs_a_bounded_queue_and_nobody_else
 
 async def test_too_many_requests_at_once_are_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """X-69: bounded, and −32001 says when to come again."""
-    monkeypatch.setattr("tertulia.server.jsonrpc.connection.MAX_REQUESTS", 2)
+    monkeypatch.setattr("tertulia.server.jsonrpc.request_runner.MAX_REQUESTS", 2)
     async with served(Settings(model=model([say("late", gate=asyncio.Event())]))) as place, place.socket() as talker:
         await talker.call("initialize")
         for _ in range(2):

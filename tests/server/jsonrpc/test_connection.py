@@ -12,8 +12,9 @@ import pytest
 
 import tertulia
 from tertulia.models.scripted.script import say
-from tertulia.server.jsonrpc import connection
+from tertulia.server.jsonrpc import connection, request_runner
 from tertulia.session.host import Host
+from tertulia.session.operations import OperationResult
 from tertulia.session.settings.settings import Settings
 from tertulia.version import __version__
 from tests.guards import SessionWatch
@@ -175,7 +176,7 @@ async def test_an_answer_that_cannot_be_encoded_is_a_fault_of_ours(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def strange(*_: Any) -> Any:
-        return connection.OperationResult({"what": object()})
+        return OperationResult({"what": object()})
 
     async with connected() as client:
         with monkeypatch.context() as patch:
@@ -455,7 +456,7 @@ async def test_a_client_can_listen_to_a_session_that_another_one_started() -> No
 async def test_too_many_requests_in_flight_are_refused_with_advice_and_later_ones_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "MAX_REQUESTS", 3)
+    monkeypatch.setattr(request_runner, "MAX_REQUESTS", 3)
     gate = asyncio.Event()
     async with connected([say("late", gate=gate)]) as client:
         running = [await client.ask("conversation/message", conversation_id="root", text="hi") for _ in range(3)]
@@ -469,7 +470,7 @@ async def test_too_many_requests_in_flight_are_refused_with_advice_and_later_one
 
 
 async def test_too_many_bytes_in_flight_are_refused_likewise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_REQUEST_BYTES", 1_000)
+    monkeypatch.setattr(request_runner, "MAX_REQUEST_BYTES", 1_000)
     gate = asyncio.Event()
     async with connected([say("late", gate=gate)]) as client:
         message = await client.ask("conversation/message", conversation_id="root", text="a" * 600)

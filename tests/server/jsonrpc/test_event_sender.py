@@ -251,11 +251,11 @@ async def test_an_answer_goes_out_at_once_after_what_was_before_it() -> None:
     """X-69: it does not overtake."""
     sink = MemorySink()
     out = EventBatcher(sink, lambda: True)
-    out.send_now(b"1")
+    out.send_now([b"1"])
     assert sink.sent == [b"1"]
     out.send([b"2"])
     assert sink.sent == [b"1"]
-    out.send_now(b"3")
+    out.send_now([b"3"])
     assert (sink.sent, sink.bursts) == ([b"1", b"2", b"3"], [1, 2])
 
 
@@ -271,7 +271,7 @@ async def test_where_no_answer_is_to_come_nothing_waits_but_for_what_waits_alrea
     asked = False
     out.send([b"3"])
     assert sink.sent == [b"1"]
-    out.send_now(b"4")
+    out.send_now([b"4"])
     out.send([b"5"])
     assert (sink.sent, sink.bursts) == ([b"1", b"2", b"3", b"4", b"5"], [1, 3, 1])
 

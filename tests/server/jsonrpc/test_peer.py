@@ -19,8 +19,10 @@ from tertulia.errors import (
     NotInitializedError,
     TertuliaError,
 )
-from tertulia.server.jsonrpc import peer as module
-from tertulia.server.jsonrpc.peer import MethodResult, Peer
+from tertulia.server.acp.agent import ACP_DIALECT
+from tertulia.server.jsonrpc import request_runner
+from tertulia.server.jsonrpc.peer import Peer
+from tertulia.server.jsonrpc.request_runner import Dialect, MethodResult
 from tests.server.client import MemorySink
 from tests.tables import each_row
 
@@ -55,7 +57,7 @@ async def test_each_refusal_has_its_number_and_its_code(error: TertuliaError, nu
         raise error
 
     sink = MemorySink()
-    peer = Peer(sink, serve)
+    peer = Peer(sink, serve, ACP_DIALECT)
     await peer.receive(line("x", "an id"))
     await peer.receive(line("x"))  # a notification is answered by nobody
     await peer.idle()
@@ -70,7 +72,7 @@ async def test_each_refusal_has_its_number_and_its_code(error: TertuliaError, nu
 async def test_a_message_that_is_no_request_is_refused_with_the_same_numbers() -> None:
     """Issue 10 (5): with Codex whatever a client did wrong has one number, its parameters' form too."""
     sink = MemorySink()
-    peer = Peer(sink, nothing, {InvalidParamsError: -32600, InvalidRequestError: -32600}, bare=True)
+    peer = Peer(sink, nothing, Dialect(numbers={InvalidParamsError: -32600, InvalidRequestError: -32600}, bare=True))
     for params in (b"[]", b'{"x":"\\ud800"}'):
         await peer.receive(b'{"id":1,"method":"x","params":%b}' % params)
         await peer.receive(b'{"method":"x","params":%b}' % params)
@@ -79,7 +81,7 @@ async def test_a_message_that_is_no_request_is_refused_with_the_same_numbers() -
 
 async def test_what_nobody_can_be_told_is_logged_with_its_count(caplog: pytest.LogCaptureFixture) -> None:
     """L7: of a client of Codex, which knows no answer without an id."""
-    peer = Peer(MemorySink(), nothing, {}, bare=True)
+    peer = Peer(MemorySink(), nothing, Dialect(bare=True))
     for _ in range(1_000):
         await peer.receive(b"no message")
     assert [message.partition(" (")[2] for message in caplog.messages] == [
@@ -95,7 +97,7 @@ async def test_a_fault_of_ours_is_answered_without_its_text(caplog: pytest.LogCa
         raise ZeroDivisionError("hunter2")
 
     sink = MemorySink()
-    peer = Peer(sink, serve)
+    peer = Peer(sink, serve, ACP_DIALECT)
     await peer.receive(line("x", 1))
     await peer.idle()
     (said,) = sink.messages
@@ -111,7 +113,7 @@ async def test_what_follows_an_answer_comes_after_it() -> None:
         return MethodResult({"done": True}, lambda: peer.notify("news", {}))
 
     sink = MemorySink()
-    peer = Peer(sink, serve)
+    peer = Peer(sink, serve, ACP_DIALECT)
     await peer.receive(line("x", 1))
     await peer.idle()
     assert [message.get("method", message.get("id")) for message in sink.messages] == [1, "news"]
@@ -129,7 +131,7 @@ async def test_what_follows_an_answer_comes_after_it() -> None:
 async def test_a_question_gets_the_clients_answer_or_nothing(answer: dict[str, Any], heard: Any) -> None:
     """HARDENING B6: refusals and nonsense are no answer; one that nobody waits for is dropped."""
     sink = MemorySink()
-    peer = Peer(sink, nothing)
+    peer = Peer(sink, nothing, ACP_DIALECT)
     asking = asyncio.create_task(peer.ask("question", {"x": 1}))
     asked = await sink.until(lambda message: message.get("method") == "question")
     for id in (99, "no", None, 1.5, asked["id"], asked["id"]):
@@ -141,7 +143,7 @@ async def test_a_question_gets_the_clients_answer_or_nothing(answer: dict[str, A
 async def test_a_question_is_answered_under_its_own_id_alone() -> None:
     """HARDENING B6: true is not 1, though Python says so."""
     sink = MemorySink()
-    peer = Peer(sink, nothing)
+    peer = Peer(sink, nothing, ACP_DIALECT)
     peer.new_id()
     asking = asyncio.create_task(peer.ask("question", {}))
     assert (await sink.until(lambda message: message.get("method") == "question"))["id"] == 1
@@ -153,7 +155,7 @@ async def test_a_question_is_answered_under_its_own_id_alone() -> None:
 async def test_a_message_that_asks_and_answers_nothing_is_refused_or_a_no_to_what_was_asked() -> None:
     """HARDENING D16, B6: with an id nobody waits for it is no request; with one, whoever waits does not wait on."""
     sink = MemorySink()
-    peer = Peer(sink, nothing)
+    peer = Peer(sink, nothing, ACP_DIALECT)
     await peer.receive(b'{"jsonrpc":"2.0","id":5}')
     (refused,) = sink.messages
     assert (refused["id"], refused["error"]["code"]) == (5, -32600)
@@ -167,7 +169,7 @@ async def test_a_message_that_asks_and_answers_nothing_is_refused_or_a_no_to_wha
 async def test_a_client_that_is_gone_answers_nothing_before_and_after() -> None:
     """HARDENING B9."""
     sink = MemorySink()
-    peer = Peer(sink, nothing)
+    peer = Peer(sink, nothing, ACP_DIALECT)
     asking = asyncio.create_task(peer.ask("question", {}))
     await sink.until(lambda message: True)
     peer.forsake()
@@ -184,7 +186,7 @@ async def test_what_runs_at_the_end_is_answered_as_cancelled_and_then_nothing_is
         return MethodResult()
 
     sink = MemorySink()
-    peer = Peer(sink, serve)
+    peer = Peer(sink, serve, ACP_DIALECT)
     await peer.receive(line("x", 1))
     await peer.close(0)
     peer.notify("news", {})
@@ -200,9 +202,9 @@ async def test_requests_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         await gate.wait()
         return MethodResult()
 
-    monkeypatch.setattr(module, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(request_runner, "MAX_REQUESTS", 2)
     sink = MemorySink()
-    peer = Peer(sink, serve)
+    peer = Peer(sink, serve, ACP_DIALECT)
     for id in range(3):
         await peer.receive(line("x", id))
     (refused,) = sink.messages

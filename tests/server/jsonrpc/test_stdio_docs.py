@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tertulia.protocol import json_scan
-from tertulia.server.jsonrpc import connection, strict_json
+from tertulia.server.jsonrpc import connection, request_runner, strict_json
 from tertulia.server.jsonrpc.line_framing import MAX_LINE_BYTES
 from tests.server.client import connected, is_event
 
@@ -29,9 +29,12 @@ async def test_every_line_of_the_example_is_answered_as_the_page_says() -> None:
 
 
 def test_the_limits_on_the_page_are_those_in_the_code() -> None:
-    assert f"more than {json_scan.MAX_DEPTH} levels" in PAGE
+    requests, bytes_in_flight = request_runner.MAX_REQUESTS, request_runner.MAX_REQUEST_BYTES
+    assert f"more than {requests:,} requests, or {bytes_in_flight >> 20} MiB" in PAGE
     assert f"more than {json_scan.MAX_PARTS:,} parts" in PAGE
     assert f"more than {strict_json.MAX_DIGITS:,} digits" in PAGE
     assert f"more than {MAX_LINE_BYTES >> 20} MiB" in PAGE
     assert f"1 to {connection.MAX_BATCH} requests" in PAGE
-    assert f"more than {connection.MAX_REQUESTS:,} requests, or {connection.MAX_REQUEST_BYTES >> 20} MiB" in PAGE
+    assert (
+        f"more than {request_runner.MAX_REQUESTS:,} requests, or {request_runner.MAX_REQUEST_BYTES >> 20} MiB" in PAGE
+    )

@@ -19,11 +19,15 @@ from acp.meta import AGENT_METHODS
 from pydantic import BaseModel, ValidationError
 
 from tertulia.errors import (
+    BusyError,
+    ClosedError,
     InvalidParamsError,
     InvalidRequestError,
     MethodNotFoundError,
     NotFoundError,
     NotInitializedError,
+    ParseError,
+    TaskCancelledError,
 )
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.rollout.sqlite.session_files import is_session_id
@@ -41,8 +45,10 @@ from tertulia.server.acp.editor import (
 from tertulia.server.acp.session import AcpSession
 from tertulia.server.acp.session_options import choose_mode, choose_model
 from tertulia.server.acp.tool_call_view import one_line
+from tertulia.server.jsonrpc.client_sessions import log_policy
 from tertulia.server.jsonrpc.event_sender import Sink
-from tertulia.server.jsonrpc.peer import MethodResult, Peer
+from tertulia.server.jsonrpc.peer import Peer
+from tertulia.server.jsonrpc.request_runner import Dialect, MethodResult
 from tertulia.server.jsonrpc.standard_streams import (
     PATIENCE_S,
     open_sink,
@@ -57,7 +63,23 @@ from tertulia.server.stored_sessions import is_in_folders, session_page
 M = TypeVar("M", bound=BaseModel)
 OpenSessionRequest = s.NewSessionRequest | s.LoadSessionRequest | s.ResumeSessionRequest | s.ForkSessionRequest
 CANCEL_REQUEST = "$/cancel_request"
-CANCEL_METHODS = (AGENT_METHODS["session_cancel"], CANCEL_REQUEST)
+ACP_DIALECT = Dialect(
+    numbers={
+        ParseError: -32700,
+        InvalidRequestError: -32600,
+        NotInitializedError: -32600,
+        MethodNotFoundError: -32601,
+        InvalidParamsError: -32602,
+        BusyError: -32001,
+        NotFoundError: -32002,
+        ClosedError: -32002,
+        TaskCancelledError: -32800,
+    },
+    # -32000 would have an editor ask its user to log in.
+    other_number=-32603,
+    counted_apart=(AGENT_METHODS["session_cancel"], CANCEL_REQUEST),
+    withdraw=CANCEL_REQUEST,
+)
 _LENIENT_LISTS = {"mcp_servers": "mcpServers", "additional_directories": "additionalDirectories"}
 PAGE = 50
 """Of stored sessions."""
@@ -70,7 +92,7 @@ class AcpAgent:
     def __init__(self, house: SessionFactory, sink: Sink) -> None:
         self._house = house
         self._sink = sink
-        self.peer = Peer(sink, self._serve, withdraw=CANCEL_REQUEST, cancels=CANCEL_METHODS)
+        self.peer = Peer(sink, self._serve, ACP_DIALECT, lambda: log_policy(house.host))
         self._editor: EditorCapabilities | None = None
         self._tabs: dict[str, AcpSession] = {}
 
@@ -231,7 +253,7 @@ async def _authenticate(agent: AcpAgent, asked: s.AuthenticateRequest) -> Method
 
 async def _cancel_request(agent: AcpAgent, asked: s.CancelRequestNotification) -> MethodResult:
     """`$/cancel_request`: also of requests that have no word of their own for it."""
-    request = None if asked.request_id is None else agent.peer.under_way(asked.request_id)
+    request = None if asked.request_id is None else agent.peer.find_request(asked.request_id)
     if request is None or request.id is None:
         # Answered meanwhile, or never asked.
         return MethodResult()

@@ -23,12 +23,13 @@ from tertulia.errors import (
     NotInitializedError,
     NotRunningError,
     ParseError,
-    TertuliaError,
 )
 from tertulia.server.codex import params as p
 from tertulia.server.codex.threads import CodexThreads
+from tertulia.server.jsonrpc.client_sessions import log_policy
 from tertulia.server.jsonrpc.event_sender import Sink
-from tertulia.server.jsonrpc.peer import MethodResult, Peer
+from tertulia.server.jsonrpc.peer import Peer
+from tertulia.server.jsonrpc.request_runner import Dialect, MethodResult
 from tertulia.server.jsonrpc.standard_streams import PATIENCE_S
 from tertulia.server.session_factory import SessionFactory
 from tertulia.version import __version__
@@ -36,16 +37,26 @@ from tertulia.version import __version__
 CODEX_VERSION = "0.166.0"
 """The version of Codex whose protocol this is. Clients look for it where Codex has its own, and refuse older ones."""
 
-_NUMBERS: dict[type[TertuliaError], int] = {
-    ParseError: -32700,
-    MethodNotFoundError: -32601,
-    BusyError: -32001,
-    **dict.fromkeys(
-        (InvalidRequestError, InvalidParamsError, NotInitializedError, NotFoundError, ClosedError, NotRunningError),
-        -32600,
-    ),
-}
-"""As Codex counts: whatever the client did wrong is an invalid request."""
+_CLIENT_ERRORS = (
+    InvalidRequestError,
+    InvalidParamsError,
+    NotInitializedError,
+    NotFoundError,
+    ClosedError,
+    NotRunningError,
+)
+CODEX_DIALECT = Dialect(
+    # Whatever the client did wrong is an invalid request to Codex.
+    numbers={
+        ParseError: -32700,
+        MethodNotFoundError: -32601,
+        BusyError: -32001,
+        **dict.fromkeys(_CLIENT_ERRORS, -32600),
+    },
+    other_number=-32603,
+    counted_apart=("turn/interrupt",),
+    bare=True,
+)
 
 
 class CodexServer:
@@ -54,7 +65,7 @@ class CodexServer:
     def __init__(self, house: SessionFactory, sink: Sink) -> None:
         self._house = house
         self._sink = sink
-        self._peer = Peer(sink, self._serve, _NUMBERS, bare=True, cancels=("turn/interrupt",))
+        self._peer = Peer(sink, self._serve, CODEX_DIALECT, lambda: log_policy(house.host))
         self.threads = CodexThreads(house, self._peer, sink)
         self._is_initialized = False
         self.receive = self._peer.receive

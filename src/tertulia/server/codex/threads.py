@@ -11,7 +11,8 @@ from tertulia.server.codex import params as p
 from tertulia.server.codex.stored_threads import NOT_LOADED, StoredThreads
 from tertulia.server.codex.thread import CodexThread, change_terms
 from tertulia.server.jsonrpc.event_sender import Sink
-from tertulia.server.jsonrpc.peer import MethodResult, Peer
+from tertulia.server.jsonrpc.peer import Peer
+from tertulia.server.jsonrpc.request_runner import MethodResult
 from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest
 from tertulia.session.session import Session
 

@@ -9,6 +9,7 @@ from typing import Any
 from tertulia.errors import InvalidParamsError
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.inputs import Subscribe
+from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.event_sender import EventSender, Sink
 from tertulia.session.answers import SubscribeAnswer
@@ -107,3 +108,8 @@ class ClientSessions:
         if self._leaving:
             feed.close()
         self._start(run(), "feed")
+
+
+def log_policy(host: Host) -> StoragePolicy:
+    """What the log may tell of a request: it is not known which of all conversations that was about."""
+    return strictest(host.settings.rights().storage_policy, *(session.activity.storage for session in host.sessions()))

@@ -138,9 +138,9 @@ class EventBatcher:
         elif self._held and self._due is None:
             self._due = asyncio.get_running_loop().call_later(BATCH_DELAY_S, self.flush)
 
-    def send_now(self, message: bytes) -> None:
+    def send_now(self, messages: Sequence[bytes]) -> None:
         """After all that was sent before."""
-        self._held.append(message)
+        self._held += messages
         self.flush()
 
     def flush(self) -> None:
@@ -155,3 +155,17 @@ class EventBatcher:
     async def drain(self) -> None:
         """See `Sink`: what waits here is so little that it does not count."""
         await self._sink.drain()
+
+
+class ResponseSink:
+    """The way out for responses, which wait for nothing and take along the events before them."""
+
+    __slots__ = ("_batcher", "drain")
+
+    def __init__(self, batcher: EventBatcher) -> None:
+        self._batcher = batcher
+        self.drain = batcher.drain
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        """See `Sink`."""
+        self._batcher.send_now(messages)

@@ -22,8 +22,8 @@ from tertulia.server.jsonrpc.strict_json import find_unencodable
 
 RequestId = str | int | float
 
-_OTHER = -32000
-_NUMBERS: dict[type[TertuliaError], int] = {
+DEFAULT_NUMBER = -32000
+ERROR_NUMBERS: dict[type[TertuliaError], int] = {
     ParseError: -32700,
     InvalidRequestError: -32600,
     MethodNotFoundError: -32601,
@@ -99,16 +99,11 @@ def encode_result(id: RequestId, result: Any) -> bytes:
 def encode_error(id: RequestId | None, error: TertuliaError, number: int | None = None) -> bytes:
     """The answer to a request that failed, or to a line that cannot be answered by id. `number`: not our own."""
     said = {
-        "code": _NUMBERS.get(type(error), _OTHER) if number is None else number,
+        "code": ERROR_NUMBERS.get(type(error), DEFAULT_NUMBER) if number is None else number,
         "message": error.message,
         "data": {**error.detail, "code": error.code},
     }
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_echo(id), _encode(said))
-
-
-def encode_batch(answers: list[bytes]) -> bytes:
-    """Several answers as one."""
-    return b"[%b]" % b",".join(answers)
 
 
 def encode_event(event: bytes) -> bytes:

@@ -1,4 +1,7 @@
-"""The client at the other end, of ACP or of Codex: JSON-RPC 2.0 in both directions. Knows no method, and no transport.
+"""JSON-RPC 2.0 with one client, in both directions: its requests are carried out, and it can be asked in turn.
+
+Every surface that speaks JSON-RPC uses this: app-server and WebSocket, ACP, Codex. Knows no method and no transport:
+lines come in by `receive`, messages go out through a `Sink`. What differs between the protocols is their `Dialect`.
 
 Not the connection of ACP's SDK: it drops in silence what it cannot read, and answers a fault of ours with its text.
 """
@@ -6,106 +9,57 @@ Not the connection of ACP's SDK: it drops in silence what it cannot read, and an
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Callable
 from itertools import count
 from typing import Any, cast
 
 import msgspec
 
-from tertulia.errors import (
-    BusyError,
-    ClosedError,
-    InternalError,
-    InvalidParamsError,
-    InvalidRequestError,
-    MethodNotFoundError,
-    NotFoundError,
-    NotInitializedError,
-    ParseError,
-    TaskCancelledError,
-    TertuliaError,
-)
-from tertulia.scheduler.nursery import Nursery
-from tertulia.server.jsonrpc.counted_log import CountedLog
+from tertulia.errors import InvalidRequestError, ParseError, TertuliaError
+from tertulia.protocol.storage import StoragePolicy
 from tertulia.server.jsonrpc.event_sender import Sink
-from tertulia.server.jsonrpc.messages import (
-    RequestId,
-    RequestRefusal,
-    RpcRequest,
-    encode_error,
-    encode_result,
-    read_request,
+from tertulia.server.jsonrpc.messages import RequestId, RequestRefusal, RpcRequest, read_request
+from tertulia.server.jsonrpc.request_runner import (
+    BatchResponse,
+    Dialect,
+    MethodHandler,
+    RequestRunner,
+    ResponseCallback,
+    default_policy,
 )
 from tertulia.server.jsonrpc.strict_json import decode_json, find_unencodable
 
-MAX_REQUESTS = 1_000
-"""Of the client, in flight."""
-
-_NUMBERS: dict[type[TertuliaError], int] = {
-    ParseError: -32700,
-    InvalidRequestError: -32600,
-    NotInitializedError: -32600,
-    MethodNotFoundError: -32601,
-    InvalidParamsError: -32602,
-    BusyError: -32001,
-    NotFoundError: -32002,
-    ClosedError: -32002,
-    TaskCancelledError: -32800,
-}
-"""As ACP counts: -32000 would have an editor ask its user to log in, and -32002 is what is not there."""
-_OTHER = -32603
 _HEAD = b'{"jsonrpc":"2.0",'
 _WITHOUT_ID = _HEAD + b'"id":null,'
+_DEFAULT = Dialect()
 _encode = msgspec.json.Encoder().encode
-_log = logging.getLogger(__name__)
-
-
-class MethodResult(msgspec.Struct, frozen=True):
-    """What a request comes to."""
-
-    result: Any = {}
-    then: Callable[[], object] | None = None
-    """Done as soon as the answer is on its way: news of a session that the client has only just heard of."""
-
-
-MethodHandler = Callable[[str, dict[str, Any]], Awaitable[MethodResult]]
-"""Carries out one request or notification; an AgentError is its answer."""
 
 
 class Peer:
-    """One client. Each of its requests gets exactly one answer; requests begin in the order they came."""
+    """One client, from its first line to its last.
+
+    Each of its requests gets exactly one response, whatever happens to it, and a notification none. Requests begin in
+    the order they came and run side by side. A client that does not read its responses is not read either.
+    """
 
     def __init__(
         self,
         sink: Sink,
         serve: MethodHandler,
-        numbers: Mapping[type[TertuliaError], int] = _NUMBERS,
-        *,
-        bare: bool = False,
-        withdraw: str | None = None,
-        cancels: Collection[str] = (),
+        dialect: Dialect = _DEFAULT,
+        policy: Callable[[], StoragePolicy] = default_policy,
     ) -> None:
-        """`bare`: messages go without their `jsonrpc` member, and may come without it.
-
-        `withdraw`: the notification that takes a question back, where the protocol has one. `cancels`: methods that end
-        what others have begun.
-        """
-        self._numbers = numbers
-        self._withdraw = withdraw
-        self._cancels = cancels
-        self._bare = bare
+        """`policy`: the storage policy that the log has to obey, at the moment."""
+        self._dialect = dialect
         self._sink = sink
-        self._serve = serve
-        self._nursery = Nursery()
-        self._jobs: dict[asyncio.Task[MethodResult | TertuliaError], RpcRequest] = {}
         self._ids = count()
-        self._asked: dict[int, asyncio.Future[Any]] = {}
-        self._deaf = False
-        """It answers nothing any more."""
-        self._gone = False
-        self._warnings = CountedLog(_log)
+        self._questions: dict[int, asyncio.Future[Any]] = {}
+        """Requests to the client that wait for its response."""
+        self._is_deaf = False
+        """The client responds to nothing any more."""
+        self._is_gone = False
+        self.requests = RequestRunner(serve, dialect, policy)
+        self.idle = self.requests.idle
 
     # ── the client speaks ────────────────────────────────────────────────────────────────────────────────────
 
@@ -116,167 +70,125 @@ class Peer:
         except ParseError as error:
             await self.refuse(error)
             return
-        if isinstance(message, dict) and self._is_answer(fields := cast("dict[str, Any]", message)):
+        if isinstance(message, list):
+            await self._begin_batch(cast("list[Any]", message), len(line))
+        elif isinstance(message, dict) and self._is_response(fields := cast("dict[str, Any]", message)):
             self._settle(fields)
         else:
-            self._begin(message)
-            # Its first step now: so requests begin in order, and a cancellation finds what it is about.
-            await asyncio.sleep(0)
+            await self._begin(message, len(line), self._send)
         await self._sink.drain()
 
     async def refuse(self, error: TertuliaError) -> None:
         """Answer a message that cannot be read. Returns like `receive`."""
-        self._send(self._refusal(None, error))
+        self._send(self._dialect.error(None, error))
         await self._sink.drain()
 
-    def _begin(self, message: Any) -> None:
-        if isinstance(message, list):
-            self._send(self._refusal(None, InvalidRequestError("there are no batches here: send one object a line")))
+    async def _begin_batch(self, entries: list[Any], size: int) -> None:
+        most = self._dialect.max_batch
+        if 0 < len(entries) <= most:
+            response = BatchResponse(len(entries), self._send)
+            for entry in entries:
+                await self._begin(entry, size // len(entries), response.add)
             return
+        allowed = f"a batch has 1 to {most} requests, not {len(entries):,}"
+        none = "there are no batches here: send one object a line"
+        self._send(self._dialect.error(None, InvalidRequestError(allowed if most else none)))
+
+    async def _begin(self, entry: Any, size: int, deliver: ResponseCallback) -> None:
         try:
-            request = read_request(_with_jsonrpc_member(message) if self._bare else message)
+            request = read_request(_with_jsonrpc_member(entry) if self._dialect.bare else entry)
         except RequestRefusal as refused:
-            if refused.line is not None:
-                self._send(self._refusal(refused.id, refused.error))
+            deliver(None if refused.line is None else self._dialect.error(refused.id, refused.error))
             return
-        # What cancels has room of its own, whatever else there is too much of.
-        if len(self._jobs) >= (2 * MAX_REQUESTS if request.method in self._cancels else MAX_REQUESTS):
-            if request.id is not None:
-                busy = BusyError("too many requests in flight on this connection", retry_after_s=1)
-                self._send(self._refusal(request.id, busy))
-            return
-        job = self._nursery.start(self._run(request), "a request")
-        self._jobs[job] = request
-        # Whatever becomes of it: a fault of ours is logged by the nursery, and answered here.
-        job.add_done_callback(partial(self._ended, request))
+        await self.requests.begin(request, size, deliver)
 
-    async def _run(self, request: RpcRequest) -> MethodResult | TertuliaError:
-        try:
-            return await self._serve(request.method, request.params)
-        except TertuliaError as error:
-            return error
-
-    def _ended(self, request: RpcRequest, job: asyncio.Task[MethodResult | TertuliaError]) -> None:
-        self._jobs.pop(job, None)
-        done: MethodResult | TertuliaError
-        if job.cancelled():
-            done = TaskCancelledError("it was cancelled, or the connection ended, before there was an answer")
-        elif job.exception() is not None:
-            done = InternalError("the agent failed to answer; its log says why")
-        else:
-            done = job.result()
-        if isinstance(done, TertuliaError):
-            if request.id is not None:
-                self._send(self._refusal(request.id, done))
-            return
-        if request.id is not None:
-            self._send(encode_result(request.id, done.result))
-        if done.then is not None:
-            done.then()
-
-    def under_way(self, id: RequestId) -> RpcRequest | None:
+    def find_request(self, id: RequestId) -> RpcRequest | None:
         """A request of the client's that is not answered yet."""
-        return next((request for request in self._jobs.values() if _is(request.id, id)), None)
+        return self.requests.find(id)
 
     def cancel(self, id: RequestId) -> None:
-        """The client does not want it any more: stop it, and answer so."""
-        for job, request in self._jobs.items():
-            if _is(request.id, id):
-                job.cancel()
+        """Stop a request of the client's, and answer that it was cancelled."""
+        self.requests.cancel(id)
 
     # ── we speak ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Tell it something."""
+        """Send a notification."""
         self._send(encode_notification(method, params))
 
     def new_id(self) -> int:
-        """For a request to it."""
+        """An id for a request to the client."""
         return next(self._ids)
 
     async def ask(self, method: str, params: dict[str, Any], id: int | None = None) -> dict[str, Any] | None:
-        """What it answers; None for a refusal, for nonsense, and where nobody is there any more."""
-        if self._deaf:
+        """The result of a request to the client; None for an error, for nonsense, and where the client is gone."""
+        if self._is_deaf:
             return None
         id = self.new_id() if id is None else id
-        future = self._asked[id] = asyncio.get_running_loop().create_future()
+        future = self._questions[id] = asyncio.get_running_loop().create_future()
         self._send(_encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
         try:
             return await future
         except asyncio.CancelledError:
-            if self._withdraw is not None:
-                self.notify(self._withdraw, {"requestId": id})
+            if self._dialect.withdraw is not None:
+                self.notify(self._dialect.withdraw, {"requestId": id})
             raise
         finally:
-            self._asked.pop(id, None)
+            self._questions.pop(id, None)
 
-    def _is_answer(self, message: dict[str, Any]) -> bool:
-        """Also one without a result, where something was asked: else whoever waits for it would wait on."""
-        if "method" in message or "id" not in message:
+    def _is_response(self, message: dict[str, Any]) -> bool:
+        """Also one without a result, to a request that waits: else that would wait on."""
+        if not self._dialect.asks_client or "method" in message or "id" not in message:
             return False
-        # Whoever speaks bare is told of no message that makes no sense, see `_send`.
-        return self._bare or "result" in message or "error" in message or self._waiting(message["id"]) is not None
+        # A client that speaks bare gets no answer to a message that makes no sense, see `_send`.
+        bare = self._dialect.bare
+        return bare or "result" in message or "error" in message or self._question(message["id"]) is not None
 
-    def _waiting(self, id: Any) -> asyncio.Future[Any] | None:
+    def _question(self, id: Any) -> asyncio.Future[Any] | None:
         # By its type too: True is equal to 1.
-        return self._asked.get(id) if type(id) is int else None
+        return self._questions.get(id) if type(id) is int else None
 
     def _settle(self, message: dict[str, Any]) -> None:
-        future, result = self._waiting(message["id"]), message.get("result")
-        # An answer that nobody waits for comes late, or was never asked for: it changes nothing.
+        future, result = self._question(message["id"]), message.get("result")
+        # A response that comes late, or to no request of ours, changes nothing.
         if future is not None and not future.done():
-            fit = isinstance(result, dict) and find_unencodable(cast("dict[str, Any]", result)) is None
-            future.set_result(cast("dict[str, Any]", result) if fit else None)
+            is_usable = isinstance(result, dict) and find_unencodable(cast("dict[str, Any]", result)) is None
+            future.set_result(cast("dict[str, Any]", result) if is_usable else None)
 
-    def _send(self, line: bytes) -> None:
-        if self._bare and line.startswith(_WITHOUT_ID):
-            # Whoever speaks so knows no answer without an id. What was wrong with it may be the client's own words.
-            self._warnings.tell("unreadable", "a message could not be read, and nobody was answered")
-        elif not self._gone:
-            self._sink.send((strip_jsonrpc_member(line) if self._bare else line,))
-
-    def _refusal(self, id: RequestId | None, error: TertuliaError) -> bytes:
-        return encode_error(id, error, self._numbers.get(type(error), _OTHER))
+    def _send(self, line: bytes | None) -> None:
+        if line is None:
+            # A sink that gathers events waits for the response to take them along: there is none.
+            self._sink.send(())
+        elif self._dialect.bare and line.startswith(_WITHOUT_ID):
+            # Such a client knows no response without an id. What was wrong with it may be the client's own words.
+            self.requests.warn("unreadable", "a message could not be read, and was not answered")
+        elif not self._is_gone:
+            self._sink.send((strip_jsonrpc_member(line) if self._dialect.bare else line,))
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def idle(self) -> None:
-        """Wait until every request that was received is answered."""
-        while self._jobs:
-            await asyncio.wait(self._jobs)
-            await asyncio.sleep(0)
-
     def forsake(self) -> None:
-        """The client answers nothing any more: whoever waits for it, or will, is told so."""
-        self._deaf = True
-        for future in self._asked.values():
+        """The client responds to nothing any more: every request to it, now and later, comes to None."""
+        self._is_deaf = True
+        for future in self._questions.values():
             if not future.done():
                 future.set_result(None)
 
     async def close(self, timeout_s: float) -> None:
-        """Have what still runs answered, at most so long, and say nothing more."""
+        """Have what still runs answered, at most so long, and send nothing more."""
         self.forsake()
-        if self._jobs:
-            await asyncio.wait(self._jobs, timeout=timeout_s)
-        await self._nursery.close(timeout_s)
-        # What was cancelled is answered in its last step.
-        await asyncio.sleep(0)
-        self._gone = True
+        await self.requests.close(timeout_s)
+        self._is_gone = True
 
 
 def encode_notification(method: str, params: dict[str, Any]) -> bytes:
-    """One message that nobody answers."""
+    """One message without a response."""
     return _encode({"jsonrpc": "2.0", "method": method, "params": params})
 
 
 def strip_jsonrpc_member(line: bytes) -> bytes:
     """A message of ours without its `jsonrpc` member, which always comes first."""
     return b"{" + line.removeprefix(_HEAD) if line.startswith(_HEAD) else line
-
-
-def _is(one: RequestId | None, other: RequestId) -> bool:
-    # By its type too: True is equal to 1.
-    return type(one) is type(other) and one == other
 
 
 def _with_jsonrpc_member(message: Any) -> Any:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tertulia.server.jsonrpc.counted_log import MAX_KINDS, CountedLog
+from tertulia.server.jsonrpc.request_runner import MAX_WARNING_KINDS, CountedLog
 from tests.server.client import connected
 
 
@@ -14,8 +14,8 @@ def test_a_kind_is_told_once_and_then_with_its_count_ever_more_rarely(caplog: py
     """L7."""
     log = CountedLog(logging.getLogger(__name__))
     for _ in range(50_000):
-        log.tell("a", "it was a")
-    log.tell("b", "it was b")
+        log.write("a", "it was a")
+    log.write("b", "it was b")
     told = [f" ({count} times so far)" for count in ("10", "100", "1,000", "10,000")]
     assert caplog.messages == ["it was a", *(f"it was a{each}" for each in told), "it was b"]
 
@@ -24,8 +24,8 @@ def test_kinds_without_end_are_one_kind(caplog: pytest.LogCaptureFixture) -> Non
     """L7: their names are the client's."""
     log = CountedLog(logging.getLogger(__name__))
     for number in range(50_000):
-        log.tell(str(number), f"it was {number}")
-    assert len(caplog.messages) == MAX_KINDS + 5
+        log.write(str(number), f"it was {number}")
+    assert len(caplog.messages) == MAX_WARNING_KINDS + 5
     assert caplog.messages[-1].endswith("(10,000 times so far)")
 
 
