@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any
 
 from tertulia.models.scripted.scripted_model import ScriptedModel
+from tertulia.protocol.line_framing import LineSplitter
 from tertulia.server.jsonrpc.connection import RpcConnection
-from tertulia.server.jsonrpc.line_framing import LineSplitter
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tertulia.errors import ParseError
-from tertulia.server.jsonrpc.line_framing import LineSplitter, OversizedLine
+from tertulia.protocol.line_framing import LineSplitter, OversizedLine
 from tertulia.server.jsonrpc.messages import RequestRefusal, encode_error, encode_result, read_request
 from tertulia.server.jsonrpc.strict_json import decode
 from tests.fuzz.targets import cuts, pieces

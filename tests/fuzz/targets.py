@@ -25,7 +25,7 @@ WATCHED: dict[str, tuple[str, ...]] = {
     "connection": ("tertulia.server.", "tertulia.session.inputs", "tertulia.protocol.inputs"),
     "json_rpc": (
         "tertulia.server.jsonrpc.strict_json",
-        "tertulia.server.jsonrpc.line_framing",
+        "tertulia.protocol.line_framing",
         "tertulia.server.jsonrpc.messages",
     ),
     "mcp_lines": ("tertulia.mcp.client.jsonrpc_lines",),

@@ -35,6 +35,9 @@ class JsonLines:
 
     A line that is no JSON object is passed over and counted; an empty one is skipped. Holds one unfinished line. A long
     line is decoded in short steps, between which others have their turn.
+
+    Not `protocol/line_framing.py`: each piece of a long line is scanned when it comes, so that no step of the loop is
+    long, and a line that is dropped is reported at its end, with all its bytes.
     """
 
     __slots__ = ("_limit", "_line", "_scan", "_size", "passed_over")

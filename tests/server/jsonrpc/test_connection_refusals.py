@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tertulia.server.jsonrpc.line_framing import LineSplitter
+from tertulia.protocol.line_framing import LineSplitter
 from tests.server.client import Client, Message, connected, is_event
 from tests.server.jsonrpc.test_strict_json import BROKEN
 from tests.tables import Large, each_row

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tertulia.errors import TertuliaError
+from tertulia.protocol.line_framing import LineSplitter
 from tertulia.server.jsonrpc import standard_streams
-from tertulia.server.jsonrpc.line_framing import LineSplitter
 from tertulia.server.jsonrpc.standard_streams import (
     FileSink,
     PipeSink,

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from tertulia.models.scripted.script import say
+from tertulia.protocol.line_framing import LineSplitter
 from tertulia.server.jsonrpc import standard_streams, stdio
-from tertulia.server.jsonrpc.line_framing import LineSplitter
 from tertulia.server.jsonrpc.stdio import serve_descriptors
 from tertulia.session.settings.settings import Settings
 from tests.guards import SessionWatch

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from tertulia.protocol import json_scan
+from tertulia.protocol.line_framing import MAX_LINE_BYTES
 from tertulia.server.jsonrpc import connection, request_runner, strict_json
-from tertulia.server.jsonrpc.line_framing import MAX_LINE_BYTES
 from tests.server.client import connected, is_event
 
 PAGE = (Path(__file__).parents[3] / "docs" / "app-server.md").read_text(encoding="utf-8")

@@ -19,6 +19,7 @@ from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.launch import Launch, secrets_in_launch
 from tertulia.mcp.server_connection import Spawn
 from tertulia.policy.redaction import Redactor
+from tertulia.protocol.line_framing import LineSplitter, OversizedLine
 from tertulia.sandbox.runner import Command, CommandLimits, CommandResult, CommandRunner, Confinement, RunningCommand
 
 if TYPE_CHECKING:
@@ -159,9 +160,7 @@ class _Reads(MessageReader["SessionMessage"]):
         self.process: RunningCommand | None = None
         self._parse, self._broken = lines.read_in_steps, broken
         self._message, self._end_of_stream = SessionMessage, EndOfStream
-        self._pieces: list[bytes] = []
-        """The pieces of a line that has not ended."""
-        self._held = 0
+        self._splitter = LineSplitter(MAX_LINE)
         self._lines: deque[bytes] = deque()
         self._unread = self._parsed_lines = self._nonsense = 0
         self._ended = False
@@ -171,20 +170,12 @@ class _Reads(MessageReader["SessionMessage"]):
         """Take more bytes of stdout."""
         if self._ended:
             return
-        *whole, rest = data.split(b"\n")
-        if whole and self._pieces:
-            whole[0] = b"".join((*self._pieces, whole[0]))
-            self._pieces.clear()
-            self._held = 0
-        lines = [line for line in whole if line and not line.isspace()]
-        self._lines += lines
-        self._unread += sum(map(len, lines)) + _LINE_COST * len(lines)
-        if rest:
-            self._pieces.append(rest)
-            self._held += len(rest)
-        if max(map(len, lines), default=0) > MAX_LINE or self._held > MAX_LINE:
-            self._broken(f"it sent a line of more than {MAX_LINE:,} bytes")
-            return
+        for line in self._splitter.feed(data):
+            if isinstance(line, OversizedLine):
+                self._broken(f"it sent a line of more than {MAX_LINE:,} bytes")
+                return
+            self._lines.append(bytes(line))
+            self._unread += len(line) + _LINE_COST
         if self._unread > MAX_UNREAD and self.process is not None:
             self.process.pause()
         if self._lines:
@@ -193,7 +184,7 @@ class _Reads(MessageReader["SessionMessage"]):
     def end(self) -> None:
         """No more bytes will come; lines that are complete are still read."""
         self._ended = True
-        self._pieces.clear()
+        self._splitter = LineSplitter(MAX_LINE)
         self._something.set()
 
     async def receive(self) -> SessionMessage:

@@ -19,7 +19,7 @@ from io import FileIO
 from typing import Protocol, cast
 
 from tertulia.errors import InvalidRequestError, TertuliaError
-from tertulia.server.jsonrpc.line_framing import MAX_LINE_BYTES, Line, LineSplitter, OversizedLine
+from tertulia.protocol.line_framing import MAX_LINE_BYTES, Line, LineSplitter, OversizedLine
 
 CHUNK_BYTES = 64 * 1024
 PATIENCE_S = 2.0

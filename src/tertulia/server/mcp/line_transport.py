@@ -9,8 +9,7 @@ from typing import Any, Protocol, cast
 from tertulia.errors import InvalidRequestError, ParseError
 from tertulia.mcp.serve.endpoint import McpEndpoint
 from tertulia.mcp.serve.message_pump import pump_messages
-from tertulia.server.jsonrpc.line_framing import Line, OversizedLine
-from tertulia.server.jsonrpc.line_framing import LineSplitter as Framing
+from tertulia.protocol.line_framing import Line, LineSplitter, OversizedLine
 from tertulia.server.jsonrpc.messages import RequestRefusal, encode_error
 from tertulia.server.jsonrpc.standard_streams import (
     IN_A_ROW,
@@ -52,9 +51,9 @@ async def _checked_lines(
     chunks: AsyncIterator[bytes], writing: LineSink, *, strict: bool
 ) -> AsyncIterator[bytes | dict[str, Any]]:
     """The lines that may be messages; a request that was looked at already as what it says."""
-    framing = Framing(MAX_LINE_BYTES)
+    splitter = LineSplitter(MAX_LINE_BYTES)
     async for chunk in chunks:
-        for number, line in enumerate(framing.feed(chunk), 1):
+        for number, line in enumerate(splitter.feed(chunk), 1):
             if number % IN_A_ROW == 0:
                 # Nothing of that may have waited for anything.
                 await asyncio.sleep(0)

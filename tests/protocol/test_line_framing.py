@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.server.jsonrpc import line_framing
-from tertulia.server.jsonrpc.line_framing import TOO_LONG, LineSplitter, OversizedLine
+from tertulia.protocol import line_framing
+from tertulia.protocol.line_framing import TOO_LONG, LineSplitter, OversizedLine
 
 
 def cut(chunks: list[bytes], limit: int = 100) -> list[bytes | OversizedLine]:

@@ -1,6 +1,8 @@
-"""Bytes as they come become lines: any cut between them, any line end, any length.
+"""Cuts a stream of bytes into lines: for clients of our servers and for the output of MCP servers.
 
-Deliberately not aware of JSON, and of where the bytes come from.
+Any cut between chunks, any line end, any length. Not aware of JSON, and of where the bytes come from.
+`executors/json_lines.py` has another, which looks at each piece of a line while it comes and reports how long a dropped
+line was.
 """
 
 from __future__ import annotations
@@ -50,10 +52,11 @@ class LineSplitter:
         # Not one by one: they say nothing, and are the cheapest to send.
         *ends, rest = _EMPTY_LINES.sub(b"\n", chunk).split(b"\n")
         for end in ends:
-            if len(end) <= self._limit and not end.strip(_BLANKS) and not self._held and not self._skipping:
-                continue
-            yield from self._add(end)
-            yield from self.end()
+            if self._held or self._skipping or len(end) > self._limit:
+                yield from self._add(end)
+                yield from self.end()
+            elif line := end.strip(_BLANKS):
+                yield line
         yield from self._add(rest)
 
     def end(self) -> Iterator[Line | OversizedLine]:
