@@ -22,6 +22,7 @@ from tertulia.server.http.server import HttpServer
 from tertulia.server.http.websocket import WebSocketClients
 from tertulia.server.idle_sessions import IdleSessionCloser
 from tertulia.server.mcp.conversation_server import McpRoute
+from tertulia.server.memory import return_large_blocks
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 from tertulia.version import __version__
@@ -72,6 +73,7 @@ async def serve_web_app(
     settings: Settings, listening: socket.socket, token: str, stop: asyncio.Event, hosts: AllowedHosts | None = None
 ) -> None:
     """Until `stop`: then every session is closed, clients hear how that ended, and their connections end last."""
+    return_large_blocks()
     host, nursery = Host(settings), Nursery()
     web = WebApp(host, token, hosts)
     server = HttpServer(web.app)

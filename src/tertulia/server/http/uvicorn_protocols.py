@@ -140,6 +140,21 @@ class SinkWebSocketProtocol(WebSocketsSansIOProtocol):
         elif self.queue.qsize() > 1:
             self.transport.pause_reading()
 
+    def handle_text(self, event: Any) -> None:
+        """By the base class, for each kind of frame with data."""
+        super().handle_text(event)
+        _release(event)
+
+    def handle_bytes(self, event: Any) -> None:
+        """See `handle_text`."""
+        super().handle_bytes(event)
+        _release(event)
+
+    def handle_cont(self, event: Any) -> None:
+        """See `handle_text`."""
+        super().handle_cont(event)
+        _release(event)
+
     async def send(self, message: Any) -> None:
         """By the application."""
         await super().send(message)
@@ -168,6 +183,15 @@ class _Sink:
     async def drain(self) -> None:
         """See `Sink`."""
         await self._socket.writable.wait()
+
+
+def _release(frame: Any) -> None:
+    """Take the data from a frame that was handed on: the parser holds the frame until the next one is complete.
+
+    That may be for hours, and of a closed socket until the cyclic garbage collection: the memory of one message for
+    each socket that ever had a large one.
+    """
+    frame.data = b""
 
 
 def _frame_head(message: bytes) -> bytes:

@@ -20,6 +20,7 @@ from typing import Protocol, cast
 
 from tertulia.errors import InvalidRequestError, TertuliaError
 from tertulia.protocol.line_framing import MAX_LINE_BYTES, Line, LineSplitter, OversizedLine
+from tertulia.server.memory import return_large_blocks
 
 CHUNK_BYTES = 64 * 1024
 PATIENCE_S = 2.0
@@ -220,6 +221,7 @@ async def run_on_standard_streams(serve: Callable[[int, int, asyncio.Event], Awa
         # Their numbers may belong to something else by now.
         _log.error("standard input and output must be open")
         return 0
+    return_large_blocks()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     with ExitStack() as cleanup:
         for number in (signal.SIGTERM, signal.SIGINT):
