@@ -1,30 +1,19 @@
-"""What a person at an editor is asked: approvals as permission requests, and what MCP servers want to know.
-
-The first answer counts, whoever gives it. No answer, one that makes no sense and a client that is gone are a no.
-"""
+"""Approvals as ACP's permission requests, and elicitations of MCP servers as ACP's own."""
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from typing import Any, Literal, cast
 
-from tertulia.errors import TertuliaError
 from tertulia.policy.approvals.approval_request import hidden_text_notice
 from tertulia.protocol.events import Event
-from tertulia.protocol.tool_events import (
-    ApprovalRequest,
-    ApprovalResolved,
-    ElicitationRequest,
-    ElicitationResolved,
-)
+from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.acp.editor import EditorCapabilities
 from tertulia.server.acp.text_stream import text_block
 from tertulia.server.acp.tool_call_view import fence_code
 from tertulia.server.acp.tool_calls import AcpToolCalls
+from tertulia.server.approval_requests import ApprovalRequests
 from tertulia.server.jsonrpc.peer import Peer
-from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.session import Session
 
 REJECT = "reject"
@@ -36,40 +25,22 @@ _ALLOW: dict[Literal["once", "conversation", "session"], tuple[str, str]] = {
 _KINDS = {"exec": "execute", "escalation": "execute", "patch": "edit"}
 
 
-class AcpApprovalRequests:
-    """Of one session."""
+class AcpApprovalRequests(ApprovalRequests):
+    """The open requests of one session to its editor."""
 
     def __init__(
         self, session: Session, peer: Peer, editor: EditorCapabilities, calls: AcpToolCalls, nursery: Nursery
     ) -> None:
-        self._session = session
-        self._peer = peer
+        super().__init__(session, peer, nursery, editor.name)
         self._editor = editor
         self._calls = calls
-        self._nursery = nursery
-        self._asking: dict[str, asyncio.Task[None]] = {}
 
-    def hear(self, event: Event) -> None:
-        """Ask what there is to ask, after what was shown so far; and ask no more what somebody else has answered."""
-        match event.data:
-            case ApprovalRequest() as request:
-                self._start(request.approval_id, self._permit(request, event))
-            case ElicitationRequest() as request:
-                self._start(request.elicitation_id, self._elicit(request))
-            case ApprovalResolved(approval_id=id) | ElicitationResolved(elicitation_id=id):
-                if (asking := self._asking.pop(id, None)) is not None:
-                    asking.cancel()
-            case _:
-                pass
-
-    def _start(self, id: str, work: Any) -> None:
-        self._asking[id] = self._nursery.start(work, "a question to the editor")
-
-    async def _permit(self, request: ApprovalRequest, event: Event) -> None:
+    async def permit(self, request: ApprovalRequest, event: Event, request_id: int) -> None:
+        """`session/request_permission`."""
         conversation = event.conversation_id or request.conversation_id
         hidden = hidden_text_notice(request.hidden, request.size, request.digest)
         texts = [*([hidden] if hidden else []), *([fence_code(request.detail)] if request.detail else [])]
-        shown = {
+        tool_call = {
             "toolCallId": self._calls.asking(conversation, request.call_id) or request.approval_id,
             "title": request.title,
             "kind": _KINDS.get(request.kind, "other"),
@@ -82,44 +53,32 @@ class AcpApprovalRequests:
             {"optionId": scope, "name": _ALLOW[scope][0] + unread, "kind": _ALLOW[scope][1]} for scope in request.scopes
         ]
         options.append({"optionId": REJECT, "name": "Reject", "kind": "reject_once"})
-        asked = {"sessionId": self._session.id, "toolCall": shown, "options": options}
-        said = await self._peer.ask("session/request_permission", asked)
-        scope = _selected_option(said)
+        params = {"sessionId": self._session.id, "toolCall": tool_call, "options": options}
+        scope = _selected_option(await self._peer.ask("session/request_permission", params, request_id))
         if scope in request.scopes:
-            await self._resolve(request.approval_id, "allow", scope=scope)
+            await self.resolve(request.approval_id, "allow", scope=scope)
         else:
-            await self._resolve(request.approval_id, "deny")
+            await self.resolve(request.approval_id, "deny")
 
-    async def _elicit(self, request: ElicitationRequest) -> None:
-        asked: dict[str, Any] = {"sessionId": self._session.id, "message": f"{request.server}: {request.message}"}
-        said: dict[str, Any] | None = None
+    async def elicit(self, request: ElicitationRequest, request_id: int) -> dict[str, Any] | None:
+        """`elicitation/create`, where the editor can show a form or open a page."""
         if request.url is not None and self._editor.pages:
-            page = {"mode": "url", "url": request.url, "elicitationId": request.elicitation_id}
-            said = await self._peer.ask("elicitation/create", {**asked, **page})
+            mode = {"mode": "url", "url": request.url, "elicitationId": request.elicitation_id}
         elif request.url is None and self._editor.forms:
-            form = {"mode": "form", "requestedSchema": request.schema}
-            said = await self._peer.ask("elicitation/create", {**asked, **form})
-        content = (said or {}).get("content")
-        if said is None or said.get("action") != "accept":
-            await self._resolve(request.elicitation_id, "deny")
-        elif request.url is not None:
-            await self._resolve(request.elicitation_id, "allow")
+            mode = {"mode": "form", "requestedSchema": request.schema}
         else:
-            given = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
-            if not await self._resolve(request.elicitation_id, "allow", content=given):
-                # Not what was asked for, and an editor is not asked twice.
-                await self._resolve(request.elicitation_id, "deny")
+            return None
+        message = f"{request.server}: {request.message}"
+        params = {"sessionId": self._session.id, "message": message, **mode}
+        return await self._peer.ask("elicitation/create", params, request_id)
 
-    async def _resolve(self, id: str, decision: str, **fields: Any) -> bool:
-        self._asking.pop(id, None)
-        with suppress(TertuliaError), answering_as(self._editor.name):
-            return bool(await self._session.approvals.resolve(id, decision, **fields))
-        return False
+    def closed(self, request_id: int) -> None:
+        """ACP has nothing to tell: a request that is withdrawn is cancelled by the peer."""
 
 
-def _selected_option(said: dict[str, Any] | None) -> Any:
-    outcome = (said or {}).get("outcome")
+def _selected_option(response: dict[str, Any] | None) -> Any:
+    outcome = (response or {}).get("outcome")
     if not isinstance(outcome, dict):
         return None
-    chosen = cast("dict[str, Any]", outcome)
-    return chosen.get("optionId") if chosen.get("outcome") == "selected" else None
+    fields = cast("dict[str, Any]", outcome)
+    return fields.get("optionId") if fields.get("outcome") == "selected" else None
