@@ -22,7 +22,7 @@ from tertulia.errors import (
 from tertulia.server.acp.agent import ACP_DIALECT
 from tertulia.server.jsonrpc import request_runner
 from tertulia.server.jsonrpc.peer import Peer
-from tertulia.server.jsonrpc.request_runner import Dialect, MethodResult
+from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
 from tests.server.client import MemorySink
 from tests.tables import each_row
 
@@ -72,7 +72,7 @@ async def test_each_refusal_has_its_number_and_its_code(error: TertuliaError, nu
 async def test_a_message_that_is_no_request_is_refused_with_the_same_numbers() -> None:
     """Issue 10 (5): with Codex whatever a client did wrong has one number, its parameters' form too."""
     sink = MemorySink()
-    peer = Peer(sink, nothing, Dialect(numbers={InvalidParamsError: -32600, InvalidRequestError: -32600}, bare=True))
+    peer = Peer(sink, nothing, RpcDialect(numbers={InvalidParamsError: -32600, InvalidRequestError: -32600}, bare=True))
     for params in (b"[]", b'{"x":"\\ud800"}'):
         await peer.receive(b'{"id":1,"method":"x","params":%b}' % params)
         await peer.receive(b'{"method":"x","params":%b}' % params)
@@ -81,7 +81,7 @@ async def test_a_message_that_is_no_request_is_refused_with_the_same_numbers() -
 
 async def test_what_nobody_can_be_told_is_logged_with_its_count(caplog: pytest.LogCaptureFixture) -> None:
     """L7: of a client of Codex, which knows no answer without an id."""
-    peer = Peer(MemorySink(), nothing, Dialect(bare=True))
+    peer = Peer(MemorySink(), nothing, RpcDialect(bare=True))
     for _ in range(1_000):
         await peer.receive(b"no message")
     assert [message.partition(" (")[2] for message in caplog.messages] == [

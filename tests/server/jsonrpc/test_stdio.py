@@ -19,7 +19,8 @@ import pytest
 
 from tertulia.models.scripted.script import say
 from tertulia.protocol.line_framing import LineSplitter
-from tertulia.server.jsonrpc import standard_streams, stdio
+from tertulia.server.jsonrpc import standard_streams
+from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.stdio import serve_descriptors
 from tertulia.session.settings.settings import Settings
 from tests.guards import SessionWatch
@@ -387,6 +388,6 @@ async def test_a_fault_in_reading_is_not_passed_over(monkeypatch: pytest.MonkeyP
     async def broken(*_: Any) -> None:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr(stdio.RpcConnection, "receive", broken)
+    monkeypatch.setattr(Peer, "receive", broken)
     with pytest.raises(ZeroDivisionError):
         await served(HELLO)

@@ -33,7 +33,6 @@ from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.rollout.sqlite.session_index import list_sessions, remove_session
 from tertulia.rollout.sqlite.summaries import SessionSummary
-from tertulia.scheduler.nursery import Nursery
 from tertulia.server.acp.editor import (
     STEERING_METHOD,
     EditorBuffers,
@@ -46,24 +45,18 @@ from tertulia.server.acp.session import AcpSession
 from tertulia.server.acp.session_options import choose_mode, choose_model
 from tertulia.server.acp.tool_call_view import one_line
 from tertulia.server.jsonrpc.client_sessions import log_policy
-from tertulia.server.jsonrpc.event_sender import Sink
+from tertulia.server.jsonrpc.event_sender import Sink, is_drained
 from tertulia.server.jsonrpc.peer import Peer
-from tertulia.server.jsonrpc.request_runner import Dialect, MethodResult
-from tertulia.server.jsonrpc.standard_streams import (
-    PATIENCE_S,
-    open_sink,
-    receive_lines,
-    run_on_standard_streams,
-    wait_until_abandoned,
-    wait_until_stuck,
-)
+from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
+from tertulia.server.jsonrpc.standard_streams import PATIENCE_S, run_on_standard_streams
+from tertulia.server.jsonrpc.stdio import serve_client
 from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest
 from tertulia.server.stored_sessions import is_in_folders, session_page
 
 M = TypeVar("M", bound=BaseModel)
 OpenSessionRequest = s.NewSessionRequest | s.LoadSessionRequest | s.ResumeSessionRequest | s.ForkSessionRequest
 CANCEL_REQUEST = "$/cancel_request"
-ACP_DIALECT = Dialect(
+ACP_DIALECT = RpcDialect(
     numbers={
         ParseError: -32700,
         InvalidRequestError: -32600,
@@ -89,26 +82,33 @@ _GRACE_S = 1.0
 class AcpAgent:
     """One client, from its `initialize` to its end."""
 
-    def __init__(self, house: SessionFactory, sink: Sink) -> None:
-        self._house = house
+    def __init__(self, factory: SessionFactory, sink: Sink) -> None:
+        self._factory = factory
         self._sink = sink
-        self.peer = Peer(sink, self._serve, ACP_DIALECT, lambda: log_policy(house.host))
+        self.peer = Peer(sink, self._serve, ACP_DIALECT, lambda: log_policy(factory.host))
+        self.receive = self.peer.receive
+        self.refuse = self.peer.refuse
+        self.idle = self.peer.idle
         self._editor: EditorCapabilities | None = None
         self._tabs: dict[str, AcpSession] = {}
 
-    def leave(self) -> None:
-        """Nothing more comes from the client: prompts are cancelled, and questions count as answered with no."""
+    def input_ended(self) -> None:
+        """Nothing more comes from the client: prompts are cancelled, and requests to it count as refused."""
         self.peer.forsake()
         for tab in self._tabs.values():
             tab.cancel()
 
-    async def close(self, timeout_s: float) -> None:
-        """Close the sessions that were opened here; what still runs is answered, at most so long later."""
-        self.leave()
+    async def close(self, timeout_s: float) -> bool:
+        """Close the sessions that were opened here; what still runs is answered, at most so long later.
+
+        Whether the client takes what it is sent.
+        """
+        self.input_ended()
         async with asyncio.TaskGroup() as group:
             for tab in list(self._tabs.values()):
                 group.create_task(self._let_go(tab))
         await self.peer.close(timeout_s)
+        return await is_drained(self._sink, min(timeout_s, PATIENCE_S))
 
     async def _serve(self, method: str, params: dict[str, Any]) -> MethodResult:
         if method == AGENT_METHODS["initialize"]:
@@ -136,28 +136,28 @@ class AcpAgent:
 
     async def new(self, asked: s.NewSessionRequest) -> MethodResult:
         """`session/new`."""
-        tab = await self._open(asked, self._house.begin)
+        tab = await self._open(asked, self._factory.begin)
         return MethodResult({"sessionId": tab.session.id, **tab.state()}, tab.begin)
 
     async def load(self, asked: s.LoadSessionRequest) -> MethodResult:
         """`session/load`: all that was said is told again, then the answer comes."""
-        tab = await self._open(asked, partial(self._house.bring_back, asked.session_id))
+        tab = await self._open(asked, partial(self._factory.bring_back, asked.session_id))
         await tab.retell()
         return MethodResult(tab.state(), tab.begin)
 
     async def resume(self, asked: s.ResumeSessionRequest) -> MethodResult:
         """`session/resume`: the same, and nothing is told again."""
-        tab = await self._open(asked, partial(self._house.bring_back, asked.session_id))
+        tab = await self._open(asked, partial(self._factory.bring_back, asked.session_id))
         return MethodResult(tab.state(), tab.begin)
 
     async def fork(self, asked: s.ForkSessionRequest) -> MethodResult:
         """`session/fork`."""
-        tab = await self._open(asked, partial(self._house.fork, asked.session_id))
+        tab = await self._open(asked, partial(self._factory.fork, asked.session_id))
         return MethodResult({"sessionId": tab.session.id, **tab.state()}, tab.begin)
 
     async def list(self, asked: s.ListSessionsRequest) -> MethodResult:
         """`session/list`."""
-        home = self._house.environment.home
+        home = self._factory.environment.home
         return MethodResult(await asyncio.to_thread(list_page, home, asked.cwd, asked.cursor))
 
     async def close_session(self, asked: s.CloseSessionRequest) -> MethodResult:
@@ -170,7 +170,7 @@ class AcpAgent:
         tab = self._tabs.get(asked.session_id)
         if tab is not None:
             await self._let_go(tab)
-        await asyncio.to_thread(delete_session, self._house.environment.home, asked.session_id)
+        await asyncio.to_thread(delete_session, self._factory.environment.home, asked.session_id)
         return MethodResult()
 
     # ── one session ──────────────────────────────────────────────────────────────────────────────────────────
@@ -229,7 +229,7 @@ class AcpAgent:
             self.peer,
             self._sink,
             editor=editor,
-            models=self._house.models,
+            models=self._factory.models,
             remarks=opened.remarks,
         )
         return tab
@@ -243,7 +243,7 @@ class AcpAgent:
     async def _let_go(self, tab: AcpSession) -> None:
         # Not for the next prompt to find while it closes.
         self._tabs.pop(tab.session.id, None)
-        await self._house.host.close_session(tab.session)
+        await self._factory.host.close_session(tab.session)
         await tab.close(_GRACE_S)
 
 
@@ -338,34 +338,14 @@ def delete_session(home: Path, session_id: str) -> None:
             remove_session(home, session_id)
 
 
-async def serve_acp(house: Callable[[], SessionFactory]) -> int:
+async def serve_acp(factory: Callable[[], SessionFactory]) -> int:
     """Serve until the input ends, the client is gone, or a SIGTERM or SIGINT comes. The exit code, which is 0."""
-    return await run_on_standard_streams(lambda source, target, stop: serve_acp_client(house(), source, target, stop))
+    return await run_on_standard_streams(lambda source, target, stop: serve_acp_client(factory(), source, target, stop))
 
 
-async def serve_acp_client(house: SessionFactory, source: int, target: int, stop: asyncio.Event) -> None:
+async def serve_acp_client(factory: SessionFactory, source: int, target: int, stop: asyncio.Event) -> None:
     """Serve one client on a pair of descriptors, which stay open, until its input ends or `stop` is set.
 
-    When the input ends every prompt is cancelled, since nobody could do that any more, and what was asked has the
-    settings' close timeout to be answered, unless the client reads no answers. In the end every session is closed, and
-    every server that was started.
+    When the input ends every prompt is cancelled: the client could not do that any more.
     """
-    grace_s = house.host.settings.close_timeout_s
-    sink = await open_sink(target, stop.set)
-    agent, nursery = AcpAgent(house, sink), Nursery()
-    reading = nursery.start(receive_lines(source, agent.peer), "reader")
-    stopping = nursery.start(stop.wait(), "stop")
-    left = nursery.start(wait_until_abandoned(source, sink, PATIENCE_S), "a client that is gone")
-    done, _ = await asyncio.wait((reading, stopping, left), return_when=asyncio.FIRST_COMPLETED)
-    agent.leave()
-    deaf = nursery.start(wait_until_stuck(sink, PATIENCE_S), "a client that does not read")
-    if not (stop.is_set() or left.done()):
-        answered = nursery.start(agent.peer.idle(), "last answers")
-        await asyncio.wait((answered, stopping, deaf), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
-    patience_s = 0 if deaf.done() or left.done() else min(grace_s, PATIENCE_S)
-    await nursery.close(grace_s)
-    await agent.close(grace_s)
-    await house.host.close()
-    await sink.close(patience_s)
-    if reading in done:
-        reading.result()
+    await serve_client(factory.host, lambda sink: AcpAgent(factory, sink), source, target, stop, PATIENCE_S)

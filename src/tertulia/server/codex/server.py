@@ -6,7 +6,6 @@ a method does is done by the Host, a Session and its root conversation.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -27,9 +26,9 @@ from tertulia.errors import (
 from tertulia.server.codex import params as p
 from tertulia.server.codex.threads import CodexThreads
 from tertulia.server.jsonrpc.client_sessions import log_policy
-from tertulia.server.jsonrpc.event_sender import Sink
+from tertulia.server.jsonrpc.event_sender import Sink, is_drained
 from tertulia.server.jsonrpc.peer import Peer
-from tertulia.server.jsonrpc.request_runner import Dialect, MethodResult
+from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
 from tertulia.server.jsonrpc.standard_streams import PATIENCE_S
 from tertulia.server.session_factory import SessionFactory
 from tertulia.version import __version__
@@ -45,7 +44,7 @@ _CLIENT_ERRORS = (
     ClosedError,
     NotRunningError,
 )
-CODEX_DIALECT = Dialect(
+CODEX_DIALECT = RpcDialect(
     # Whatever the client did wrong is an invalid request to Codex.
     numbers={
         ParseError: -32700,
@@ -62,11 +61,11 @@ CODEX_DIALECT = Dialect(
 class CodexServer:
     """One client, from its `initialize` to its end."""
 
-    def __init__(self, house: SessionFactory, sink: Sink) -> None:
-        self._house = house
+    def __init__(self, factory: SessionFactory, sink: Sink) -> None:
+        self._factory = factory
         self._sink = sink
-        self._peer = Peer(sink, self._serve, CODEX_DIALECT, lambda: log_policy(house.host))
-        self.threads = CodexThreads(house, self._peer, sink)
+        self._peer = Peer(sink, self._serve, CODEX_DIALECT, lambda: log_policy(factory.host))
+        self.threads = CodexThreads(factory, self._peer, sink)
         self._is_initialized = False
         self.receive = self._peer.receive
         self.refuse = self._peer.refuse
@@ -80,12 +79,10 @@ class CodexServer:
         self._peer.forsake()
         await self.threads.close()
         await self._peer.close(timeout_s)
-        try:
-            async with asyncio.timeout(min(timeout_s, PATIENCE_S)):
-                await self._sink.drain()
-        except TimeoutError:
-            return False
-        return True
+        return await is_drained(self._sink, min(timeout_s, PATIENCE_S))
+
+    def input_ended(self) -> None:
+        """Turns go on, but no request to the client will be answered."""
 
     async def _serve(self, method: str, params: dict[str, Any]) -> MethodResult:
         if method == "initialize":
@@ -109,7 +106,7 @@ class CodexServer:
             {
                 "userAgent": f"tertulia/{CODEX_VERSION} (tertulia {__version__}) unknown "
                 f"({client.name}; {client.version})",
-                "codexHome": str(self._house.environment.home),
+                "codexHome": str(self._factory.environment.home),
                 "platformFamily": "unix",
                 "platformOs": "macos" if sys.platform == "darwin" else sys.platform,
             }
@@ -137,9 +134,9 @@ class CodexServer:
 
     async def models(self, asked: p.CodexNoParams) -> MethodResult:
         """`model/list`: those that could answer without anything being set up, the settings' own first."""
-        own = self._house.host.settings.model
+        own = self._factory.host.settings.model
         named = [own] if isinstance(own, str) else []
-        models = [_model(name, first=not at) for at, name in enumerate(dict.fromkeys([*named, *self._house.models]))]
+        models = [_model(name, first=not at) for at, name in enumerate(dict.fromkeys([*named, *self._factory.models]))]
         return MethodResult({"data": models, "nextCursor": None})
 
 

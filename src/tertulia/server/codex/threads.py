@@ -22,11 +22,11 @@ _GRACE_S = 1.0
 class CodexThreads:
     """Begun, brought back, forked, looked at, put away."""
 
-    def __init__(self, house: SessionFactory, peer: Peer, sink: Sink) -> None:
-        self._house = house
+    def __init__(self, factory: SessionFactory, peer: Peer, sink: Sink) -> None:
+        self._factory = factory
         self._peer = peer
         self._sink = sink
-        self._shelf = StoredThreads(house.environment.home)
+        self._shelf = StoredThreads(factory.environment.home)
         self._open: dict[str, CodexThread] = {}
         self.muted: frozenset[str] = frozenset()
         """What the client does not want to hear."""
@@ -46,19 +46,19 @@ class CodexThreads:
 
     async def start(self, asked: p.StartThread) -> MethodResult:
         """`thread/start`."""
-        opened = await self._house.begin(SessionRequest(asked.cwd or self._own_cwd()))
+        opened = await self._factory.begin(SessionRequest(asked.cwd or self._own_cwd()))
         return await self._changed(opened, asked, origin=None, turns=False, new=True)
 
     async def resume(self, asked: p.ResumeThread) -> MethodResult:
         """`thread/resume`: one of the past, or one that runs here already."""
         await self._refuse_archived(asked.thread_id)
-        opened = await self._house.bring_back(asked.thread_id, SessionRequest(await self._cwd(asked)))
+        opened = await self._factory.bring_back(asked.thread_id, SessionRequest(await self._cwd(asked)))
         return await self._changed(opened, asked, origin=None, turns=not asked.exclude_turns, new=False)
 
     async def fork(self, asked: p.ForkThread) -> MethodResult:
         """`thread/fork`: a new one that begins with all of another, or with its turns up to one."""
         at = None if asked.last_turn_id is None else await self._round(asked.thread_id, asked.last_turn_id)
-        opened = await self._house.fork(asked.thread_id, SessionRequest(await self._cwd(asked)), at)
+        opened = await self._factory.fork(asked.thread_id, SessionRequest(await self._cwd(asked)), at)
         return await self._changed(opened, asked, origin=asked.thread_id, turns=not asked.exclude_turns, new=True)
 
     async def list(self, asked: p.ListThreads) -> MethodResult:
@@ -103,7 +103,7 @@ class CodexThreads:
         except TertuliaError:
             # A thread that the client was never told of.
             if opened.session.id not in self._open:
-                await self._house.host.close_session(opened.session)
+                await self._factory.host.close_session(opened.session)
             raise
         thread = self._open.get(opened.session.id) or await self._add(opened.session, origin)
         remarks = list(opened.remarks)
@@ -145,12 +145,12 @@ class CodexThreads:
         return await asyncio.to_thread(self._shelf.round_of, thread_id, turn_id)
 
     def _own_cwd(self) -> str:
-        return self._house.host.settings.cwd or "/"
+        return self._factory.host.settings.cwd or "/"
 
     async def _let_go(self, thread: CodexThread) -> None:
         # Not for the next turn to find while it closes.
         self._open.pop(thread.session.id, None)
-        await self._house.host.close_session(thread.session)
+        await self._factory.host.close_session(thread.session)
         await thread.close(_GRACE_S)
 
     def _tell(self, method: str, params: dict[str, Any]) -> None:

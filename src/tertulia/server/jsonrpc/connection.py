@@ -19,7 +19,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.client_sessions import ClientSessions, log_policy
 from tertulia.server.jsonrpc.event_sender import EventBatcher, ResponseSink, Sink
 from tertulia.server.jsonrpc.peer import Peer
-from tertulia.server.jsonrpc.request_runner import Dialect, MethodResult
+from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
 from tertulia.session.answers import InitializeAnswer, ObserveAnswer, ServerInfo
 from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.describe import PROTOCOL_VERSION, capabilities
@@ -30,7 +30,7 @@ from tertulia.session.session import Session
 from tertulia.version import __version__
 
 MAX_BATCH = 100
-_DIALECT = Dialect(
+_DIALECT = RpcDialect(
     counted_apart=frozenset({"conversation/message", "conversation/compact"}), max_batch=MAX_BATCH, asks_client=False
 )
 _LAST_GRACE_S = 1.0
@@ -64,6 +64,9 @@ class RpcConnection:
     def is_initialized(self) -> bool:
         """Whether the client has a session, or wants none."""
         return self._own is not None or self._observing
+
+    def input_ended(self) -> None:
+        """Requests go on: they are answered as long as the client reads."""
 
     async def leave(self) -> None:
         """The client is gone: nothing more is sent to it, nothing stops. Returns when all its requests have ended."""

@@ -34,6 +34,16 @@ class Sink(Protocol):
         ...
 
 
+async def is_drained(sink: Sink, timeout_s: float) -> bool:
+    """Whether the client takes what it is sent, within that time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await sink.drain()
+    except TimeoutError:
+        return False
+    return True
+
+
 EventEncoder = Callable[[Event], Iterable[bytes]]
 """The messages that an event becomes."""
 

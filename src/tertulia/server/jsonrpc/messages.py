@@ -106,6 +106,11 @@ def encode_error(id: RequestId | None, error: TertuliaError, number: int | None 
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_echo(id), _encode(said))
 
 
+def encode_batch(answers: list[bytes]) -> bytes:
+    """Several responses as one message."""
+    return b"[%b]" % b",".join(answers)
+
+
 def encode_event(event: bytes) -> bytes:
     """An event, encoded already, on its way."""
     return b'{"jsonrpc":"2.0","method":"event","params":%b}' % event

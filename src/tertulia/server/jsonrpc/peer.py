@@ -1,7 +1,7 @@
 """JSON-RPC 2.0 with one client, in both directions: its requests are carried out, and it can be asked in turn.
 
 Every surface that speaks JSON-RPC uses this: app-server and WebSocket, ACP, Codex. Knows no method and no transport:
-lines come in by `receive`, messages go out through a `Sink`. What differs between the protocols is their `Dialect`.
+lines come in by `receive`, messages go out through a `Sink`. What differs between the protocols is their `RpcDialect`.
 
 Not the connection of ACP's SDK: it drops in silence what it cannot read, and answers a fault of ours with its text.
 """
@@ -21,17 +21,17 @@ from tertulia.server.jsonrpc.event_sender import Sink
 from tertulia.server.jsonrpc.messages import RequestId, RequestRefusal, RpcRequest, read_request
 from tertulia.server.jsonrpc.request_runner import (
     BatchResponse,
-    Dialect,
     MethodHandler,
     RequestRunner,
     ResponseCallback,
+    RpcDialect,
     default_policy,
 )
 from tertulia.server.jsonrpc.strict_json import decode_json, find_unencodable
 
 _HEAD = b'{"jsonrpc":"2.0",'
 _WITHOUT_ID = _HEAD + b'"id":null,'
-_DEFAULT = Dialect()
+_DEFAULT = RpcDialect()
 _encode = msgspec.json.Encoder().encode
 
 
@@ -46,7 +46,7 @@ class Peer:
         self,
         sink: Sink,
         serve: MethodHandler,
-        dialect: Dialect = _DEFAULT,
+        dialect: RpcDialect = _DEFAULT,
         policy: Callable[[], StoragePolicy] = default_policy,
     ) -> None:
         """`policy`: the storage policy that the log has to obey, at the moment."""

@@ -24,6 +24,7 @@ from tertulia.server.jsonrpc.messages import (
     ERROR_NUMBERS,
     RequestId,
     RpcRequest,
+    encode_batch,
     encode_error,
     encode_result,
 )
@@ -43,7 +44,7 @@ ResponseCallback = Callable[[bytes | None], None]
 """Takes the response to a request; None where none is due."""
 
 
-class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+class RpcDialect(msgspec.Struct, frozen=True, kw_only=True):
     """How a protocol uses JSON-RPC 2.0."""
 
     numbers: Mapping[type[TertuliaError], int] = MappingProxyType(ERROR_NUMBERS)
@@ -87,7 +88,7 @@ class _Job(msgspec.Struct, frozen=True, eq=False):
 class RequestRunner:
     """The requests in flight on one connection. They begin in the order they came."""
 
-    def __init__(self, serve: MethodHandler, dialect: Dialect, policy: Callable[[], StoragePolicy]) -> None:
+    def __init__(self, serve: MethodHandler, dialect: RpcDialect, policy: Callable[[], StoragePolicy]) -> None:
         """`policy`: the storage policy that the log has to obey, at the moment."""
         self._serve = serve
         self._dialect = dialect
@@ -217,7 +218,7 @@ class BatchResponse:
         if line is not None:
             self._lines.append(line)
         if not self._missing and self._lines:
-            self._deliver(b"[%b]" % b",".join(self._lines))
+            self._deliver(encode_batch(self._lines))
 
 
 class CountedLog:

@@ -20,6 +20,7 @@ from typing import Protocol, cast
 
 from tertulia.errors import InvalidRequestError, TertuliaError
 from tertulia.protocol.line_framing import MAX_LINE_BYTES, Line, LineSplitter, OversizedLine
+from tertulia.server.jsonrpc.event_sender import is_drained
 from tertulia.server.memory import return_large_blocks
 
 CHUNK_BYTES = 64 * 1024
@@ -80,10 +81,7 @@ async def wait_until_abandoned(source: int, sink: PipeSink | FileSink, patience_
 async def wait_until_stuck(sink: PipeSink | FileSink, patience_s: float = PATIENCE_S) -> None:
     """Return when the client has taken nothing for so long that nothing more will reach it."""
     while True:
-        try:
-            async with asyncio.timeout(patience_s):
-                await sink.drain()
-        except TimeoutError:
+        if not await is_drained(sink, patience_s):
             return
         await asyncio.sleep(_LOOK_EVERY_S)
 
