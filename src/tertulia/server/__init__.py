@@ -1,1 +1,4 @@
-"""Ways in for other programs: JSON-RPC, HTTP, ACP, Codex clients and MCP."""
+"""The surfaces: ways in for other programs, over JSON-RPC, HTTP, ACP, the protocol of Codex, and MCP.
+
+Each parses a request once and hands it to the session; none decides what a request does.
+"""

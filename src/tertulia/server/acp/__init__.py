@@ -1,1 +1,1 @@
-"""Sessions for editors that speak the Agent Client Protocol."""
+"""Tertulia as an agent of the Agent Client Protocol, for editors."""

@@ -1,1 +1,1 @@
-"""Sessions for clients that were written for `codex app-server`."""
+"""Tertulia in the place of `codex app-server`, for clients that were written for that."""

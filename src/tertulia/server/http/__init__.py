@@ -1,1 +1,1 @@
-"""The HTTP and WebSocket server: guards, tokens, bodies, routes."""
+"""The HTTP server of `tertulia serve`: checks of every request, tokens, WebSockets, uvicorn."""

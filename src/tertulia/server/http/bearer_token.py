@@ -1,4 +1,4 @@
-"""The bearer token of a server of ours: in a file that only its owner can read, and compared in constant time."""
+"""The bearer token of a server: kept in a file that only its owner can read, compared in constant time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 from tertulia.errors import StorageError
 
 _MIN_LENGTH = 32
-# Not waiting for whoever is at the other end of a pipe.
+# Not waiting for a writer, where it is a named pipe.
 _OPEN_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def load_or_create_token(path: Path) -> str:
     """The token in that file, made when there is none. Servers that begin at the same time have the same.
 
-    StorageError where it is no file, a link, somebody else's, or one that others can read: they may know what is in it.
+    StorageError where it is no file, a link, another user's, or one that others can read: they may know what is in it.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def load_or_create_token(path: Path) -> str:
         raise StorageError(f"{path}: {why}; remove it") from None
     try:
         _check(path, os.fstat(fd))
-        # Until it is closed. Whoever finds the file empty makes the token; everybody else waits for it.
+        # Until it is closed. The process that finds the file empty makes the token; the others wait for it.
         fcntl.flock(fd, fcntl.LOCK_EX)
         token = os.read(fd, 256).decode("ascii", "ignore").strip()
         if len(token) < _MIN_LENGTH:
@@ -47,9 +47,9 @@ def load_or_create_token(path: Path) -> str:
         os.close(fd)
 
 
-def matches_token(given: bytes, token: str) -> bool:
-    """Whether it is this one; how long that takes tells nothing."""
-    return hmac.compare_digest(given, token.encode())
+def matches_token(candidate: bytes, token: str) -> bool:
+    """Whether it is this token; how long that takes reveals nothing."""
+    return hmac.compare_digest(candidate, token.encode())
 
 
 def _open(path: Path) -> int:

@@ -34,7 +34,7 @@ SECURITY_HEADERS = (
 
 
 class HttpRefusal(Exception):
-    """Raised where something is wrong with a request, answered where it came in."""
+    """A request that is refused: raised where it is found, answered by the guard."""
 
     def __init__(self, status: int, code: str, message: str, body: bytes | None = None) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class HttpRefusal(Exception):
         self.body = body or msgspec.json.encode({"error": {"code": code, "message": message}})
 
     async def answer(self, scope: Scope, send: Send) -> None:
-        """A request, or an attempt to open a WebSocket."""
+        """Send the refusal, of a request or of an attempt to open a WebSocket."""
         headers = [
             *SECURITY_HEADERS,
             (b"content-type", b"application/json"),
@@ -66,7 +66,7 @@ BODY_S = 30.0
 
 
 class RequestBody(msgspec.Struct, frozen=True):
-    """As it came, and what it says."""
+    """A JSON body, as it came and decoded."""
 
     text: bytes
     value: Any
@@ -97,14 +97,14 @@ async def read_bounded_body(method: str, header: Callable[[bytes], bytes], recei
 
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
-    """For whoever comes next: the body as if nobody had read it, then what comes after it."""
-    given = False
+    """A `receive` for the application: the body as if it had not been read, then what comes after it."""
+    is_replayed = False
 
     async def again() -> Message:
-        nonlocal given
-        if given:
+        nonlocal is_replayed
+        if is_replayed:
             return await receive()
-        given = True
+        is_replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
@@ -134,8 +134,8 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 TOKEN_SUBPROTOCOL = "bearer."
 """Before the token, for pages: they can choose a WebSocket's subprotocols, and none of its other headers."""
 
-DECODED_BODY = "tertulia.said"
-"""Under this name of its scope a request with a body has what that says, already read."""
+DECODED_BODY = "tertulia.decoded_body"
+"""The key of a request's scope under which its decoded body stands."""
 
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 
@@ -145,7 +145,7 @@ class AllowedHosts(msgspec.Struct, frozen=True):
 
     names: frozenset[str] = LOOPBACK
     addresses: bool = False
-    """Any address in numbers: nobody can point one at us."""
+    """Any address in numbers: no name server can point one at us."""
 
     def allow(self, host: str) -> bool:
         """`host` is in lower case, without its port."""
@@ -165,7 +165,7 @@ class RequestGuard:
         self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """The ASGI interface."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -185,13 +185,13 @@ class RequestGuard:
     def _check(self, scope: Scope, headers: _Headers) -> None:
         host = headers.one(b"host")
         self._check_host(host)
-        origin = headers.given(b"origin")
+        origin = headers.optional(b"origin")
         if origin is not None:
             _check_origin(host, origin)
         if self._public is not None and scope["type"] == "http" and self._public(scope["path"]):
             return
-        given, by_page = _given_token(scope, headers)
-        if not matches_token(given, self._token):
+        candidate, by_page = _sent_token(scope, headers)
+        if not matches_token(candidate, self._token):
             raise HttpRefusal(
                 401, "unauthorized", "a bearer token is needed; the file that holds it was told at the start"
             )
@@ -212,9 +212,9 @@ class _Headers:
 
     def one(self, name: bytes) -> bytes:
         """Empty where there is none."""
-        return self.given(name) or b""
+        return self.optional(name) or b""
 
-    def given(self, name: bytes) -> bytes | None:
+    def optional(self, name: bytes) -> bytes | None:
         """None where there is none: that is not the same as an empty one."""
         values = [value for key, value in self._pairs if key.lower() == name]
         if len(values) > 1:
@@ -224,16 +224,16 @@ class _Headers:
 
 def _check_origin(host: bytes, origin: bytes) -> None:
     """Programs send none. A page's must be our own: the very host and port that it called."""
-    scheme, _, place = origin.lower().partition(b"://")
-    if scheme not in (b"http", b"https") or place != host.lower():
-        raise HttpRefusal(403, "foreign_origin", "pages of other places may not talk to this server")
+    scheme, _, address = origin.lower().partition(b"://")
+    if scheme not in (b"http", b"https") or address != host.lower():
+        raise HttpRefusal(403, "foreign_origin", "pages of other origins may not call this server")
 
 
-def _given_token(scope: Scope, headers: _Headers) -> tuple[bytes, bool]:
+def _sent_token(scope: Scope, headers: _Headers) -> tuple[bytes, bool]:
     """What was sent as token, and whether as a page has to send it."""
-    scheme, _, given = headers.one(b"authorization").partition(b" ")
+    scheme, _, token = headers.one(b"authorization").partition(b" ")
     if scheme.lower() == b"bearer":
-        return given.strip(), False
+        return token.strip(), False
     for protocol in scope.get("subprotocols", ()):
         if protocol.startswith(TOKEN_SUBPROTOCOL):
             return protocol.removeprefix(TOKEN_SUBPROTOCOL).encode("latin-1", "replace"), True
@@ -251,8 +251,8 @@ def _is_address(host: str) -> bool:
 def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = {name.lower() for name, _ in message.get("headers", ())}
-            more = [pair for pair in SECURITY_HEADERS if pair[0] not in given]
+            present = {name.lower() for name, _ in message.get("headers", ())}
+            more = [pair for pair in SECURITY_HEADERS if pair[0] not in present]
             message = {**message, "headers": [*message.get("headers", ()), *more]}
         await send(message)
 

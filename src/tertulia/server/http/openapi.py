@@ -1,4 +1,4 @@
-"""What `tertulia serve` serves over HTTP, as OpenAPI says it: for tools that make clients, proxies and tests of it.
+"""Describes the HTTP interface of `tertulia serve` in OpenAPI: for tools that make clients, proxies and tests of it.
 
 Only the outside: what is spoken on `/ws` is in `session/api_schema.py`, and what is spoken on `/mcp` is MCP.
 """
@@ -69,7 +69,7 @@ def _reference(name: str) -> Json:
 _REFUSED: Json = {
     "400": _answer("A request that can be read in two ways, or not at all.", _JSON, "Refusal"),
     "401": _answer("No token, or a wrong one.", _JSON, "Refusal"),
-    "403": _answer("A page of another place.", _JSON, "Refusal"),
+    "403": _answer("A page of another origin.", _JSON, "Refusal"),
     "421": _answer("The server is not called so.", _JSON, "Refusal"),
 }
 _UPGRADED: Json = {
@@ -90,7 +90,7 @@ _FOLLOWED: Json = {
     **_STALE,
     **_SESSIONLESS,
     "406": _answer("Events are not accepted.", _JSON, "Error"),
-    "409": _answer("Somebody follows the session already.", _JSON, "Error"),
+    "409": _answer("Another client follows the session already.", _JSON, "Error"),
 }
 _POSTED: Json = {
     "200": {

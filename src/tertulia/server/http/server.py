@@ -49,13 +49,13 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Where to find it."""
+    """The URL under which a listening socket is reached."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class HttpServer:
-    """One application on one socket. Logs no request: a path could hold what nobody should read."""
+    """One application on one socket. Logs no request: a path could hold a secret."""
 
     def __init__(self, app: App) -> None:
         self._server = _server(app)

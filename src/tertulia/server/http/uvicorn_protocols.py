@@ -1,6 +1,6 @@
-"""uvicorn's two protocols with what it leaves open: a limit and a deadline for headers, and a direct way to a socket.
+"""Subclasses of uvicorn's two protocols: a limit and a deadline for headers, and WebSockets that are written directly.
 
-What a stranger does wrong is answered and never logged: else anybody could fill the log.
+What a client does wrong is answered and never logged: else a client could fill the log.
 
 Both rest on attributes of uvicorn's classes that it does not promise; this is the only file that knows them.
 """
@@ -39,12 +39,10 @@ class HeaderLimitedProtocol(HttpToolsProtocol):
     _in_head = True
 
     def connection_made(self, transport: Any) -> None:
-        """By asyncio."""
         super().connection_made(transport)
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        """By asyncio."""
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
@@ -52,23 +50,20 @@ class HeaderLimitedProtocol(HttpToolsProtocol):
                 self._refuse(b"431 Request Header Fields Too Large")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """By asyncio."""
         self._stop_timer()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """By the parser."""
         self._await_head()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """By the parser, which leaves the blanks around a value that are no part of it (RFC 9110, 5.5)."""
-        # Fields behind a body would become headers that nobody has checked, and any number of them.
+        # Fields behind a body would become headers that were not checked, and any number of them.
         if self._in_head:
             super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
-        """By the parser."""
         self._stop_timer()
         self._in_head = False
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES:
@@ -84,20 +79,18 @@ class HeaderLimitedProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """By the parser."""
         if not self.transport.is_closing():
             super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
-        """By the base class."""
         if not self.transport.is_closing():
             super().handle_websocket_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """By the base class: a stranger's mistake."""
+        """By the base class: a mistake of the client's."""
 
     def _take_apart(self, host: bytes, rest: bytes) -> None:
-        """Whoever names two hosts calls us by none of them: the guard finds an empty name, and refuses that."""
+        """A request that names two hosts gets an empty one, which the guard refuses."""
         self.url = rest if rest.startswith(b"/") else b"/" + rest
         named = [value.lower() for name, value in self.headers if name == b"host"]
         if named != [host.lower()]:
@@ -124,7 +117,6 @@ class SinkWebSocketProtocol(WebSocketsSansIOProtocol):
     """A WebSocket that is a `Sink` too: whole messages as text frames, without a task for each socket to write them."""
 
     async def run_asgi(self) -> None:
-        """By the base class."""
         self.scope["extensions"][SINK_EXTENSION] = _Sink(self)  # pyright: ignore[reportTypedDictNotRequiredAccess, reportArgumentType]
         await super().run_asgi()
 
@@ -146,17 +138,14 @@ class SinkWebSocketProtocol(WebSocketsSansIOProtocol):
         _release(event)
 
     def handle_bytes(self, event: Any) -> None:
-        """See `handle_text`."""
         super().handle_bytes(event)
         _release(event)
 
     def handle_cont(self, event: Any) -> None:
-        """See `handle_text`."""
         super().handle_cont(event)
         _release(event)
 
     async def send(self, message: Any) -> None:
-        """By the application."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
             # That is an answer too. The base class takes it for none, and complains in the log.
@@ -169,7 +158,7 @@ class SinkWebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 class _Sink:
-    """See `feed.Sink`."""
+    """Implements `Sink`: see `event_sender.py`."""
 
     __slots__ = ("_socket",)
 

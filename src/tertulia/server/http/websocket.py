@@ -1,6 +1,6 @@
-"""JSON-RPC over a WebSocket: one message a frame, the same as a line on standard input and output.
+"""Serves JSON-RPC over WebSockets: one message a frame, the same as a line on standard input and output.
 
-A client that goes away stops nothing. What it began goes on, and whoever connects next can name the session.
+A client that goes away stops nothing. What it began goes on, and another connection can name the session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WebSocketClients:
     """All WebSockets of a server."""
 
     def __init__(self, host: Host, nursery: Nursery) -> None:
-        """`nursery`: for requests of those who are gone."""
+        """`nursery`: for requests of clients that are gone."""
         self._host = host
         self._nursery = nursery
         self._open = 0
@@ -56,7 +56,7 @@ class WebSocketClients:
 
 
 async def _read(websocket: WebSocket, connection: RpcConnection) -> None:
-    """What it says, one after another. A client that does not read is not read either."""
+    """Hand on its messages, one after another. A client that does not read is not read either."""
     while True:
         message: Any = await (
             websocket.receive() if connection.is_initialized else _receive_before_initialize(websocket)
@@ -64,22 +64,22 @@ async def _read(websocket: WebSocket, connection: RpcConnection) -> None:
         if message["type"] == "websocket.disconnect":
             return
         text = message.pop("text", None)
-        said = message.pop("bytes", None) if text is None else text.encode("utf-8", "surrogatepass")
+        data = message.pop("bytes", None) if text is None else text.encode("utf-8", "surrogatepass")
         # Nothing of it is held while the next one is waited for, which may be for hours.
         del text, message
-        await connection.receive(said)
-        del said
+        await connection.receive(data)
+        del data
 
 
 async def _receive_before_initialize(websocket: WebSocket) -> Any:
-    """What a client says that has no session yet. Waiting for nothing has an end."""
+    """The next message of a client that has no session yet, within the time that it has for `initialize`."""
     from starlette.websockets import WebSocketDisconnect
 
     try:
         async with asyncio.timeout(INITIALIZE_S):
             return await websocket.receive()
     except TimeoutError:
-        # It may have gone in that very moment.
+        # It may have gone just then.
         with suppress(WebSocketDisconnect):
             await websocket.close(_POLICY, "no initialize")
         return {"type": "websocket.disconnect"}

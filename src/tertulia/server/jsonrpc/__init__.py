@@ -1,1 +1,1 @@
-"""JSON-RPC over a stream: framing, bounded parsing, one connection, its events."""
+"""JSON-RPC with one client: bounded parsing, requests in both directions, events, standard streams."""

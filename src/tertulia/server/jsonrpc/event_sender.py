@@ -26,7 +26,7 @@ class Sink(Protocol):
     """
 
     def send(self, messages: Sequence[bytes]) -> None:
-        """Put messages on their way, each one JSON text without a newline."""
+        """Put messages on tother way, each one JSON text without a newline."""
         ...
 
     async def drain(self) -> None:
@@ -58,49 +58,49 @@ class EventSender:
     An event is taken from the subscription and sent in one step, so what the subscription has passed was sent.
     """
 
-    __slots__ = ("_news", "_sink", "_waiting", "_write")
+    __slots__ = ("_sink", "_subscription", "_waiting", "_write")
 
-    def __init__(self, news: Subscription, sink: Sink, write: EventEncoder | None = None) -> None:
-        self._news = news
+    def __init__(self, subscription: Subscription, sink: Sink, write: EventEncoder | None = None) -> None:
+        self._subscription = subscription
         self._sink = sink
         self._write = write or _encode_plain
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def run(self) -> None:
-        """Until the session is closed and its last event sent, or the feed is closed or replaced."""
+        """Send until the session is closed and its last event sent, or this is closed or replaced."""
         try:
-            while await self._news.wait():
+            while await self._subscription.wait():
                 await self._sink.drain()
                 if self._send_burst() >= BURST_BYTES:
                     # A replay can be long, and a fast client never makes us wait.
                     await asyncio.sleep(0)
         finally:
-            self._news.close()
+            self._subscription.close()
             self._release()
 
     async def sent(self, seq: int) -> None:
         """Return when no event numbered `seq` or below is still to be sent."""
-        if not self._news.passed(seq):
+        if not self._subscription.passed(seq):
             reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((seq, reached))
             await reached
 
-    def replace(self, news: Subscription) -> EventSender:
-        """A feed of other events in place of this one, which ends; whoever waited here waits there."""
-        heir = EventSender(news, self._sink, self._write)
-        heir._waiting, self._waiting = self._waiting, []
-        heir._release()
+    def replace(self, subscription: Subscription) -> EventSender:
+        """A sender of other events in place of this one, which ends. Calls that wait in `sent` wait there."""
+        other = EventSender(subscription, self._sink, self._write)
+        other._waiting, self._waiting = self._waiting, []
+        other._release()
         self.close()
-        return heir
+        return other
 
     def close(self) -> None:
-        """Send no more events; nobody has to wait for them any longer."""
-        self._news.close()
+        """Send no more events; calls that wait in `sent` return."""
+        self._subscription.close()
 
     def _send_burst(self) -> int:
         messages: list[bytes] = []
         size = 0
-        take, write = self._news.next_nowait, self._write
+        take, write = self._subscription.next_nowait, self._write
         while size < BURST_BYTES and (event := take()) is not None:
             for message in write(event):
                 messages.append(message)
@@ -113,23 +113,26 @@ class EventSender:
     def _release(self) -> None:
         waiting, self._waiting = self._waiting, []
         for seq, reached in waiting:
-            if not self._news.passed(seq):
+            if not self._subscription.passed(seq):
                 self._waiting.append((seq, reached))
             elif not reached.done():
                 reached.set_result(None)
 
 
 BATCH_DELAY_S = 0.002
-"""How long an event may wait. Nobody sees it, and a quick task is one write instead of four."""
+"""How long an event may wait. No person notices, and a quick task is one write instead of four."""
 
 
 class EventBatcher:
-    """A sink before another one, which keeps its contract: nothing overtakes, and little is held."""
+    """A sink before another one: the events of a task wait a moment for more of them, or for the response.
+
+    Keeps the contract of a sink: nothing overtakes, and little is held. Where no request is in flight nothing waits.
+    """
 
     __slots__ = ("_due", "_held", "_is_asked", "_sink", "_size")
 
     def __init__(self, sink: Sink, is_asked: Callable[[], bool]) -> None:
-        """`is_asked`: whether an answer is to come."""
+        """`is_asked`: whether a response is to come, which would take events along."""
         self._sink = sink
         self._is_asked = is_asked
         self._held: list[bytes] = []
@@ -154,7 +157,7 @@ class EventBatcher:
         self.flush()
 
     def flush(self) -> None:
-        """Pass on what waits."""
+        """Send what waits here."""
         if self._due is not None:
             self._due.cancel()
             self._due = None

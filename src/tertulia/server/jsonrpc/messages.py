@@ -35,12 +35,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RpcRequest(msgspec.Struct, frozen=True):
-    """What a client wants."""
+    """A request or notification of a client."""
 
     method: str
     params: dict[str, Any]
     id: RequestId | None
-    """None: a notification, which nobody answers."""
+    """None: a notification, which is not answered."""
 
 
 class RequestRefusal(Exception):
@@ -55,7 +55,7 @@ class RequestRefusal(Exception):
 
 
 def read_request(entry: Any) -> RpcRequest:
-    """The request in a decoded value; raises Refused, under the request's id as far as it has a legal one."""
+    """The request in a decoded value; raises RequestRefusal, under the request's id as far as it has a legal one."""
     if not isinstance(entry, dict):
         raise RequestRefusal(InvalidRequestError("a request is an object"), None)
     fields = cast("dict[str, Any]", entry)
@@ -98,12 +98,12 @@ def encode_result(id: RequestId, result: Any) -> bytes:
 
 def encode_error(id: RequestId | None, error: TertuliaError, number: int | None = None) -> bytes:
     """The answer to a request that failed, or to a line that cannot be answered by id. `number`: not our own."""
-    said = {
+    fields = {
         "code": ERROR_NUMBERS.get(type(error), DEFAULT_NUMBER) if number is None else number,
         "message": error.message,
         "data": {**error.detail, "code": error.code},
     }
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_echo(id), _encode(said))
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_echo(id), _encode(fields))
 
 
 def encode_batch(answers: list[bytes]) -> bytes:

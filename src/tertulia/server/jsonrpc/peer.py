@@ -49,7 +49,7 @@ class Peer:
         dialect: RpcDialect = _DEFAULT,
         policy: Callable[[], StoragePolicy] = default_policy,
     ) -> None:
-        """`policy`: the storage policy that the log has to obey, at the moment."""
+        """`policy`: the storage policy that the log has to obey now."""
         self._dialect = dialect
         self._sink = sink
         self._ids = count()
@@ -113,7 +113,7 @@ class Peer:
     # ── we speak ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Send a notification."""
+        """Send a notification to the client."""
         self._send(encode_notification(method, params))
 
     def new_id(self) -> int:

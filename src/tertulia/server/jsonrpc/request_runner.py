@@ -68,7 +68,7 @@ class RpcDialect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MethodResult(msgspec.Struct, frozen=True):
-    """What a method returns."""
+    """What a method returns to be sent."""
 
     result: Any = {}
     then: Callable[[], object] | None = None
@@ -89,7 +89,7 @@ class RequestRunner:
     """The requests in flight on one connection. They begin in the order they came."""
 
     def __init__(self, serve: MethodHandler, dialect: RpcDialect, policy: Callable[[], StoragePolicy]) -> None:
-        """`policy`: the storage policy that the log has to obey, at the moment."""
+        """`policy`: the storage policy that the log has to obey now."""
         self._serve = serve
         self._dialect = dialect
         self._policy = policy

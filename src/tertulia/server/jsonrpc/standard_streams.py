@@ -98,7 +98,6 @@ class PipeSink(asyncio.BaseProtocol):
         self._lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """By asyncio."""
         self._transport = cast(asyncio.WriteTransport, transport)
 
     def pause_writing(self) -> None:
@@ -110,7 +109,6 @@ class PipeSink(asyncio.BaseProtocol):
         self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """By asyncio."""
         self._transport = None
         self._room.set()
         self._lost.set()
@@ -202,10 +200,10 @@ _log = logging.getLogger(__name__)
 
 
 class LineReceiver(Protocol):
-    """Whoever takes the messages of a client."""
+    """Takes the messages of a client."""
 
     async def receive(self, line: Line) -> None:
-        """Take one message."""
+        """Take one message of the client."""
         ...
 
     async def refuse(self, error: TertuliaError) -> None:
@@ -253,7 +251,7 @@ async def _deliver(line: Line | OversizedLine, client: LineReceiver) -> None:
 
 @contextmanager
 def claim_standard_streams() -> Generator[tuple[int, int], None, None]:
-    """Descriptors for standard input and output that nobody else has; all is put back as it was at the end."""
+    """Descriptors for standard input and output that no other code has; in the end all is put back as it was."""
     with ExitStack() as cleanup:
         nothing = os.open(os.devnull, os.O_RDWR)
         cleanup.callback(os.close, nothing)

@@ -62,12 +62,12 @@ def _is_encodable(text: str) -> bool:
 
 def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of these members; ParseError for a key that is given twice."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
         raise ParseError(f"the key {twice[:64]!r} is given twice")
-    return made
+    return members
 
 
 def _integer(digits: str) -> int:

@@ -1,1 +1,1 @@
-"""Conversations, and the broker's tools, as an MCP server."""
+"""Tertulia as an MCP server: conversations as tools, and the broker that shares MCP servers between programs."""
