@@ -79,8 +79,25 @@ def injector(bus: Any, store: SessionTokenStore) -> SessionContextInjector:
 # ── providers ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+async def test_every_method_of_the_injector_does_its_part_in_one_life(bus: Any, meta: Any) -> None:
+    """S001-07: bus and token store can be given later; register, list, prepare, revoke, unregister."""
+    injector, store = SessionContextInjector(), SessionTokenStore()
+    injector.set_event_bus(bus)
+    injector.set_token_store(store)
+    injector.register(Text("a", "one"))
+    injector.register(Text("b", "two"))
+    assert injector.list_providers() == ["a", "b"]
+    first = await injector.prepare("ada", meta())
+    assert first.system_context_additions == ["one", "two"]
+    assert bus.types
+    assert injector.revoke_tokens("ada") == 1
+    injector.unregister("a")
+    assert injector.list_providers() == ["b"]
+    assert (await injector.prepare("ada", meta())).system_context_additions == ["two"]
+
+
 def test_providers_are_listed_in_the_order_of_registration(injector: SessionContextInjector) -> None:
-    """S001-07, S001-10."""
+    """S001-10."""
     assert injector.list_providers() == []
     for name in ("b", "a", "c"):
         injector.register(Provider(name))
