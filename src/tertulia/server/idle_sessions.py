@@ -1,4 +1,4 @@
-"""Sessions that a server holds for nobody: after a while they are closed. What is stored can be resumed."""
+"""Closes sessions that no client follows, after a while. What is stored of them can be resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK_EVERY_S = 60.0
 
 
 class IdleSessionCloser:
-    """Closes what nobody follows, where nothing runs and nothing has happened for so long."""
+    """Closes sessions without a client, where nothing runs and nothing has happened for so long."""
 
     def __init__(self, host: Host, clock: Clock, idle_s: float = IDLE_S) -> None:
         self._host = host
@@ -26,13 +26,13 @@ class IdleSessionCloser:
         """By session: its last event, and since when it is."""
 
     async def keep_looking(self) -> None:
-        """Until it is cancelled."""
+        """Look every so often, until it is cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             await self.look()
 
     async def look(self) -> None:
-        """Once."""
+        """Close what has been idle for long enough now."""
         now = self._clock.monotonic()
         before, self._still = self._still, {}
         for session in self._host.sessions():

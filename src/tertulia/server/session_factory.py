@@ -81,15 +81,15 @@ class SessionFactory:
         self._settle = settle
         self._names_model = model
 
-    async def begin(self, wish: SessionRequest) -> OpenedSession:
-        """A new one."""
-        settled = await self._settled(wish)
+    async def begin(self, request: SessionRequest) -> OpenedSession:
+        """Start a new session."""
+        settled = await self._settled(request)
         session = await self.host.start(settled.settings)
         return OpenedSession(session, settled.remarks)
 
-    async def bring_back(self, session_id: str, wish: SessionRequest) -> OpenedSession:
+    async def bring_back(self, session_id: str, request: SessionRequest) -> OpenedSession:
         """One of the past, or one that runs here already. NotFound, Busy, or StorageError."""
-        settled = await self._settled(wish)
+        settled = await self._settled(request)
         settings = settled.settings
         if isinstance(settings.model, str) and not self._names_model:
             # Its own model answers, unless the command line names one.
@@ -101,35 +101,35 @@ class SessionFactory:
                 await session.root.set_context(cwd=settings.cwd)
         return OpenedSession(session, settled.remarks)
 
-    async def fork(self, session_id: str, wish: SessionRequest, at: int | None = None) -> OpenedSession:
+    async def fork(self, session_id: str, request: SessionRequest, at: int | None = None) -> OpenedSession:
         """A new one that begins with all that was said in another, or with its first `at` rounds."""
-        settled = await self._settled(wish)
+        settled = await self._settled(request)
         for session in self.host.sessions():
             if session.id == session_id and not session.closed:
                 await session.activity.flush()
         fork = await fork_session(self.environment, settled.settings, SystemClock(), session_id, at=at)
-        return await self.bring_back(fork, wish)
+        return await self.bring_back(fork, request)
 
     @asynccontextmanager
     async def _or_closed(self, session: Session) -> AsyncGenerator[None]:
-        """Where this fails the client never hears of the session, so nobody else would close it."""
+        """Where this fails the client never hears of the session, so it has to be closed here."""
         try:
             yield
         except BaseException:
             await self.host.close_session(session)
             raise
 
-    async def _settled(self, wish: SessionRequest) -> DirectorySettings:
-        cwd = _directory(wish.cwd, "cwd")
-        extra = [_directory(path, "additionalDirectories") for path in wish.directories]
+    async def _settled(self, request: SessionRequest) -> DirectorySettings:
+        cwd = _directory(request.cwd, "cwd")
+        extra = [_directory(path, "additionalDirectories") for path in request.directories]
         settled = await asyncio.to_thread(self._settle, Path(cwd))
         settings, remarks = settled.settings, list(settled.remarks)
         roots, refused = _roots(settings, cwd, extra)
         remarks += [f"{path} may be read and not written: your settings say writable_roots" for path in refused]
-        own, left_out = read_client_servers(wish.servers, settings.mcp_servers)
+        own, left_out = read_client_servers(request.servers, settings.mcp_servers)
         remarks += left_out
         servers = {**own, **settings.mcp_servers}
-        changed = replace(settings, cwd=cwd, writable_roots=roots, mcp_servers=servers, buffers=wish.buffers)
+        changed = replace(settings, cwd=cwd, writable_roots=roots, mcp_servers=servers, buffers=request.buffers)
         return DirectorySettings(changed, remarks)
 
 

@@ -88,7 +88,7 @@ async def serve_web_app(
         await web.close(_LAST_S)
         await asyncio.wait((serving,))
         if len(host):
-            # Somebody was quick enough to begin one more.
+            # A client was quick enough to begin one more.
             await host.close()
         await nursery.close(_LAST_S)
     serving.result()

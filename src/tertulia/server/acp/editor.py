@@ -15,7 +15,7 @@ from tertulia.tools.editor import MAX_TEXT_BYTES
 from tertulia.version import __version__
 
 PROTOCOL_VERSION = 1
-"""The only one we speak; whoever speaks another is told so by this number."""
+"""The only one we speak; a client that speaks another is told so by this number."""
 STEERING_METHOD = "_session/steering"
 """Puts a word into a prompt that runs."""
 
@@ -38,7 +38,7 @@ class EditorCapabilities(msgspec.Struct, frozen=True):
     reads: bool = False
     """Says what it has of a file, saved or not."""
     writes: bool = False
-    """Changes a file that somebody has open, and saves it."""
+    """Changes a file that a person has open, and saves it."""
     name: str = _UNNAMED
     """What it calls itself, with its version."""
 
@@ -106,7 +106,7 @@ PAUSE_S = 30.0
 
 
 class EditorBuffers:
-    """Of one session. Whether a path may be asked about is decided by whoever asks."""
+    """Of one session. Whether a path may be asked about is decided by the tool that asks."""
 
     def __init__(
         self, peer: Peer, *, can_write: bool, answer_s: float = BUFFER_TIMEOUT_S, clock: Clock | None = None

@@ -74,7 +74,7 @@ def _picture(mime: str, data: str, where: str) -> dict[str, Any]:
         raise InvalidParamsError(f"{where} is not base64") from None
     if picture is None:
         raise InvalidParamsError(f"{where} is not a PNG, JPEG, GIF or WebP picture, whatever its mimeType says")
-    # What it is counts: a provider would refuse the whole talk for a wrong name.
+    # What it is counts: a provider would refuse the whole request for a wrong type.
     return {"type": "image", "image_url": f"data:{picture.mime};base64,{data}"}
 
 

@@ -1,4 +1,4 @@
-"""One ACP session: a Session of its own, so that no tab waits for another. Its root answers the prompts."""
+"""One ACP session: a Session of its own, so that none waits for another. Its root answers the prompts."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class AcpSession:
         self._remarks.clear()
         if not self._begun:
             self._begun = True
-            self._nursery.start(self._feed.run(), "the news of an ACP session")
+            self._nursery.start(self._feed.run(), "the events of an ACP session")
 
     def remark(self, text: str) -> None:
         """Something that has to be said once, when the client knows the session."""
@@ -99,7 +99,7 @@ class AcpSession:
         return config_options(self.session, self._models)
 
     async def close(self, timeout_s: float) -> None:
-        """Follow it no more. The session itself is closed by whoever holds it."""
+        """Follow it no more. The session itself is closed by `AcpAgent`."""
         self._feed.close()
         await self._nursery.close(timeout_s)
 
@@ -163,7 +163,7 @@ class AcpSession:
         except TertuliaError as error:
             return error.message
 
-    # ── news ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _messages(self, event: Event) -> list[bytes]:
         self._questions.hear(event)

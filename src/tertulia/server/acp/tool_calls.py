@@ -1,4 +1,4 @@
-"""The tool calls of an ACP session: each is told once, grows, and ends once. See `as_acp_titles` for how one looks."""
+"""The tool calls of an ACP session: each is told once, grows, and ends once. How one looks: `tool_call_view.py`."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class SessionUpdates:
         return ({"sessionUpdate": "usage_update", "used": used, "size": data.context_window},)
 
     def server(self, data: t.McpServerStatus) -> Sequence[Update | None]:
-        """By `of`. One that is tried again and fails again is no news."""
+        """By `of`. One that is tried again and fails again is not told twice."""
         if data.status not in ("failed", "untrusted"):
             if data.status == "ready":
                 self._servers.pop(data.name, None)
@@ -92,7 +92,7 @@ class SessionUpdates:
 
 def _compacted(data: e.HistoryCompacted) -> Sequence[Update | None]:
     if data.trigger == "request" or not data.compacted:
-        # Whoever asked for it gets an answer.
+        # The request for it gets an answer of its own.
         return ()
     return (
         remark_update(f"The older part was summarised: {data.before_tokens:,} tokens are {data.after_tokens:,} now."),

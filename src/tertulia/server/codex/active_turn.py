@@ -28,22 +28,22 @@ class ActiveTurn:
         self.thread_id = thread_id
         self.turn_id: TaskId | None = None
         self.waiting = False
-        """Somebody was asked, and has not answered."""
+        """A person was asked, and has not answered."""
 
     def here(self, method: str, **told: Any) -> CodexNotification:
         """Something that belongs to the turn."""
         return method, {"threadId": self.thread_id, "turnId": self.turn_id or "", **told}
 
     def started(self, event: Event, item: CodexItem) -> CodexNotification:
-        """An item begins."""
+        """The notification that an item begins."""
         return self.here("item/started", item=item, startedAtMs=event_time_ms(event))
 
     def completed(self, event: Event, item: CodexItem) -> CodexNotification:
-        """An item has ended."""
+        """The notification that an item has ended."""
         return self.here("item/completed", item=item, completedAtMs=event_time_ms(event))
 
     def status(self) -> CodexNotification:
-        """What the thread does."""
+        """The notification of what the thread does."""
         return "thread/status/changed", {"threadId": self.thread_id, "status": self.state()}
 
     def state(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class CodexToolCalls:
         yield from self._waiting()
 
     def settled(self, event: Event, data: t.ApprovalResolved) -> Iterator[CodexNotification]:
-        """Somebody has answered."""
+        """An approval is resolved, by this client or another."""
         call = self._asked.pop(data.approval_id, None)
         if call is not None and data.decision == "deny":
             call.declined = True

@@ -132,7 +132,7 @@ def thread_preview(items: Iterable[Item]) -> str:
 
 
 def model_provider(model: str) -> str:
-    """Who has the model."""
+    """The provider in the name of a model."""
     return model.partition("/")[0]
 
 

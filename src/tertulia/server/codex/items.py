@@ -22,7 +22,7 @@ _FILES = "apply_patch"
 
 
 def user_message(said: UserMessage, client_id: str | None = None) -> CodexItem:
-    """What a person said."""
+    """A message of a person as an item."""
     return {
         "type": "userMessage",
         "id": said.id,
@@ -32,12 +32,12 @@ def user_message(said: UserMessage, client_id: str | None = None) -> CodexItem:
 
 
 def agent_message(id: ItemId, text: str) -> CodexItem:
-    """What the model said."""
+    """A message of the model as an item."""
     return {"type": "agentMessage", "id": id, "text": text, "phase": None, "memoryCitation": None}
 
 
 def reasoning(id: ItemId, text: str) -> CodexItem:
-    """What the model thought."""
+    """Reasoning of the model as an item."""
     return {"type": "reasoning", "id": id, "summary": [text] if text else [], "content": []}
 
 
@@ -47,7 +47,7 @@ def compaction(id: str) -> CodexItem:
 
 
 def web_search(id: str, query: str) -> CodexItem:
-    """The provider searched."""
+    """A search of the provider as an item."""
     return {"type": "webSearch", "id": id, "query": query, "action": {"type": "search", "query": query}}
 
 

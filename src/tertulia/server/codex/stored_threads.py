@@ -78,7 +78,7 @@ class StoredThreads:
         return summary(self._home, id).cwd
 
     def created(self, id: str, otherwise: float) -> float:
-        """When one began."""
+        """When a stored thread was created."""
         stored = self._home / "sessions" / f"{id}.db"
         return find_session(self._home, id).created if stored.exists() else otherwise
 
@@ -94,7 +94,7 @@ class StoredThreads:
     def archive(self, id: str, *, away: bool) -> None:
         """Put one away, or take it out again. NotFound where there is none."""
         find_session(self._home, id)
-        # Of those that were removed since nobody has to know.
+        # Sessions that were removed since are forgotten here too.
         there = {entry.id for entry in list_sessions(self._home)}
         named = (self.archived() & there) | {id} if away else (self.archived() & there) - {id}
         draft = self._home / f"{ARCHIVED_FILE}.{os.getpid()}"

@@ -80,10 +80,10 @@ class CodexThread:
             self._tell("thread/started", {"thread": self.shown(turns=False)})
         if not self._begun:
             self._begun = True
-            self._nursery.start(self._feed.run(), "the news of a Codex thread")
+            self._nursery.start(self._feed.run(), "the events of a Codex thread")
 
     async def close(self, timeout_s: float) -> None:
-        """Follow it no more. The session itself is closed by whoever holds it."""
+        """Follow it no more. The session itself is closed by `CodexThreads`."""
         self._feed.close()
         await self._nursery.close(timeout_s)
 
@@ -179,7 +179,7 @@ class CodexThread:
         with suppress(TertuliaError):
             await self.session.root.compact()
 
-    # ── news ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _messages(self, event: Event) -> list[bytes]:
         notes = self._news.of(event)

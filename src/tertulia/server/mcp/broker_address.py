@@ -42,17 +42,17 @@ class BrokerGreeting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BrokerWelcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to it."""
+    """The answer to a greeting."""
 
     ok: bool
     error: str | None = None
 
 
 def socket_path(settings: Settings, environment: Environment) -> Path:
-    """Where the broker of exactly these settings listens: whoever has others gets a broker of its own.
+    """Where the broker of exactly these settings listens: a program with other settings gets a broker of its own.
 
-    So does whoever has other values in the variables that servers are given, or another program under a server's
-    command: nobody calls with somebody else's keys.
+    So does one with other values in the variables that servers are given, or with another program under a server's
+    command: no program calls with the keys of another.
     """
     reached = [
         item
@@ -64,7 +64,7 @@ def socket_path(settings: Settings, environment: Environment) -> Path:
 
 
 def _environment_inputs(definition: ServerDefinition, environment: Environment) -> Iterator[str | None]:
-    """What a server takes from the environment of whoever starts it."""
+    """What a server takes from the environment of the process that starts it."""
     transport, variables = definition.transport, environment.variables
     if isinstance(transport, Http):
         names = (transport.bearer_token_env_var or "", *transport.env_http_headers.values())
@@ -90,7 +90,7 @@ def private_file(path: Path, flags: int) -> int:
 
 @contextmanager
 def hold_lock(path: Path, patience_s: float) -> Generator[None]:
-    """Have this lock to oneself; Busy where somebody else keeps it for longer. It goes with the process that has it."""
+    """Hold this lock; Busy where another process keeps it for longer. It goes with the process that has it."""
     private_directory(path.parent)
     lock = private_file(path, os.O_RDWR)
     try:
@@ -115,7 +115,7 @@ def _try_lock(lock: int) -> bool:
 
 
 def broker_settings(settings: Settings, user_home: Path) -> Settings:
-    """The user's own servers, shared by whoever comes: not a project's, and in nobody's project directory.
+    """The user's own servers, shared by all programs: not a project's, and in no project directory.
 
     What is called is written down, what is said is not: it belongs to other programs. How much of an answer a model
     reads is theirs to say too, unless the user has said it: what we leave out by ourselves is only what is huge.

@@ -1,4 +1,4 @@
-"""One broker for all programs of a user: a socket that only this user can reach, and an end when nobody is there."""
+"""One broker for all programs of a user: a socket that only this user can reach, and an end when no client is there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_HTTP_SESSIONS = 256
 
 
 async def serve_broker_http(broker: McpEndpoint, token: str, listening: socket.socket, stop: asyncio.Event) -> None:
-    """For whoever brings the token, until `stop` is set."""
+    """Serve clients that bring the token, until `stop` is set."""
     app = broker.server.streamable_http_app(streamable_http_path=HTTP_PATH, max_sessions=MAX_HTTP_SESSIONS)
     # The application would start it itself, if it were asked to start at all: one that only guards is not.
     async with broker.server.session_manager.run():
@@ -48,7 +48,7 @@ _CHUNK = 65_536
 
 
 class BrokerSocket:
-    """Serves clients until none has been there for a while. Its place is `held` by whoever runs it."""
+    """Serves clients until none has been there for a while. Its place is `held` by the process that runs it."""
 
     def __init__(self, session: Session, path: Path, *, idle_exit_s: float) -> None:
         self._session = session
@@ -64,16 +64,16 @@ class BrokerSocket:
         return len(self._clients)
 
     async def serve(self) -> None:
-        """Until it is over; whoever is connected then is let go."""
+        """Serve until it is over; clients that are connected then are let go."""
         self._path.unlink(missing_ok=True)
         listening = _listen(self._path)
         server = await asyncio.start_unix_server(self._client, sock=listening, limit=MAX_GREETING, backlog=_BACKLOG)
         try:
-            # Whoever had it started is on the way.
+            # The client that had it started is on the way.
             self._wait_for_clients(max(self._idle_exit_s, GREETING_S))
             await self._over.wait()
         finally:
-            # First of all: whoever comes from now on must find nobody, and start another.
+            # First of all: a client that comes from now on must find no socket, and start another.
             self._path.unlink(missing_ok=True)
             server.close()
             for client in self._clients:
@@ -82,7 +82,7 @@ class BrokerSocket:
                 await asyncio.wait(self._clients, timeout=_PARTING_S)
 
     def stop(self) -> None:
-        """Serve no longer."""
+        """Let `serve` return and clients go."""
         self._over.set()
 
     def _wait_for_clients(self, seconds: float) -> None:
@@ -132,7 +132,7 @@ class _SocketLineSink:
             self._writer.write(line)
             await self._writer.drain()
         except OSError:
-            # Nobody reads it any more; the end of the input says so too.
+            # The client is gone; the end of the input says so too.
             return
 
 

@@ -34,7 +34,7 @@ RESOURCE_PREFIX = "tertulia://conversations/"
 
 
 class ConversationLibrary:
-    """Implements `Library` for one session, which begins when somebody first looks."""
+    """Implements `Library` for one session, which begins when a client first looks."""
 
     template = RESOURCE_PREFIX + "{conversation_id}"
 
@@ -66,7 +66,7 @@ class ConversationLibrary:
     def follow(self, session: Session) -> None:
         """This one's conversations stand here from now on.
 
-        Not by its events: who reads those keeps a session from being closed when nobody uses it.
+        Not by its events: a reader of those keeps a session from being closed when no client uses it.
         """
         before, self._followed = self._followed, session
         session.activity.watch_conversations(lambda: self._changed(session))
@@ -119,7 +119,7 @@ _TOOLS: dict[str, tuple[str, ToolHints, str]] = {
 def build_conversation_server(host: Host, spawn: Spawn) -> McpEndpoint:
     """The server, for any number of connections. Its session begins with the first call that needs one."""
     tools = ConversationTools(host, spawn)
-    return McpEndpoint(tools, name="tertulia", spawn=spawn, instructions=_INSTRUCTIONS, library=tools.shelf)
+    return McpEndpoint(tools, name="tertulia", spawn=spawn, instructions=_INSTRUCTIONS, library=tools.library)
 
 
 class ConversationTools:
@@ -131,7 +131,7 @@ class ConversationTools:
         self._own: asyncio.Task[Session] | None = None
         self._codex = CodexTools(host)
         self._listed: list[ServedTool] = []
-        self.shelf = ConversationLibrary(self.session)
+        self.library = ConversationLibrary(self.session)
         """The same conversations, to be read."""
 
     async def session(self) -> Session:
@@ -141,13 +141,13 @@ class ConversationTools:
         return await asyncio.shield(self._own)
 
     async def _begun(self, before: asyncio.Task[Session] | None) -> Session:
-        """One that was closed because nobody used it comes back with all its conversations, if it is stored."""
+        """One that was closed because no client used it comes back with all its conversations, if it is stored."""
         session = None
         if before is not None and not before.cancelled() and before.exception() is None:
             with suppress(NotFoundError):
                 session = await self._host.resume(before.result().id)
         session = session or await self._host.start()
-        self.shelf.follow(session)
+        self.library.follow(session)
         return session
 
     async def tools(self) -> Sequence[ServedTool]:
@@ -224,7 +224,7 @@ class McpRoute:
         self._app: asyncio.Future[App] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """The ASGI interface."""
         if self._stop.is_set():
             await HttpRefusal(503, "closed", "the server is ending").answer(scope, send)
             return

@@ -19,7 +19,7 @@ _MAX_TEXT = 200
 
 
 class MessageCallProgress:
-    """One step for each event that a person would want to see. Nobody knows how many there will be."""
+    """One step for each event that a person would want to see. How many there will be is not known."""
 
     def __init__(self, tell: Callable[[float, float | None, str | None], None]) -> None:
         self._tell = tell

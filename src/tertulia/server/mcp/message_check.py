@@ -46,7 +46,7 @@ def check_message(message: Any, *, answers: bool = True) -> None:
         return
     request = read_request(fields)
     if isinstance(request.id, float):
-        # Legal elsewhere. The SDK would take it for a notification, which nobody answers.
+        # Legal elsewhere. The SDK would take it for a notification, which is not answered.
         raise RequestRefusal(InvalidRequestError("an id is an integer or a text"), None)
 
 
