@@ -93,10 +93,10 @@ if TYPE_CHECKING:
     from tertulia.protocol.usage import Usage
     from tertulia.scheduler.reply import Reply
     from tertulia.session.approvals.callback import ApprovalDecision
-    from tertulia.session.conversation_fields import AgentFields, ConversationFields, LimitFields
     from tertulia.session.handle import Conversation
     from tertulia.session.host import Host
     from tertulia.session.session import Session
+    from tertulia.session.settings.conversation_fields import AgentFields, ConversationFields, LimitFields
     from tertulia.session.settings.settings import Settings
     from tertulia.tools.function import tool
     from tertulia.tools.tool import CallContext, Handoff, Result
@@ -134,7 +134,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "tertulia.protocol.usage": ("Usage",),
     "tertulia.scheduler.reply": ("Reply",),
     "tertulia.session.approvals.callback": ("ApprovalDecision",),
-    "tertulia.session.conversation_fields": ("AgentFields", "ConversationFields", "LimitFields"),
+    "tertulia.session.settings.conversation_fields": ("AgentFields", "ConversationFields", "LimitFields"),
     "tertulia.session.handle": ("Conversation",),
     "tertulia.session.host": ("Host",),
     "tertulia.session.session": ("Session",),

@@ -36,4 +36,4 @@ def test_the_examples_of_a_guide_run_from_an_installed_wheel(guide: Path, tmp_pa
 
 
 def test_there_are_guides() -> None:
-    assert [guide.name for guide in GUIDES] == ["providers.md"]
+    assert [guide.name for guide in GUIDES] == ["executors.md", "providers.md", "tools.md", "wires.md"]

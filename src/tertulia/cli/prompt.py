@@ -15,9 +15,9 @@ from tertulia.cli.output.columns import format_count, write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.errors import InvalidParamsError
 from tertulia.events.journal import NoJournal
-from tertulia.session.conversation_fields import AgentFields
 from tertulia.session.describe import PromptPart
 from tertulia.session.session import Session
+from tertulia.session.settings.conversation_fields import AgentFields
 from tertulia.session.settings.settings import Settings
 
 _MORE = """

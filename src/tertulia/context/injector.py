@@ -9,7 +9,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from tertulia.context.agent_meta import AgentInstanceMeta, check_agent_name
 from tertulia.context.cancellable_call import call_cancellable, pending_cancellations
@@ -28,14 +28,11 @@ from tertulia.context.tokens import SessionTokenStore
 from tertulia.context.validation import require_line
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
+from tertulia.package_loading import Plugin, PluginRegistry
 from tertulia.policy.redaction import Redactor, log_text
 from tertulia.protocol.events import EventData, SessionContextReady, SessionPreparing, WarningEvent
 from tertulia.protocol.ids import new_session_id
 from tertulia.tools.threads import abandoned_threads
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
 
 GROUP = "tertulia.providers"
 
@@ -45,15 +42,11 @@ def installed_providers() -> list[tuple[str, Callable[[], object]]]:
 
     Nothing is imported yet. An entry point names a provider, or a class or function that makes one without arguments.
     """
-    # Imported here: it costs more than all else that a session's start imports of the standard library.
-    from importlib.metadata import entry_points
-
-    installed = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
-    return [(f"entry point {entry.name!r} ({entry.value})", partial(_load, entry)) for entry in installed]
+    return [(f"entry point {plugin.origin}", partial(_made, plugin)) for plugin in PluginRegistry(GROUP).plugins()]
 
 
-def _load(entry: EntryPoint) -> object:
-    loaded: object = entry.load()
+def _made(plugin: Plugin) -> object:
+    loaded = plugin.load()
     return loaded() if isinstance(loaded, type) or inspect.isroutine(loaded) else loaded
 
 

@@ -27,10 +27,10 @@ from tertulia.session.answers import (
     ToolInfo,
 )
 from tertulia.session.conversation_directory import call_conv_tool
-from tertulia.session.conversation_fields import ConversationFields
 from tertulia.session.describe import ConversationDetails
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.parts import SessionParts
+from tertulia.session.settings.conversation_fields import ConversationFields
 from tertulia.session.shutdown import close_conversation
 from tertulia.session.submission import Submission
 from tertulia.session.transactions import change_conversation, fork_conversation

@@ -20,7 +20,7 @@ from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.mcp.limiter import FairLimiter, InFlight
 from tertulia.mcp.pool.session_servers import SessionServers
-from tertulia.models.catalog import ModelProvider, WireName, locate_model
+from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
 from tertulia.models.choice import choose_model
 from tertulia.models.http.chat import ChatWire
 from tertulia.models.http.http_wire import HttpWire
@@ -40,6 +40,7 @@ from tertulia.session.approvals.server_requests import ServerRequests
 from tertulia.session.command_services import CommandServices
 from tertulia.session.conversation_directory import ConversationDirectory
 from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.plugins import plugin_tool, plugin_wire
 from tertulia.session.settings.settings import Settings
 from tertulia.tools.conv import conv_tools
 from tertulia.tools.editor import EditorView
@@ -92,6 +93,12 @@ class ModelCatalogue:
                 return self._remote(model)
 
     def _remote(self, model: str) -> Wire:
+        name, _, rest = model.partition("/")
+        # What is configured or ours comes first: no package can put itself in its place.
+        if rest and name not in self._providers and name not in PROVIDERS:
+            wire = plugin_wire(name, rest, self._environment.variables)
+            if wire is not None:
+                return wire
         at = locate_model(model, self._providers, self._environment.variables)
         provider = replace(at.provider, context_window=at.context_window)
         return _WIRES[provider.wire](at.provider_name, at.model, provider, self._environment.variables.get)
@@ -152,7 +159,12 @@ def toolbox_for(
     """All tools of a session: ours, then the application's."""
     editor = None if settings.buffers is None else EditorView(command_services.place, settings.buffers)
     own = (*_command_tools(command_services, editor), UpdatePlan(), WebSearch(), *conv_tools(directory))
-    return Toolbox(ToolRegistry([*own, *map(as_tool, settings.tools)]), {"default": PLAIN}, remote)
+    return Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN}, remote)
+
+
+def _as_tool(value: object) -> Tool:
+    """A tool or function of the program, or by its name one of an installed package."""
+    return plugin_tool(value) if isinstance(value, str) else as_tool(value)
 
 
 def _command_tools(command_services: CommandServices, editor: EditorView | None) -> tuple[Tool, ...]:

@@ -21,7 +21,6 @@ from tertulia.session.answers import CloseAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals.approvals import Approvals
 from tertulia.session.approvals.callback import ApprovalHandler, check_handler
 from tertulia.session.assembly import assemble_session
-from tertulia.session.conversation_fields import ConversationFields
 from tertulia.session.handle import Conversation, McpServers, SessionActivity
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.mcp.host import McpHost
@@ -29,6 +28,7 @@ from tertulia.session.parts import SessionParts
 from tertulia.session.resume.retention_sweep import sweep_before_serving
 from tertulia.session.resume.store_choice import open_record, redactor_of
 from tertulia.session.resume.terms_codec import recorded_workspace
+from tertulia.session.settings.conversation_fields import ConversationFields
 from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.session.settings.workspace import check_workspace
 from tertulia.session.shutdown import close_seconds, close_session, stop_accepting

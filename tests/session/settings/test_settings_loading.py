@@ -229,7 +229,7 @@ def test_a_mistake_in_a_file_is_refused_with_file_and_key(house, place, text, sa
     [
         (["sandbx=1"], {}, "-c: there is no setting 'sandbx'"),
         (["sandbox=open"], {}, "-c: sandbox must be one of"),
-        (["tools=[1]"], {}, "-c: there is no setting 'tools'"),
+        (["tools=[1]"], {}, "-c: tools must be a list of functions, tools, or names of installed plug-ins"),
         ([], {"sandbox": "open"}, "flag --sandbox: sandbox must be one of"),
         ([], {"approval_policy": "x"}, "flag --ask-for-approval: approval_policy must be"),
     ],

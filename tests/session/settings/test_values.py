@@ -167,7 +167,7 @@ def test_a_name_that_is_no_setting_is_refused_with_the_nearest() -> None:
     check_name("sandbox", "f.toml")
 
 
-@each_row("name", ["tools", "providers", "buffers", "cwd", "base_instructions", "user_instructions"])
+@each_row("name", ["providers", "buffers", "cwd", "base_instructions", "user_instructions"])
 def test_a_file_holds_no_objects_no_place_and_no_instructions(name) -> None:
     """S000-02: a session has no instructions."""
     with pytest.raises(InvalidParamsError, match="there is no setting"):

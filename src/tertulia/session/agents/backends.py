@@ -20,6 +20,7 @@ from tertulia.executors.command.command_executor import CommandExecutor, MakePar
 from tertulia.executors.command.definition import RESERVED, ExecutorDefinition, OutputFormat
 from tertulia.executors.command.plain_text import PlainText
 from tertulia.executors.command.presets import executors_from_wire
+from tertulia.executors.executor import Executor, ResumeSettings
 from tertulia.executors.prompt.history_settings import HistorySettings, parse_history_settings
 from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.policy.shell_environment import ShellEnvironment
@@ -28,6 +29,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.session.agents.tool_server import AgentToolServers
 from tertulia.session.command_services import CommandServices
 from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.plugins import EXECUTOR_PREFIX, plugin_executor
 from tertulia.session.settings.settings import Settings
 
 
@@ -73,18 +75,33 @@ _PARSERS: Mapping[OutputFormat, MakeParser] = {
 MakeBackend = Callable[[], Backend]
 
 
+class _KnownBackends(dict[str, bool]):
+    """Backends by name. One of an installed package joins them when its name is first asked for."""
+
+    def __init__(self, admit: Callable[[str], None]) -> None:
+        super().__init__({NATIVE: True})
+        self._admit = admit
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, str) and name.startswith(EXECUTOR_PREFIX) and not super().__contains__(name):
+            self._admit(name)
+        return super().__contains__(name)
+
+
 class Backends:
     """All that a session has, and whether each can ask a person."""
 
-    def __init__(self) -> None:
+    def __init__(self, around: Callable[[Executor], Backend] | None = None) -> None:
+        """`around`: makes the backend of an executor that an installed package brings."""
         self.tool_servers = AgentToolServers()
         """Serve agents the tools of the conversation that they work for."""
-        self.can_ask: dict[str, bool] = {NATIVE: True}
+        self.can_ask: dict[str, bool] = _KnownBackends(self._admit_plugin)
         """By name; in the order in which they are listed."""
         self.sandboxes: dict[str, Collection[SandboxMode]] = {}
         """By name: the sandbox modes that its definition says how to hold it to."""
         self._makers: dict[str, MakeBackend] = {}
         self._made: dict[str, Backend] = {}
+        self._around = around
 
     def add(self, name: str, make: MakeBackend, *, can_ask: bool, sandboxes: Collection[SandboxMode]) -> None:
         """One more."""
@@ -92,11 +109,19 @@ class Backends:
         self.sandboxes[name] = sandboxes
         self._makers[name] = make
 
+    def _admit_plugin(self, name: str) -> None:
+        """One of an installed package, when a conversation names it; it holds itself to the rights of an assignment."""
+        executor = plugin_executor(name)
+        around = self._around
+        if around is not None:
+            self._makers[name] = lambda: around(executor)
+            self.can_ask[name] = executor.can_ask
+
     def find(self, conversation: ConversationState) -> Backend:
         """Who does this conversation's tasks; InvalidParams where its backend is not there any more."""
         name = conversation.terms.backend
         if name not in self._made:
-            if name not in self._makers:
+            if name not in self.can_ask or name not in self._makers:
                 near = near_names(name, self._makers, 1)
                 raise InvalidParamsError(
                     f"backend {name!r:.80} is not there any more; " + (f"there is {near[0]}" if near else "set another")
@@ -109,9 +134,10 @@ def backends_for(
     settings: Settings, environment: Environment, command_services: CommandServices, nursery: Nursery
 ) -> Backends:
     """Those that the settings name, and those that need no settings."""
-    backends = Backends()
     history = settings.executors.get(RESERVED, {})
     continuity = parse_history_settings(history, environment.variables)
+
+    backends = Backends(lambda executor: _plugin_backend(executor, continuity, command_services, backends.tool_servers))
 
     def agent(name: str, definition: ExecutorDefinition) -> Backend:
         executor = CommandExecutor(
@@ -143,6 +169,20 @@ def backends_for(
     for name, described in acp_agents_from_wire(settings.acp).items():
         backends.add(name, partial(guest, name, described), can_ask=True, sandboxes=described.sandbox)
     return backends
+
+
+def _plugin_backend(
+    executor: Executor, continuity: HistorySettings, command_services: CommandServices, tool_servers: AgentToolServers
+) -> Backend:
+    return ExecutorBackend(
+        executor,
+        continuity,
+        ResumeSettings(),
+        roots=lambda rights: command_services.place.confinement(rights).writable_roots,
+        system=_additions,
+        server=no_server,
+        variables=tool_servers.variables,
+    )
 
 
 def child_environment(definition: ExecutorDefinition, variables: Mapping[str, str]) -> dict[str, str]:

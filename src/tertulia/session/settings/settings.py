@@ -94,8 +94,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """ACP agents, by name."""
     providers: Sequence[NamedProvider] = ()
     """Context providers."""
-    tools: Sequence[Tool | Callable[..., Any]] = ()
-    """Functions that every conversation can call: made tools by `@tertulia.tool`, or plain typed ones."""
+    tools: Sequence[Tool | Callable[..., Any] | str] = ()
+    """Functions that every conversation can call: made tools by `@tertulia.tool`, plain typed
+    ones, or by its name a tool of an installed package (see docs/extending/tools.md)."""
     buffers: Buffers | None = None
     """What the user's editor has of files, where there is one; see `tools/editor.py`."""
     include_plan_tool: bool | None = None

@@ -33,7 +33,7 @@ from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_w
 from tertulia.rollout.sweep.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
-PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers", "tools"})
+PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers"})
 """Settings that no file can hold."""
 
 OLD_STORAGE_SWITCH = "disable_response_storage"
@@ -122,6 +122,13 @@ def _sequence(name: str, value: object) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
         raise InvalidParamsError(f"{name} must be a list")
     return tuple(cast("list[Any]", value))
+
+
+def _tools(name: str, value: object) -> tuple[Any, ...]:
+    tools = _sequence(name, value)
+    if not all(isinstance(tool, str) or callable(tool) or hasattr(tool, "spec") for tool in tools):
+        raise InvalidParamsError(f"{name} must be a list of functions, tools, or names of installed plug-ins")
+    return tools
 
 
 def _strings(name: str, value: object) -> tuple[str, ...]:
@@ -251,7 +258,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "executors": _executors,
     "acp": _tables,
     "providers": _sequence,
-    "tools": _sequence,
+    "tools": _tools,
     "buffers": _optional(_buffers),
     "include_plan_tool": _optional(_switch),
     "include_apply_patch_tool": _optional(_switch),
