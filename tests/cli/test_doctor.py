@@ -44,7 +44,7 @@ def test_files_are_listed_whether_they_are_there_or_not(shell: Shell) -> None:
     assert "user's file                      not there" in out
     assert f"warning {config}: model is ignored" in out
     assert row(out, "fs") == ["fs", "untrusted", str(config)]
-    assert f"untrusted MCP server fs: {config} defines it and nobody has trusted that" in out
+    assert f"untrusted MCP server fs: {config} defines it and you have not trusted it" in out
 
 
 def test_no_secret_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

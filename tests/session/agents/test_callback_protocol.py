@@ -10,7 +10,7 @@ from tertulia.session.agents.callback_protocol import CallbackCall, CallbackHell
 
 def test_a_token_is_not_printed() -> None:
     """S001-45."""
-    assert repr(CallbackHello("f" * 64)) == "Knock(…)"
+    assert repr(CallbackHello("f" * 64)) == "CallbackHello(…)"
 
 
 @pytest.mark.parametrize(

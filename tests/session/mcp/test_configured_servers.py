@@ -227,8 +227,8 @@ def test_what_would_widen_is_ignored_aloud_until_it_is_trusted(place) -> None:
     file = place.write({"x": {"command": "a", "required": True, "approval": "approve"}})
     before = place.servers()
     assert before.warnings == (
-        f"{file}: x.approval is ignored until somebody trusts the server",
-        f"{file}: x.required is ignored until somebody trusts the server",
+        f"{file}: x.approval is ignored until you trust the server",
+        f"{file}: x.required is ignored until you trust the server",
     )
     assert before.definitions == ()
     place.trust("x")

@@ -42,7 +42,7 @@ class AgentSocket:
 
     @property
     def is_open(self) -> bool:
-        """Whether clients can connect."""
+        """Whether clients can connect to it."""
         return self._server is not None
 
     async def open(self) -> None:

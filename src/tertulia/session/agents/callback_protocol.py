@@ -1,4 +1,4 @@
-"""What is said at the door for programs of agents: four lines, of a client and of a session in turn."""
+"""The messages on the callback socket: four lines of JSON, from the client and the session in turn."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 import msgspec
 
 MAX_LINE = 4 * 1024 * 1024
-"""A page of 512 KiB, however it is escaped."""
+"""Bytes of a line: a page of 512 KiB, however it is escaped."""
 
 
 class CallbackHello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line. Printing it shows no token."""
+    """The first line of a client. Its repr shows no token."""
 
     token: str
 
     def __repr__(self) -> str:
-        return "Knock(…)"
+        return "CallbackHello(…)"
 
 
 class CallbackCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The second one of a client."""
+    """The second line of a client: its call."""
 
     tool: str
     arguments: Any = None
 
 
 class CallbackReply(msgspec.Struct, frozen=True):
-    """What a client hears: an answer, or an error with its code and sentence."""
+    """A line to the client: a result, or an error with its code and message."""
 
     result: Any = None
     error: dict[str, str] | None = None

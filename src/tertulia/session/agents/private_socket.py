@@ -1,4 +1,4 @@
-"""Places that only this user may use: a directory, a socket in it, and who is at its other end.
+"""A directory and sockets in it that only this user can use, and the process at the other end of a connection.
 
 Imports as little as it can: programs that do hardly anything come through here.
 """
@@ -29,7 +29,7 @@ def short_path(path: Path) -> Generator[str]:
 
 
 def private_directory(directory: Path) -> None:
-    """Make it for this user alone; StorageError where it is somebody else's, or no directory."""
+    """Make it for this user alone; StorageError where it belongs to another user, or is no directory."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = directory.lstat()
@@ -41,7 +41,7 @@ def private_directory(directory: Path) -> None:
 
 
 def listen_at(path: Path) -> socket.socket:
-    """A socket of that name, for this user alone."""
+    """Bind a socket at that path, for this user alone."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         # Before it has a name, and not by umask: that is the whole process's, which makes other files meanwhile.
@@ -55,7 +55,7 @@ def listen_at(path: Path) -> socket.socket:
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """(process, user) at the other end."""
+    """The ids of the process and the user at the other end."""
     process, user, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     return process, user
 

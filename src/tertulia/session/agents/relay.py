@@ -1,6 +1,6 @@
-"""Run by its path, by another agent, as its MCP server: it copies bytes between that agent and our socket.
+"""Run by its path, by an executor's program, as its MCP server: copies bytes between that program and our socket.
 
-Standard library only, and nothing of ours: it starts with every run of an agent.
+Standard library only, because it starts with every run of an agent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CHUNK = 65_536
 
 
 def relay(path: str) -> None:
-    """Until the socket's side is done; the end of our input is passed on to it."""
+    """Copy until the socket is closed by the session; the end of our input is passed on to it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.connect(path)
         # A daemon: it may be left waiting for input that never comes.

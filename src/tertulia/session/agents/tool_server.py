@@ -51,7 +51,7 @@ class AgentToolServers:
         self._lasting: dict[ConversationId, _ToolServer] = {}
 
     def serve(self, parts: SessionParts) -> None:
-        """The session is assembled."""
+        """Set the session, when it is assembled."""
         self.parts = parts
 
     def variables(self, conversation: ConversationState) -> dict[str, str]:

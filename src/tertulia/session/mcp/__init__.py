@@ -1,1 +1,1 @@
-"""The MCP servers of a session, and a session's tools served over MCP."""
+"""The MCP servers of a session: which are configured, where they run; and its tools served to MCP clients."""

@@ -1,7 +1,7 @@
-"""All MCP servers that a session knows of: which may start, which may not, and why. Starts nothing.
+"""The MCP servers of the settings and project files: which may start, which may not, and why. It starts none.
 
-A project's servers stay apart from the user's. The user's own wins where both have a name; the project's starts only
-when somebody has trusted exactly what is written there.
+Where the user's settings and a project file have one name, the user's server counts. A project's server starts only
+when the user has trusted exactly its content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class InactiveServer(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     status: Literal["failed", "untrusted", "disabled"]
     error: str | None
-    """One sentence with the way out; None for one that the user has switched off."""
+    """One sentence with the way out; None for a server that the user has disabled."""
     origin: Origin = "user"
     source: str = ""
     kind: Literal["stdio", "http", ""] = ""
@@ -39,43 +39,43 @@ class InactiveServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfiguredServers(msgspec.Struct, frozen=True):
-    """By name, in order."""
+    """All configured servers, sorted by name."""
 
     definitions: tuple[ServerDefinition, ...]
-    """These may start."""
+    """The servers that may start."""
     unstarted: tuple[InactiveServer, ...]
     warnings: tuple[str, ...]
     secrets: tuple[str, ...]
-    """Values in the definitions that nobody may write down."""
+    """Values in the definitions that must not be recorded."""
 
 
 def configured_servers(settings: Settings, environment: Environment) -> ConfiguredServers:
     """Every server of the settings, once. Never raises: a bad one is reported as failed, and concerns no other."""
     cwd = os.path.abspath(settings.cwd or ".")
-    found: dict[str, ServerDefinition | InactiveServer] = {}
+    servers: dict[str, ServerDefinition | InactiveServer] = {}
     for name, entry in settings.mcp_servers.items():
-        found[name] = _user_server(name, entry, cwd)
+        servers[name] = _user_server(name, entry, cwd)
     warnings: list[str] = []
     if settings.project_servers:
         trusted = TrustStore(environment.home).read()
         warnings += [trusted.problem] if trusted.problem is not None else []
-        for written in _nearest(settings.project_servers, found, warnings):
-            found[written.name] = _project_server(written, trusted, environment.variables, warnings)
-    return _split_by_state(found, warnings, environment.variables)
+        for project_server in _nearest(settings.project_servers, servers, warnings):
+            servers[project_server.name] = _project_server(project_server, trusted, environment.variables, warnings)
+    return _split_by_state(servers, warnings, environment.variables)
 
 
 def _user_server(name: str, entry: ServerDefinition | Mapping[str, Any], cwd: str) -> ServerDefinition | InactiveServer:
     if (wrong := server_name_error(name)) is not None:
         return InactiveServer(name=name, status="failed", error=wrong)
-    made = entry if isinstance(entry, ServerDefinition) else server_from_wire(name, entry, origin="user")
-    transport = made.transport
+    definition = entry if isinstance(entry, ServerDefinition) else server_from_wire(name, entry, origin="user")
+    transport = definition.transport
     if isinstance(transport, Stdio) and not _is_placed(transport.cwd):
         # Where the session works: `npx server-filesystem .` means the project.
         transport = replace(transport, cwd=os.path.normpath(os.path.join(cwd, transport.cwd or "")))
-    roots = made.roots
+    roots = definition.roots
     if roots is not None:
         roots = tuple(root if _is_placed(root) else os.path.normpath(os.path.join(cwd, root)) for root in roots)
-    return replace(made, name=name, transport=transport, roots=roots)
+    return replace(definition, name=name, transport=transport, roots=roots)
 
 
 def _is_placed(cwd: str | None) -> bool:
@@ -86,56 +86,56 @@ def _nearest(
     servers: Iterable[ProjectServer], users: Mapping[str, Any], warnings: list[str]
 ) -> Iterable[ProjectServer]:
     """Each name once: of two project files the nearer one counts, and the user's own settings before both."""
-    kept: dict[str, ProjectServer] = {}
+    nearest: dict[str, ProjectServer] = {}
     for server in servers:
         if server.name in users:
             warnings.append(
                 f"{server.source}: the MCP server {server.name!r:.80} is ignored, your own settings have one"
             )
             continue
-        if (other := kept.get(server.name)) is not None:
+        if (other := nearest.get(server.name)) is not None:
             warnings.append(f"{other.source}: the MCP server {server.name!r:.80} is ignored, {server.source} has one")
-        kept[server.name] = server
-    return kept.values()
+        nearest[server.name] = server
+    return nearest.values()
 
 
 def _project_server(
-    written: ProjectServer, trusted: TrustSnapshot, variables: Mapping[str, str], warnings: list[str]
+    server: ProjectServer, trusted: TrustSnapshot, variables: Mapping[str, str], warnings: list[str]
 ) -> ServerDefinition | InactiveServer:
     def unstarted(status: Literal["failed", "untrusted"], error: str) -> InactiveServer:
         return InactiveServer(
-            name=written.name,
+            name=server.name,
             status=status,
             error=error,
             origin="project",
-            source=written.source,
-            kind=written.kind,
+            source=server.source,
+            kind=server.kind,
         )
 
-    if (wrong := server_name_error(written.name)) is not None:
-        return unstarted("failed", f"{written.source}: {wrong}")
-    if written not in trusted:
-        until = "is ignored until somebody trusts the server"
-        warnings.extend(f"{written.source}: {written.name}.{key} {until}" for key in written.widening)
+    if (wrong := server_name_error(server.name)) is not None:
+        return unstarted("failed", f"{server.source}: {wrong}")
+    if server not in trusted:
+        until = "is ignored until you trust the server"
+        warnings.extend(f"{server.source}: {server.name}.{key} {until}" for key in server.widening)
         return unstarted(
             "untrusted",
-            f"{written.source} defines it and nobody has trusted that; `tertulia mcp trust {written.name}` shows it",
+            f"{server.source} defines it and you have not trusted it; `tertulia mcp trust {server.name}` shows it",
         )
     unknown = "is unknown here and ignored"
-    warnings.extend(f"{written.source}: {written.name}.{key[:64]} {unknown}" for key in written.foreign)
+    warnings.extend(f"{server.source}: {server.name}.{key[:64]} {unknown}" for key in server.foreign)
     try:
-        return written.definition(variables)
+        return server.definition(variables)
     except InvalidParamsError as error:
         return unstarted("failed", error.message)
 
 
 def _split_by_state(
-    found: Mapping[str, ServerDefinition | InactiveServer], warnings: list[str], variables: Mapping[str, str]
+    servers: Mapping[str, ServerDefinition | InactiveServer], warnings: list[str], variables: Mapping[str, str]
 ) -> ConfiguredServers:
     definitions: list[ServerDefinition] = []
     unstarted: list[InactiveServer] = []
     secrets: set[str] = set()
-    for _, server in sorted(found.items()):
+    for _, server in sorted(servers.items()):
         if isinstance(server, InactiveServer):
             unstarted.append(server)
             continue

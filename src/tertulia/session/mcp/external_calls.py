@@ -1,6 +1,6 @@
-"""Tools of a conversation called from outside, by a program and not by its model: the same checks, the same events.
+"""Calls of a conversation's tools by a program, and not by its model: the same checks, the same events.
 
-Nothing is added to the conversation's history, and no task runs: there is nobody who would read it.
+Nothing is added to the conversation's history, and no task runs: no model would read it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ async def call_externally(
     name: str,
     arguments: str,
     sources: Collection[str],
-    heard: Callable[[EventData], None],
+    on_event: Callable[[EventData], None],
     *,
     rights: Rights | None = None,
     program: str = "",
 ) -> Result:
-    """What the tool answers; a refusal is an answer. A tool that comes from none of these sources is not there.
+    """The result of the tool; a refusal is a result. Only tools of these sources can be called.
 
-    `heard` is told of everything that the call publishes. `rights` may be fewer than the conversation's own.
-    `program`: see `CallContext`.
+    `on_event` is called with every event of the call. `rights` may be fewer than the conversation's own. `program`: see
+    `CallContext`.
     """
     rights = rights or conversation.terms.rights
     call = ToolCall(new_item_id(), CallId(f"{_EXTERNAL}{new_item_id()}"), name, arguments)
@@ -49,7 +49,7 @@ async def call_externally(
 
     def publish(data: EventData) -> None:
         parts.bus.publish(data, scope, rights.storage_policy)
-        heard(data)
+        on_event(data)
 
     def context(call: ToolCall) -> CallContext:
         return CallContext(
@@ -77,8 +77,8 @@ async def call_externally(
 
 
 def _end_of(call: ToolCall, end: CompletedCall) -> ToolCallEnd:
-    said = end.result
-    return ToolCallEnd(call.call_id, call.name, said.success, said.text, end.truncated, end.duration_ms)
+    result = end.result
+    return ToolCallEnd(call.call_id, call.name, result.success, result.text, end.truncated, end.duration_ms)
 
 
 def _check_call(

@@ -1,4 +1,4 @@
-"""The MCP servers of a session, from its settings to its tools: found, started or not and why, and called."""
+"""Where the processes of MCP servers run: one pool for a host, or for a session without one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SERVERS_GRACE_S = 8.0
 
 
 class McpHost:
-    """Where the processes of MCP servers live: their pool, and what starts and ends them. Nothing runs at first."""
+    """The pool of MCP servers, and the sandbox that starts them. No server runs at first."""
 
     def __init__(self, settings: Settings, environment: Environment, clock: Clock, nursery: Nursery) -> None:
         sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock)
@@ -34,7 +34,7 @@ class McpHost:
         )
 
     async def close(self, timeout_s: float = SERVERS_GRACE_S) -> None:
-        """All end by themselves within this time, or are killed. Twice does no harm."""
+        """End all servers; those that do not exit within this time are killed. Idempotent."""
         try:
             await self.pool.close(timeout_s)
         finally:
@@ -42,13 +42,13 @@ class McpHost:
 
 
 def server_candidates(
-    listed: ConfiguredServers, settings: Settings, environment: Environment
+    configured: ConfiguredServers, settings: Settings, environment: Environment
 ) -> Iterator[ConfiguredServer]:
-    """Every configured server: how it is started, or why it is not."""
+    """Every configured server with its launch, or with the reason why it is not started."""
     workspace = None if settings.is_broker else workspace_of(settings)
-    for unstarted in listed.unstarted:
+    for unstarted in configured.unstarted:
         yield ConfiguredServer(unstarted.name, unstarted.definition, status=unstarted.status, error=unstarted.error)
-    for definition in listed.definitions:
+    for definition in configured.definitions:
         try:
             launch = resolve_launch(definition, environment.variables, workspace)
         except McpError as error:

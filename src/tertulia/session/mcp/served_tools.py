@@ -1,7 +1,7 @@
-"""A conversation's tools, served to a program that is not ours: what the broker and foreign agents are given.
+"""A conversation's tools, served to MCP clients: the programs that use the broker, and executors.
 
-Whoever calls has the rights of the conversation and no others: its view, its limits, its approvals. What would ask a
-person asks through the client, if that can ask; else it is denied at once.
+The client has the rights of the conversation and no others: its view, its limits, its approvals. An approval is asked
+of the client's user, if the client can ask; else it is denied at once.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tertulia.session.mcp.external_calls import call_externally
 from tertulia.session.parts import SessionParts
 
 _SERVED = ("mcp", "injector")
-"""A program that calls us has a shell of its own; what it has not are our servers, and our tools for agents."""
+"""A client has a shell of its own; it gets the MCP servers, and the tools of context providers."""
 
 _ALLOW: dict[str, GrantScope] = {"allow": "once", "allow always, until this client is gone": "conversation"}
 
 
 class ServedConversation:
-    """Implements `Served` for one conversation."""
+    """The tools of one conversation; implements `ToolSource`."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class ServedConversation:
         rights: Callable[[], Rights] | None = None,
         sources: Collection[str] = _SERVED,
     ) -> None:
-        """`rights`: of whoever calls, asked for at each use, where they may be fewer than the conversation's."""
+        """`rights`: of the client, computed at each use, where they may be fewer than the conversation's."""
         self._parts = parts
         self._conversation = conversation
         self._rights = rights or (lambda: conversation.terms.rights)
         self._sources = sources
 
     async def tools(self) -> Sequence[ServedTool]:
-        """What the conversation sees now."""
+        """The tools that the conversation sees now."""
         parts, conversation = self._parts, self._conversation
         await parts.servers.settle()
         await parts.servers.catch_up()
@@ -57,10 +57,10 @@ class ServedConversation:
         return [self._served(spec) for spec in offered.specs if spec.source in self._sources]
 
     async def call(self, call: ServedCall) -> CallResult:
-        """As the conversation's model would call it."""
+        """Call a tool as the conversation's model would."""
         parts, conversation = self._parts, self._conversation
         parts.views.look(conversation)
-        with self.questions(call) as asking:
+        with self.questions(call) as questions:
             arguments = msgspec.json.encode(call.arguments).decode()
             result = await call_externally(
                 parts,
@@ -68,7 +68,7 @@ class ServedConversation:
                 call.tool,
                 arguments,
                 self._sources,
-                asking.hear,
+                questions.on_event,
                 rights=self._rights(),
                 program=call.program,
             )
@@ -79,7 +79,7 @@ class ServedConversation:
         return ClientQuestions(self._parts, self._conversation, call)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Whenever a server's tools may have changed."""
+        """Call this whenever a server's tools may have changed."""
         return self._parts.servers.watch(changed)
 
     def _served(self, spec: ToolSpec) -> ServedTool:
@@ -89,13 +89,13 @@ class ServedConversation:
                 tool = self._parts.servers.reached_from(self._conversation.id).current(spec).tool
                 hints, title = tool.hints, tool.title
             except McpError:
-                # It went away a moment ago; a call will say so.
+                # It has just gone; a call will say so.
                 pass
         return ServedTool(spec.name, spec.description, spec.schema, title, hints)
 
 
 class ClientQuestions:
-    """Passes on to the client what its own call asks a person."""
+    """Asks the client's user what its own call needs: approvals and elicitations."""
 
     def __init__(self, parts: SessionParts, conversation: ConversationState, call: ServedCall) -> None:
         self._parts = parts
@@ -111,8 +111,8 @@ class ClientQuestions:
     def __exit__(self, *exc: object) -> None:
         self._while.close()
 
-    def hear(self, data: EventData) -> None:
-        """Something that the call published."""
+    def on_event(self, data: EventData) -> None:
+        """Handle an event of the call."""
         match data:
             case McpToolCallProgress(progress=done, total=total, message=message):
                 self._call.progress(done, total, message)
@@ -125,15 +125,15 @@ class ClientQuestions:
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._parts.nursery.start(work, "ask a client")
-        # A call that is over has nothing more to ask.
+        # A call that is over needs no answer.
         self._while.callback(task.cancel)
 
     async def _approve(self, request: ApprovalRequest) -> None:
         hidden = hidden_text_notice(request.hidden, request.size, request.digest)
         message = "\n\n".join(part for part in (hidden, request.title, request.detail) if part)
         try:
-            said = await self._call.elicit(Elicitation("tertulia", message, _approval_form(request)))
-            decision = str((said.content or {}).get("decision", "deny")) if said.action == "accept" else "deny"
+            answer = await self._call.elicit(Elicitation("tertulia", message, _approval_form(request)))
+            decision = str((answer.content or {}).get("decision", "deny")) if answer.action == "accept" else "deny"
         except TertuliaError:
             decision = "deny"
         scope = _ALLOW.get(decision)
@@ -141,17 +141,19 @@ class ClientQuestions:
         by = Decider("client", "MCP client")
         self._parts.command_services.desk.resolve(request.approval_id, "allow" if scope else "deny", scope=scope, by=by)
 
-    async def _pass_on(self, asked: ElicitationRequest) -> None:
-        """A server asks a person: the client asks its own, and what that says is checked as any other answer."""
-        desk = self._parts.command_services.elicitations
+    async def _pass_on(self, request: ElicitationRequest) -> None:
+        """Pass an elicitation of a server to the client's user; the answer is checked as any other."""
+        elicitations = self._parts.command_services.elicitations
         try:
-            # The client knows only us. Its person must see that it is not we who ask.
-            message = f"The MCP server {asked.server} asks: {asked.message}"
-            said = await self._call.elicit(Elicitation(asked.server, message, asked.schema, asked.url))
-            accepted = said.action == "accept"
-            desk.resolve(asked.elicitation_id, "allow" if accepted else "deny", said.content if accepted else None)
+            # The client knows only us. Its user must see which server asks.
+            message = f"The MCP server {request.server} asks: {request.message}"
+            answer = await self._call.elicit(Elicitation(request.server, message, request.schema, request.url))
+            accepted = answer.action == "accept"
+            elicitations.resolve(
+                request.elicitation_id, "allow" if accepted else "deny", answer.content if accepted else None
+            )
         except TertuliaError:
-            desk.resolve(asked.elicitation_id, "deny")
+            elicitations.resolve(request.elicitation_id, "deny")
 
 
 def _approval_form(request: ApprovalRequest) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Tools of MCP servers, approved and called."""
+"""Tools of MCP servers as a conversation calls them, and their approval."""

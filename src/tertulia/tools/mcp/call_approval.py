@@ -1,6 +1,6 @@
 """Whether a call to an MCP server runs, is asked about, or is refused.
 
-A server runs outside the conversation's sandbox. What it says of its own tools counts only where the user named it.
+A server runs outside the conversation's sandbox. Its hints about its tools count only where the user configured it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _canonical = msgspec.json.Encoder(order="deterministic", enc_hook=dict)
 
 
 def only_reads(current: CurrentTool) -> bool:
-    """Whether it may be believed that the tool changes nothing."""
+    """Whether the tool changes nothing, by a hint that counts."""
     return current.tool.hints.read_only and current.definition.origin in _BELIEVED
 
 
 def runs_unasked(current: CurrentTool, rights: Rights) -> bool:
-    """What the server's `approval` says; but under read_only a server that may do more asks whatever it says."""
+    """By the server's `approval`; but under read_only a server that may do more always needs an approval."""
     definition = current.definition
     if _may_do_more(definition, rights):
         return False
@@ -52,23 +52,25 @@ def runs_unasked(current: CurrentTool, rights: Rights) -> bool:
 
 
 async def approve_call(
-    desk: ApprovalQueue, current: CurrentTool, arguments: dict[str, Any], call: CallContext
+    approvals: ApprovalQueue, current: CurrentTool, arguments: dict[str, Any], call: CallContext
 ) -> Decider:
-    """Who or what allows the call. ApprovalDenied where it may not be made, NoApprover where nobody could say so."""
+    """What allows the call. ApprovalDeniedError where it may not be made, NoApproverError without an approver."""
     definition = current.definition
     if runs_unasked(current, call.rights):
         return Decider("policy", f'mcp_servers.{definition.name}.approval = "{definition.approval}"')
     try:
-        granted = await desk.ask(approval_request(current, arguments, call), call.rights.approval_policy, call.publish)
+        granted = await approvals.ask(
+            approval_request(current, arguments, call), call.rights.approval_policy, call.publish
+        )
         return granted.decider
     except NoApproverError as error:
         raise NoApproverError(f"{error.message}; {_way_out(current.definition, call.rights)}") from None
 
 
 def approval_request(current: CurrentTool, arguments: dict[str, Any], call: CallContext) -> RequestedAction:
-    """What a person is asked. A grant holds for the same tool, defined the same way, with the same arguments."""
+    """The approval request. A grant holds for the same tool, defined the same way, with the same arguments."""
     definition, tool = current.definition, current.tool
-    given = json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    encoded = json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     readable = json.dumps(arguments, sort_keys=True, ensure_ascii=False, indent=2)
     confinement = _confinement(definition)
     return RequestedAction(
@@ -79,7 +81,7 @@ def approval_request(current: CurrentTool, arguments: dict[str, Any], call: Call
         title=f"call {tool.name} of the MCP server {definition.name}",
         detail=f"{with_label('arguments', readable)}\n{_claims(current)}",
         subject=GrantSubject(
-            (definition.name, tool.name, current.digest, given),
+            (definition.name, tool.name, current.digest, encoded),
             call.cwd,
             f"MCP server {definition.name}, definition {_digest(definition)}",
             confinement,
@@ -105,7 +107,7 @@ def _way_out(definition: ServerDefinition, rights: Rights) -> str:
 
 
 def _claims(current: CurrentTool) -> str:
-    """What the server says the tool does: worth knowing, and no more than that."""
+    """What the server says the tool does, which is not verified."""
     hints = current.tool.hints
     kind = "only reads" if hints.read_only else "may destroy" if hints.destructive else "changes, and destroys nothing"
     source = current.definition.source

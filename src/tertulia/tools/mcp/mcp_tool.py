@@ -1,7 +1,7 @@
 """A tool of an MCP server, as one conversation calls it.
 
-Everything that a list of tools promises is checked once more at the call: that the conversation may see the tool, and
-that it still is what it was when it was shown.
+Both are checked again at the call: that the conversation may see the tool, and that its definition is still the one
+that was shown.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from tertulia.tools.output import MAX_OUTPUT_BYTES, bound
 from tertulia.tools.tool import CallContext, Result
 
 _MAX_COMPARED = 64 * 1024
-"""Characters of a text that is read to see whether it says what the structured content says."""
+"""Characters of a text that is compared with the structured content."""
 
 
 def result_of(answer: CallResult, max_bytes: int | None) -> Result:
-    """Bounded here, because only the answer knows how long the text was before it came."""
-    written = None if answer.structured is None else _written(answer.structured)
-    if not answer.text and written is not None:
-        text, total, rest = written, None, None
+    """The result for the model. Bounded here, because only the answer knows the original length of the text."""
+    encoded = None if answer.structured is None else _encoded(answer.structured)
+    if not answer.text and encoded is not None:
+        text, total, rest = encoded, None, None
     else:
         text, total = answer.text, answer.total_bytes
-        rest = None if written is None or _says(answer.text, answer.structured) else written
+        rest = None if encoded is None or _says(answer.text, answer.structured) else encoded
     room = MAX_OUTPUT_BYTES if max_bytes is None else max_bytes
     short = bound(text, room, total_bytes=total)
     parts: tuple[Part, ...] = answer.parts if rest is None else (TextPart(rest), *answer.parts)
     # Half of a structure is none.
-    structured = None if written is None or len(written.encode()) > room else answer.structured
+    structured = None if encoded is None or len(encoded.encode()) > room else answer.structured
     return Result(
         short.text, success=not answer.is_error, parts=parts, truncated=short.truncated, structured=structured
     )
 
 
-def _written(structured: Any) -> str:
+def _encoded(structured: Any) -> str:
     try:
         return msgspec.json.encode(structured).decode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -66,27 +66,27 @@ def _written(structured: Any) -> str:
 
 
 def _says(text: str, structured: Any) -> bool:
-    """Whether the text is the same once more, as servers are told to send it."""
+    """Whether the text repeats the structured content, as the protocol recommends."""
     if len(text) > _MAX_COMPARED:
-        # A server that sends so much has hardly two different things to say.
+        # A text so long is taken for the same content.
         return True
     forms = [structured]
     if isinstance(structured, dict) and list(cast(dict[str, Any], structured)) == ["result"]:
-        # How servers wrap what is not an object.
+        # Servers wrap a value that is no object like this.
         forms.append(structured["result"])
     try:
-        said = msgspec.json.decode(text)
+        decoded = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        said = text
-    return any(form in (text, said) or _lines(form) == text for form in forms)
+        decoded = text
+    return any(form in (text, decoded) or _lines(form) == text for form in forms)
 
 
 def _lines(value: Any) -> str | None:
-    """A list as texts of their own, one below another."""
+    """A list as lines of text, one for each item."""
     if not isinstance(value, list):
         return None
-    each = cast(list[Any], value)
-    return "\n".join(one if isinstance(one, str) else _written(one) for one in each)
+    items = cast(list[Any], value)
+    return "\n".join(item if isinstance(item, str) else _encoded(item) for item in items)
 
 
 class CallerFactory(Protocol):
@@ -98,49 +98,49 @@ class CallerFactory(Protocol):
 
 
 class McpTool:
-    """Made for a definition as a view has pinned it. Keeps nothing from one call to the next."""
+    """A tool with the definition that a view has shown. It has no state between calls."""
 
-    __slots__ = ("_asker", "_desk", "_limiter", "_servers", "_timeout_s", "spec")
+    __slots__ = ("_approvals", "_asker", "_limiter", "_servers", "_timeout_s", "spec")
 
     def __init__(
         self,
         spec: ToolSpec,
         servers: ConversationServers,
-        desk: ApprovalQueue,
+        approvals: ApprovalQueue,
         limiter: FairLimiter,
         asker: CallerFactory,
         timeout_s: float,
     ) -> None:
         self.spec = spec
         self._servers = servers
-        self._desk = desk
+        self._approvals = approvals
         self._limiter = limiter
         self._asker = asker
         self._timeout_s = timeout_s
 
     @property
     def parallel_safe(self) -> bool:
-        """What the server's configuration says."""
-        current = self._known()
+        """Whether the server's configuration allows parallel calls."""
+        current = self._current_or_none()
         return current is not None and current.definition.parallel
 
     @property
     def read_only(self) -> bool:
-        """What the server says, where it may be believed."""
-        current = self._known()
+        """Whether the tool changes nothing, by a hint that counts."""
+        current = self._current_or_none()
         return current is not None and only_reads(current)
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what this conversation, or one that waits for it, may not see, and what is not what was shown."""
+        """Refuse a tool that this conversation, or one that waits for it, may not see, or whose definition changed."""
         self._current(call)
 
     async def run(self, arguments: Any, call: CallContext) -> Result:
-        """Ask where it must be asked, wait for a turn, call."""
+        """Ask for an approval if needed, wait for the limiter, call the server."""
         current = self._current(call)
         definition = current.definition
-        # The server has a deadline of its own, which stands still while somebody is asked back.
+        # The call has a time limit of its own, which is suspended while the server asks the user.
         with call.unhurried():
-            allowed_by = await approve_call(self._desk, current, arguments, call)
+            allowed_by = await approve_call(self._approvals, current, arguments, call)
             async with self._limiter.passage(
                 call.conversation_id,
                 definition.name,
@@ -150,13 +150,13 @@ class McpTool:
                 program=call.program,
                 waits=lambda why: call.publish(BackgroundEvent(f"{self.spec.name} waits for its turn: {why}")),
             ):
-                # That may have taken minutes, and what was allowed was this and nothing else.
+                # That may have taken minutes, and only this definition was allowed.
                 if self._current(call).definition != definition:
                     raise McpError(f"the MCP server {definition.name} was configured anew meanwhile; call again")
                 answer = await self._call(current, arguments, call, allowed_by)
                 return result_of(answer, call.rights.limits.max_output_bytes)
 
-    def _known(self) -> CurrentTool | None:
+    def _current_or_none(self) -> CurrentTool | None:
         try:
             return self._servers.current(self.spec)
         except McpError:
@@ -173,7 +173,7 @@ class McpTool:
         if not definition.enabled or not definition.offers(current.tool.name):
             raise McpError(f"{spec.name} is disabled in the configuration of the MCP server {definition.name}")
         if current.digest != spec.digest:
-            # Whoever follows the session hears of it now: the view itself is not looked at before the next task.
+            # Clients are told now: the view itself is not refreshed before the next task.
             call.publish(McpToolsChanged([], [], [spec.name]))
             raise withheld_error(spec.name)
         return current
@@ -197,12 +197,12 @@ class McpTool:
 
 
 INTERVAL_S = 0.1
-"""Between two events of one call; of what comes meanwhile the last is told."""
+"""Between two events of one call; of the progress in between only the last is published."""
 MAX_MESSAGE_BYTES = 1_000
 
 
 class ProgressReport:
-    """The progress of one call. After `close` nothing is told any more."""
+    """Publishes the progress of one call, until `close`."""
 
     __slots__ = ("_call", "_closed", "_count", "_held", "_item_id", "_pause")
 
@@ -215,27 +215,27 @@ class ProgressReport:
         self._closed = False
 
     def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        """Is told by the server, as often as it likes."""
+        """Take progress of the server, however often it comes."""
         if self._closed or not math.isfinite(progress):
             return
         self._held = (progress, total if total is None or math.isfinite(total) else None, message)
         if self._pause is None:
-            self._tell()
+            self._publish()
 
     def close(self) -> None:
-        """The call is over."""
+        """The call is over: publish no more."""
         self._closed = True
         if self._pause is not None:
             self._pause.cancel()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         self._pause = None
         if self._held is None:
             return
-        self._pause = asyncio.get_running_loop().call_later(INTERVAL_S, self._tell)
+        self._pause = asyncio.get_running_loop().call_later(INTERVAL_S, self._publish)
         event, self._held = self._event(*self._held), None
         self._count += 1
-        # A task that is over has nothing to say; that is no trouble of the server's.
+        # The task may be over; that is no error of the server.
         with suppress(asyncio.CancelledError):
             self._call.publish(event)
 
