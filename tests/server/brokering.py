@@ -94,7 +94,7 @@ async def over_socket(path: Path, view: str | None = None) -> AsyncIterator[Any]
 
     async def up() -> None:
         async for each in going:
-            writer.write(lines.written(each.message))
+            writer.write(lines.encode(each.message))
             await writer.drain()
 
     async def down() -> None:
