@@ -61,7 +61,7 @@ async def run_message_call(session: Session, message: Message, call: ServedCall)
         submission = conversation.submit(message, follow=True)
         async with aclosing(submission.events()) as events:
             async for event in events:
-                asking.hear(event.data)
+                asking.on_event(event.data)
                 progress.hear(event.data)
         return await submission.reply()
 
