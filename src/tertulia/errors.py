@@ -10,7 +10,7 @@
     ├── the thing addressed is not there, or not now
     │   ├── NotFoundError                 it never existed
     │   ├── ClosedError                   it existed and was closed
-    │   ├── BusyError                     somebody else has the slot; carries retry advice
+    │   ├── BusyError                     another task or process has it; carries retry advice
     │   ├── NotRunningError               there is no task to steer
     │   ├── AwaitingResultError           it waits for the answer of another conversation
     │   └── UnsupportedByBackendError     this conversation's backend cannot do it
@@ -18,10 +18,10 @@
     │   ├── DepthExceededError            too many conversations wait for one another
     │   ├── LimitError                    a configured limit, named in the message
     │   ├── TaskTimeoutError              a deadline passed
-    │   └── TaskCancelledError            somebody stopped it
+    │   └── TaskCancelledError            the task was stopped
     ├── it is not allowed
     │   ├── ApprovalDeniedError
-    │   │   └── NoApproverError           nobody is there who could be asked
+    │   │   └── NoApproverError           no approver is there, or none may be asked
     │   └── StoragePolicyViolationError   a write that the storage policy forbids
     └── a part failed
         ├── ModelError                    the model or the way to it
@@ -30,7 +30,7 @@
         ├── SandboxError
         │   └── SandboxUnavailableError
         ├── ToolConflictError             two tools claim one name
-        └── InternalError                 our own fault
+        └── InternalError                 a bug of Tertulia
 
 `code` is spelled on the class and stays, whatever the class is called; every surface shows it. An error's `detail`
 holds plain data (numbers, strings, lists) and never the text of a conversation: it is shown, logged and sent over
@@ -132,13 +132,13 @@ class LimitError(TertuliaError):
 
 
 class TaskTimeoutError(TertuliaError):
-    """A deadline passed."""
+    """A task, or the wait for it, reached its deadline."""
 
     code = "timeout"
 
 
 class TaskCancelledError(TertuliaError):
-    """Somebody stopped it."""
+    """The task was stopped before its end."""
 
     code = "cancelled"
 
@@ -150,7 +150,7 @@ class ApprovalDeniedError(TertuliaError):
 
 
 class NoApproverError(ApprovalDeniedError):
-    """It would have to be asked, and nobody may be or can be asked."""
+    """An approval is needed, and no approver is there or may be asked."""
 
     code = "no_approver"
 
@@ -168,7 +168,7 @@ class ModelError(TertuliaError):
 
 
 class McpError(TertuliaError):
-    """An MCP server failed."""
+    """An MCP server, or a call to it, failed."""
 
     code = "mcp_error"
 
@@ -198,6 +198,6 @@ class ToolConflictError(TertuliaError):
 
 
 class InternalError(TertuliaError):
-    """A fault of ours."""
+    """A bug of Tertulia, not of the caller."""
 
     code = "internal"

@@ -78,7 +78,7 @@ class SessionContextReady(BaseEventData, frozen=True, gc=False):
 
 
 class ConversationOpened(BaseEventData, frozen=True, gc=False):
-    """A conversation exists."""
+    """A conversation was opened; its events follow."""
 
     type: ClassVar[str] = "conversation_opened"
     parent_id: ConversationId | None
@@ -150,7 +150,7 @@ class AgentMessageDelta(BaseEventData, frozen=True, gc=False):
 
 
 class AgentMessage(BaseEventData, frozen=True, gc=False):
-    """A whole answer."""
+    """A whole answer of the model."""
 
     type: ClassVar[str] = "agent_message"
     text: str
@@ -300,7 +300,7 @@ class Event(msgspec.Struct, frozen=True, dict=True):
     seq: int | None
     """Without gaps for durable events, null for passing ones."""
     ts: str
-    """RFC 3339, UTC, milliseconds."""
+    """The time as RFC 3339, in UTC, with milliseconds."""
     type: str
     session_id: SessionId
     sub_id: str
@@ -313,15 +313,15 @@ class Event(msgspec.Struct, frozen=True, dict=True):
 
     def json(self) -> bytes:
         """The envelope as one line of JSON."""
-        kept: dict[str, bytes] = vars(self)
-        encoded = kept.get("_json")
+        cache: dict[str, bytes] = vars(self)
+        encoded = cache.get("_json")
         if encoded is None:
             encoded = _encoder.encode(self)
             if len(encoded) <= _MAX_KEPT_BYTES:
-                kept["_json"] = encoded
+                cache["_json"] = encoded
         return encoded
 
 
 _encoder = msgspec.json.Encoder()
 _MAX_KEPT_BYTES = 1024 * 1024
-"""A longer encoded form is not kept with its event: it would fill the memory with copies of one text."""
+"""A longer encoded form is not cache with its event: it would fill the memory with copies of one text."""

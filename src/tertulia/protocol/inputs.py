@@ -41,13 +41,13 @@ _MAX_NEAR = 200
 
 
 class TextInput(msgspec.Struct, frozen=True, gc=False, tag="text", forbid_unknown_fields=True):
-    """A piece of text."""
+    """A piece of text in a message."""
 
     text: str
 
 
 class ImageInput(msgspec.Struct, frozen=True, gc=False, tag="image", forbid_unknown_fields=True):
-    """A picture by address."""
+    """A picture in a message, by its address."""
 
     image_url: str
 
@@ -96,13 +96,13 @@ class ContextFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class NewConversation(ContextFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`conversation/open`."""
+    """The parameters of the operation `conversation/open`."""
 
     parent_id: str | None | UnsetType = UNSET
 
 
 class SetContext(ContextFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`conversation/set_context`."""
+    """The parameters of the operation `conversation/set_context`."""
 
     conversation_id: str
     refresh_mcp_view: bool | None = None
@@ -112,17 +112,17 @@ class OpenFromPython(NewConversation, frozen=True, kw_only=True, forbid_unknown_
     """`Session.open`: a conversation may also be given functions of this process. Never parsed from a wire."""
 
     functions: tuple[Any, ...] | None | UnsetType = UNSET
-    """Tools, see `tools/tool.py`."""
+    """Functions marked with `@tool`, see `tools/tool.py`."""
 
 
 class ChangeFromPython(SetContext, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`Conversation.set_context`, likewise."""
+    """`Conversation.set_context`: the same for an open conversation. Never parsed from a wire."""
 
     functions: tuple[Any, ...] | None | UnsetType = UNSET
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`conversation/message`."""
+    """The parameters of the operation `conversation/message`."""
 
     conversation_id: str
     text: str | None = None
@@ -132,7 +132,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     task_type: Literal["code", "chat"] | None = None
     previous_result: Any = None
     if_busy: Literal["wait", "fail"] | None = None
-    """None waits."""
+    """What to do while a task runs; None is `wait`."""
     detach: bool | None = None
     output_schema: dict[str, Any] | None = None
     base_instructions_override: str | None = None
@@ -144,7 +144,7 @@ class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConversationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operations on one conversation."""
+    """The parameters of operations on one conversation."""
 
     conversation_id: str
 
@@ -182,14 +182,14 @@ class GetMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Steer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`conversation/steer`."""
+    """The parameters of the operation `conversation/steer`."""
 
     conversation_id: str
     text: str
 
 
 class GetHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`conversation/history`."""
+    """The parameters of the operation `conversation/history`."""
 
     conversation_id: str
     limit: int | None = None
@@ -203,20 +203,20 @@ class ForkConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CloseConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`conversation/close`."""
+    """The parameters of the operation `conversation/close`."""
 
     conversation_id: str
     timeout_s: float | None = None
 
 
 class CloseSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`session/close`."""
+    """The parameters of the operation `session/close`."""
 
     timeout_s: float | None = None
 
 
 class TaskParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`task/get` and `task/cancel`."""
+    """The parameters of the operations `task/get` and `task/cancel`."""
 
     task_id: str
 
@@ -250,7 +250,7 @@ class ResolveApproval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class RevokeGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`approval/revoke`."""
+    """The parameters of the operation `approval/revoke`."""
 
     grant_id: str
 
@@ -269,7 +269,7 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class StartSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`session/start`."""
+    """The parameters of the operation `session/start`."""
 
 
 class ResumeSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -279,7 +279,7 @@ class ResumeSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Subscribe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`events/subscribe`."""
+    """The parameters of the operation `events/subscribe`."""
 
     after_seq: int | None = None
     conversation_id: str | None = None
@@ -288,14 +288,14 @@ class Subscribe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClientInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who connects."""
+    """The name and version of a client."""
 
     name: str
     version: str = ""
 
 
 class Initialize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`initialize`."""
+    """The parameters of the operation `initialize`."""
 
     client: ClientInfo | None = None
     protocol_version: str | None = None

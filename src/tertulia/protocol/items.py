@@ -17,7 +17,7 @@ _MAX_READABLE = 64 * 1024
 
 
 class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
-    """A piece of text."""
+    """A piece of text in an item."""
 
     text: str
 
@@ -32,7 +32,7 @@ Part = TextPart | ImagePart
 
 
 class UserMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="user"):
-    """What somebody said to the model."""
+    """A message to the model, from a user or another conversation."""
 
     id: ItemId
     parts: tuple[Part, ...]
@@ -44,12 +44,12 @@ class UserMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
 
     @property
     def text(self) -> str:
-        """All text parts, joined."""
+        """The text of all parts, joined."""
         return text_of(self.parts)
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="assistant"):
-    """What the model said."""
+    """A message that the model wrote."""
 
     id: ItemId
     parts: tuple[Part, ...]
@@ -57,7 +57,7 @@ class AssistantMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
 
     @property
     def text(self) -> str:
-        """All text parts, joined."""
+        """The text of all parts, joined."""
         return text_of(self.parts)
 
 
@@ -97,7 +97,7 @@ class ToolOutput(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag=
 
     @property
     def text(self) -> str:
-        """All text parts, joined."""
+        """The text of all parts, joined."""
         return text_of(self.parts)
 
 

@@ -43,7 +43,7 @@ class JsonScan:
         self.deepest = 0
         """Exact as long as it is within the limit."""
         self.digits = 0
-        """Of numbers."""
+        """How many digits the numbers have so far."""
         self._level = 0
         self._in_string = False
         self._backslash = False

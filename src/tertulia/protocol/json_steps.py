@@ -1,7 +1,7 @@
 """A long JSON text, read in short steps, however it is to be understood: that is the decoder's to say.
 
 Not in a thread: a decoder written in C keeps all other threads waiting until it is done, and a thread cannot be told
-to stop. A step here is a few milliseconds, and whoever wants no more of it takes no more steps.
+to stop. A step here is a few milliseconds, and a caller that wants no more of it takes no more steps.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Open:
         self.key = ""
 
     def add(self, value: Any) -> None:
-        """One entry more."""
+        """Add an entry to the container."""
         self.entries.append((self.key, value) if self.is_object else value)
 
 

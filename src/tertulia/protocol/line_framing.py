@@ -80,14 +80,14 @@ class LineSplitter:
 
 def _stripped(line: bytearray) -> bytearray:
     """The same, where it stands."""
-    kept = 0
-    while line and not kept:
+    held = 0
+    while line and not held:
         tail = line[-_PIECE:]
-        kept = len(tail.rstrip(_BLANKS))
-        del line[len(line) - len(tail) + kept :]
-    kept = 0
-    while line and not kept:
+        held = len(tail.rstrip(_BLANKS))
+        del line[len(line) - len(tail) + held :]
+    held = 0
+    while line and not held:
         head = line[:_PIECE]
-        kept = len(head.lstrip(_BLANKS))
-        del line[: len(head) - kept]
+        held = len(head.lstrip(_BLANKS))
+        del line[: len(head) - held]
     return line

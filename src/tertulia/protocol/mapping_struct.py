@@ -9,7 +9,7 @@ import msgspec
 
 
 class MappingStruct(msgspec.Struct, frozen=True, gc=False):
-    """`data["text"]` is `data.text`."""
+    """A struct whose fields can be read as items: `data["text"]` is `data.text`."""
 
     def __getitem__(self, key: str) -> Any:
         if key not in self.__struct_fields__:
@@ -24,5 +24,5 @@ class MappingStruct(msgspec.Struct, frozen=True, gc=False):
         return self.__struct_fields__
 
     def get(self, key: str, default: Any = None) -> Any:
-        """As of a dict."""
+        """A field, or `default`, as `dict.get`."""
         return self[key] if key in self.__struct_fields__ else default

@@ -61,9 +61,9 @@ def strictest(*policies: StoragePolicy) -> StoragePolicy:
     return min(policies, key=strictness)
 
 
-def binding_policy(kept: StoragePolicy | None, before: StoragePolicy, after: StoragePolicy) -> StoragePolicy | None:
-    """The policy that binds what was said so far where a looser one holds from now on; `kept` is that of earlier."""
-    return strictest(before, kept or before) if strictness(after) > strictness(before) else kept
+def binding_policy(earlier: StoragePolicy | None, before: StoragePolicy, after: StoragePolicy) -> StoragePolicy | None:
+    """The policy that still binds earlier items after a looser one was set; `earlier` is the one that did before."""
+    return strictest(before, earlier or before) if strictness(after) > strictness(before) else earlier
 
 
 def storage_to_wire(policy: StoragePolicy) -> WireStorage:

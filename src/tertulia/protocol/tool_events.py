@@ -16,7 +16,7 @@ class Decider(MappingStruct, frozen=True, gc=False, omit_defaults=True):
     """Who or what answered an approval, or let a call run without one."""
 
     kind: Literal["client", "callback", "grant", "policy", "clock", "interrupt", "shutdown"]
-    """`client`: a person or a program at one; `callback`: a function of the application; `clock`: nobody in time."""
+    """`client`: a person or a program at one; `callback`: a function of the application; `clock`: no answer in time."""
     name: str | None = None
     """Of a client or a callback its name; of a policy its value or the setting that says so."""
     grant_id: str | None = None
@@ -46,14 +46,14 @@ class ToolCallEnd(BaseEventData, frozen=True, gc=False):
 
 
 class ExecCommandBegin(BaseEventData, frozen=True, gc=False):
-    """A command starts."""
+    """A command of a tool call starts."""
 
     type: ClassVar[str] = "exec_command_begin"
     call_id: CallId
     command: list[str]
     cwd: str
     sandbox: str | None = None
-    """How it is confined, as policies spell it; `danger-full-access`: not at all. None: by somebody else."""
+    """How it is confined, as policies spell it; `danger-full-access`: not at all. None: by another program."""
     allowed_by: Decider | None = None
     """None: it runs in the sandbox of another program."""
 
@@ -71,7 +71,7 @@ class ExecCommandOutputDelta(BaseEventData, frozen=True, gc=False):
 
 
 class ExecCommandEnd(BaseEventData, frozen=True, gc=False):
-    """A command has ended."""
+    """A command of a tool call has ended."""
 
     type: ClassVar[str] = "exec_command_end"
     call_id: CallId
@@ -160,7 +160,7 @@ class WebSearchBegin(BaseEventData, frozen=True, gc=False):
 
 
 class WebSearchEnd(BaseEventData, frozen=True, gc=False):
-    """The provider has searched."""
+    """The provider has searched the web."""
 
     type: ClassVar[str] = "web_search_end"
     call_id: CallId
@@ -188,7 +188,7 @@ class ApprovalFile(MappingStruct, frozen=True, gc=False):
     path: str
     kind: Literal["add", "update", "delete", "move"]
     added: int
-    """Lines."""
+    """The number of lines added."""
     removed: int
 
 
@@ -221,9 +221,9 @@ class ApprovalRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     server: str | None = None
     tool: str | None = None
     arguments: str | None = None
-    """As JSON."""
+    """The arguments of the call, as JSON."""
     justification: str | None = None
-    """The model's own words."""
+    """The reason that the model gave."""
     changed: tuple[str, ...] = ()
     """Files that are not what they were when this command was last allowed for longer."""
     size: int = 0
@@ -243,7 +243,7 @@ class ApprovalResolved(BaseEventData, frozen=True, gc=False, omit_defaults=True)
     scope: Literal["once", "conversation", "session"] | None = None
     reason: str | None = None
     chain: tuple[ConversationId, ...] = ()
-    """As in the request."""
+    """The same as in the request."""
     by: Decider | None = None
 
 
@@ -257,19 +257,19 @@ class ElicitationRequest(BaseEventData, frozen=True, gc=False, omit_defaults=Tru
     schema: dict[str, Any]
     """JSON Schema of the answer; empty where a page is to be visited."""
     url: str | None = None
-    """That page."""
+    """The page to be visited, if any."""
     chain: tuple[ConversationId, ...] = ()
     """The conversations that wait for this one, the first caller first; there it shows too."""
 
 
 class ElicitationResolved(BaseEventData, frozen=True, gc=False, omit_defaults=True):
-    """An elicitation was answered."""
+    """An elicitation was answered or cancelled."""
 
     type: ClassVar[str] = "elicitation_resolved"
     elicitation_id: str
     action: Literal["accept", "decline", "cancel"]
     chain: tuple[ConversationId, ...] = ()
-    """As in the request."""
+    """The same as in the request."""
 
 
 class CanvasUpdated(BaseEventData, frozen=True, gc=False):

@@ -40,7 +40,7 @@ class FakeClock:
         self._monotonic = 0.0
 
     def now(self) -> float:
-        """Wall time."""
+        """Wall time, in seconds since 1970."""
         return self._now
 
     def monotonic(self) -> float:
@@ -53,7 +53,7 @@ class FakeClock:
         self._monotonic += seconds
 
     def set_wall(self, now: float) -> None:
-        """Somebody changed the date; the monotonic clock does not notice."""
+        """Change the date; the monotonic clock does not notice."""
         self._now = now
 
 

@@ -42,15 +42,15 @@ class FakeGate:
         self._news = asyncio.Event()
 
     def shut(self) -> None:
-        """From now on, everybody waits."""
+        """From now on, every call waits."""
         self._open.clear()
 
     def open(self) -> None:
-        """Let all go on."""
+        """Let all calls that wait go on."""
         self._open.set()
 
     async def passed(self) -> None:
-        """Go through, or wait."""
+        """Return at once, or when it is opened."""
         self.reached += 1
         self._news.set()
         await self._open.wait()
@@ -97,7 +97,7 @@ class FakeMcpServer:
         clock: Clock,
         tools_changed: Callable[[], None],
     ) -> FakeMcpConnection:
-        """In place of `connection.connect`."""
+        """Stands in for `connect` of `mcp.client.connection`."""
         self.launches.append(launch)
         await self.starting.passed()
         if self.start_errors:
@@ -120,7 +120,7 @@ class FakeMcpServer:
 
 
 class FakeMcpConnection:
-    """Implements `Connection`."""
+    """A connection to a `FakeMcpServer`, in memory."""
 
     def __init__(self, server: FakeMcpServer, tools_changed: Callable[[], None]) -> None:
         self.protocol_version = "twin"
