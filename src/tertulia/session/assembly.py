@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tertulia.conversation.task_scope import TaskServices
@@ -16,7 +17,7 @@ from tertulia.mcp.view import McpView
 from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.events import SessionConfigured, WarningEvent
-from tertulia.protocol.ids import new_conversation_id, new_session_id
+from tertulia.protocol.ids import ConversationId, new_conversation_id, new_session_id
 from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
@@ -69,7 +70,7 @@ def assemble_session(
     backends = _backends(base, command_services)
     terms_resolver = _terms_resolver(settings, wires, wire, toolbox, servers, backends)
     views = ViewUpdater(servers, terms_resolver, bus, agent_registry)
-    conversations = Conversations(base.root_id, terms_resolver, bus=bus, clock=base.clock, journal=base.journal)
+    conversations = _conversations(base, terms_resolver, agent_registry.dismiss)
     parts = SessionParts(
         session_id=base.session_id,
         settings=settings,
@@ -94,6 +95,14 @@ def assemble_session(
     backends.tool_servers.serve(parts)
     _announce_session(base, parts, terms_resolver, past, untold)
     return parts
+
+
+def _conversations(
+    base: SessionFoundation, terms_resolver: TermsResolver, on_gone: Callable[[ConversationId], None]
+) -> Conversations:
+    return Conversations(
+        base.root_id, terms_resolver, bus=base.bus, clock=base.clock, journal=base.journal, on_gone=on_gone
+    )
 
 
 def _models(base: SessionFoundation, past: RecordedState | None) -> tuple[WireCache, object, str | None]:
@@ -137,7 +146,6 @@ def _announce_session(
 ) -> None:
     """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
     parts.bus.metrics.knows = parts.toolbox.knows
-    parts.conversations.departed = parts.agent_registry.dismiss
     root_id = parts.conversations.root_id
     policy = describe.policy(parts.settings.rights())
     model = terms_resolver.default.wire.name

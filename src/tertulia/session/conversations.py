@@ -87,7 +87,9 @@ class Conversations:
         bus: EventBus,
         clock: Clock,
         journal: Journal,
+        on_gone: Callable[[ConversationId], None],
     ) -> None:
+        """`on_gone` is called for each conversation that is closed, or could not be committed."""
         self._terms_resolver = terms_resolver
         self._bus = bus
         self._clock = clock
@@ -98,8 +100,7 @@ class Conversations:
         self._narrowed: dict[ConversationId, tuple[Narrowing, ...]] = {}
         self.release = terms_resolver.release
         """For terms that nobody runs under any more."""
-        self.departed: Callable[[ConversationId], None] = lambda conversation: None
-        """Told of each that is gone, in whatever way."""
+        self._on_gone = on_gone
         self.watchers = ListWatchers()
         """Called whenever the list is another, or a title in it."""
         self.settled: Callable[[ConversationState], None] = lambda state: None
@@ -241,7 +242,7 @@ class Conversations:
     def forget(self, conversation: ConversationState, *, forced: bool | None) -> None:
         """The conversation is gone: its id answers `closed` from now on. `forced` is None where nobody heard of it."""
         del self._open[conversation.id]
-        self.departed(conversation.id)
+        self._on_gone(conversation.id)
         self.watchers.notify()
         self._terms_resolver.release(conversation.terms)
         self._narrowed.pop(conversation.id, None)
