@@ -1,7 +1,7 @@
 """When a person is asked before something runs.
 
 A policy is a product of three rights; the four names people know are presets of it. Their meet can be one
-without a name: never and untrusted together let known-safe reads run, deny the rest and ask nobody.
+without a name: never and untrusted together let known-safe reads run, deny the rest and never ask.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ApprovalPolicy(msgspec.Struct, frozen=True, gc=False, forbid_unknown_field
 
     @property
     def needs_asking(self) -> bool:
-        """Whether it cannot be held to by somebody who asks nobody. What may be asked for on request need not be."""
+        """Whether a caller that never asks cannot hold to it. What may be asked for on request need not be."""
         return self.auto_run == "trusted" or self.retry_outside_on_failure
 
 

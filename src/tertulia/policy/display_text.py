@@ -125,7 +125,7 @@ def value_text(value: object) -> str:
             return "true" if value else "false"
         case dict():
             fields = cast("dict[object, object]", value)
-            return ", ".join(f"{name} {value_text(each)}" for name, each in fields.items()) or "nothing"
+            return ", ".join(f"{name} {value_text(field_value)}" for name, field_value in fields.items()) or "nothing"
         case list() | tuple() | set() | frozenset():
             entries = cast("Iterable[object]", value)
             return ", ".join(map(value_text, entries)) or "nothing"
@@ -148,9 +148,9 @@ def _escaped(text: str, is_hidden: Callable[[str], bool], most_marks: int, *, li
         return foreign.sub(named, text)
     pieces: list[str] = []
     position = 0
-    for kept in _KEPT.finditer(text):
-        pieces += (foreign.sub(named, text[position : kept.start()]), kept[0])
-        position = kept.end()
+    for piece in _KEPT.finditer(text):
+        pieces += (foreign.sub(named, text[position : piece.start()]), piece[0])
+        position = piece.end()
     pieces.append(foreign.sub(named, text[position:]))
     return "".join(pieces)
 
@@ -159,13 +159,13 @@ def _marked(text: str, is_hidden: Callable[[str], bool], most_marks: int) -> str
     if text.isalpha() and _FILLERS.isdisjoint(text):
         # Most text that is not ASCII: letters, and no accents beside them.
         return text
-    kept: list[str] = []
+    shown: list[str] = []
     marks = 0
     for character in text:
         # Accents that one letter may carry; more of them cover the lines around it.
         marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
-        kept.append(_name(character) if marks > most_marks or is_hidden(character) else character)
-    return "".join(kept)
+        shown.append(_name(character) if marks > most_marks or is_hidden(character) else character)
+    return "".join(shown)
 
 
 @lru_cache(4_096)

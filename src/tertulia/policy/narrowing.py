@@ -26,7 +26,7 @@ Visibility = Literal["session", "subtree"]
 class Rights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a conversation may do. Fields are named as the inputs that set them, but for `shell`.
 
-    The two sets of patterns are in normal form: whoever allows the same has equal rights.
+    The two sets of patterns are in normal form: rights that allow the same are equal.
     """
 
     approval_policy: ApprovalPolicy
@@ -107,7 +107,7 @@ class Narrowing(MappingStruct, frozen=True):
     """One thing that was asked for and not given in full, in wire spelling."""
 
     field: str
-    """The input's name."""
+    """The name of the input that was narrowed."""
     asked: Any
     given: Any
     because: str
@@ -115,33 +115,33 @@ class Narrowing(MappingStruct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """For people."""
-        asked, given = value_text(self.asked), value_text(self.given)
-        return f"{self.field}: asked for {asked}; given {given}, because of the {self.because}"
+        """In words, for people to read."""
+        requested, given = value_text(self.asked), value_text(self.given)
+        return f"{self.field}: asked for {requested}; given {given}, because of the {self.because}"
 
 
 def narrow(
-    asked: Mapping[str, Any], default: Rights, ceiling: Rights, because: str
+    requested: Mapping[str, Any], default: Rights, ceiling: Rights, because: str
 ) -> tuple[Rights, tuple[Narrowing, ...]]:
     """What one gets who asks for these fields and takes the default for the rest, and what was cut off.
 
     Values are parsed ones. Only what was asked is listed; of limits, only those that differ.
     """
-    wanted = replace(default, **asked) if asked else default
+    wanted = replace(default, **requested) if requested else default
     given = meet(wanted, ceiling)
     if given is wanted:
         return wanted, ()
     had, got = asdict(wanted), asdict(given)
-    reduced = (field for field in asked if got[field] != had[field])
+    reduced = (field for field in requested if got[field] != had[field])
     return given, tuple(_explain(field, had[field], got[field], because) for field in reduced)
 
 
-def _explain(field: str, asked: Any, given: Any, because: str) -> Narrowing:
-    asked, given = to_wire(field, asked), to_wire(field, given)
+def _explain(field: str, requested: Any, given: Any, because: str) -> Narrowing:
+    requested, given = to_wire(field, requested), to_wire(field, given)
     if field == "limits":
-        differing = [name for name in asked if asked[name] != given[name]]
-        asked, given = ({name: side[name] for name in differing} for side in (asked, given))
-    return Narrowing("shell_mode" if field == "shell" else field, asked, given, because)
+        differing = [name for name in requested if requested[name] != given[name]]
+        requested, given = ({name: side[name] for name in differing} for side in (requested, given))
+    return Narrowing("shell_mode" if field == "shell" else field, requested, given, because)
 
 
 def to_wire(field: str, value: Any) -> Any:

@@ -50,7 +50,7 @@ class Conjunction:
     __slots__ = ()
 
     def meet(self, a: bool, b: bool) -> bool:
-        """Both."""
+        """On where both sides have it on."""
         return a and b
 
 
@@ -60,7 +60,7 @@ class Minimum:
     __slots__ = ()
 
     def meet(self, a: Number | None, b: Number | None) -> Number | None:
-        """The smaller bound."""
+        """The smaller bound of the two."""
         if a is None or b is None:
             return b if a is None else a
         return min(a, b)

@@ -24,10 +24,10 @@ _MOST = 32
 
 def describe_error(error: BaseException, storage: StoragePolicy) -> str:
     """The whole traceback where texts may be stored for good, else types and places of code only. Not redacted yet."""
-    # Nobody sweeps a log: what has to go after a while may not get there.
+    # A log is never swept: what has to go after a while may not get there.
     if isinstance(storage, Full):
         return "".join(traceback.format_exception(error)).rstrip()
-    return "\n".join(_line(each) for each, _ in zip(_family(error), range(_MOST), strict=False))
+    return "\n".join(_line(entry) for entry, _ in zip(_family(error), range(_MOST), strict=False))
 
 
 def _line(error: BaseException) -> str:
@@ -42,14 +42,14 @@ def _family(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
-        each = waiting.pop()
-        if each is None or id(each) in seen:
+        entry = waiting.pop()
+        if entry is None or id(entry) in seen:
             continue
-        seen.add(id(each))
-        yield each
-        waiting.append(each.__cause__ or each.__context__)
-        if isinstance(each, BaseExceptionGroup):
-            waiting += reversed(cast("BaseExceptionGroup[BaseException]", each).exceptions)
+        seen.add(id(entry))
+        yield entry
+        waiting.append(entry.__cause__ or entry.__context__)
+        if isinstance(entry, BaseExceptionGroup):
+            waiting += reversed(cast("BaseExceptionGroup[BaseException]", entry).exceptions)
 
 
 T = TypeVar("T")
@@ -205,7 +205,7 @@ class Redactor:
     def register_token(self, token: str) -> None:
         """From now on no more than the first eight characters of this session token are let through."""
         self._tokens.add(token)
-        # Whoever writes a log knows of no session.
+        # The writer of a log knows of no session.
         _SHAPES._tokens.add(token)
 
     def retire_token(self, token: str) -> None:
@@ -216,7 +216,7 @@ class Redactor:
     def without_tokens(self, data: T) -> T:
         """Data that crosses to listeners, without session tokens; the same object where there are none.
 
-        What is no JSON is left as it is: it crosses to nobody.
+        What is no JSON is left as it is: it is passed on to no other side.
         """
         try:
             body = msgspec.json.encode(data)
@@ -231,7 +231,7 @@ class Redactor:
         return lambda data: self.without_tokens(streams.clean(data))
 
     def text(self, text: str) -> str:
-        """The text without secrets."""
+        """The text, with secrets replaced by a mark."""
         return self._text.apply(self._tokens.text(text))
 
     def json(self, body: bytes) -> bytes:
@@ -248,9 +248,9 @@ class Redactor:
                 # With its key in front: some secrets are known by their name only.
                 return self.text(f"{key}={value}").removeprefix(f"{key}=")
             case list():
-                return [self._walk(each, key) for each in cast("list[Any]", value)]
+                return [self._walk(entry, key) for entry in cast("list[Any]", value)]
             case dict():
-                return {self.text(k): self._walk(each, k) for k, each in cast("dict[str, Any]", value).items()}
+                return {self.text(k): self._walk(entry, k) for k, entry in cast("dict[str, Any]", value).items()}
             case _:
                 return value
 

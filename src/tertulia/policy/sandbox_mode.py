@@ -12,7 +12,7 @@ SandboxName = SandboxMode | Literal["read-only", "workspace-write", "danger-full
 """A mode as people write it."""
 
 SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)
-"""Strictest first."""
+"""All modes, the strictest one first."""
 
 SANDBOX_ORDER = TotalOrder(SANDBOX_MODES.index)
 

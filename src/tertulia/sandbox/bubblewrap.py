@@ -42,7 +42,7 @@ NO_SUCH_PROGRAM, NOT_EXECUTABLE = 127, 126
 
 
 class BubblewrapTier:
-    """Implements `Tier`."""
+    """The tier that runs commands below bubblewrap."""
 
     name: TierName = "bubblewrap"
     not_covered: tuple[str, ...] = ()
@@ -99,12 +99,12 @@ class BubblewrapTier:
         """What a shell would say where there was no such program; and which limit may have been met."""
         if ending.began:
             return replace(ending, limit=ending.limit or exceeded_limit(ending.exit_code, output))
-        said = output.head + output.tail
-        if found := _NOT_EXECUTED.fullmatch(said):
+        text = output.head + output.tail
+        if found := _NOT_EXECUTED.fullmatch(text):
             return ProcessEnd(
                 NO_SUCH_PROGRAM if b"No such file" in found[1] else NOT_EXECUTABLE, changes=ending.changes
             )
-        reason = ending.reason or said[-500:].decode("utf-8", "replace").strip() or f"bwrap ended ({ending.exit_code})"
+        reason = ending.reason or text[-500:].decode("utf-8", "replace").strip() or f"bwrap ended ({ending.exit_code})"
         return ProcessEnd(ending.exit_code, began=False, reason=reason, changes=ending.changes)
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ def _namespaces(command: Command) -> Iterator[str]:
         yield "--share-net"
     if command.terminal is None and not (command.inherit_stdio and has_terminal()):
         yield "--new-session"
-    # Never as root, also not by name. Whoever it is outside, its own files keep belonging to it.
+    # Never as root, also not by name. Its own files keep belonging to the user.
     yield from ("--uid", str(os.getuid() or _INSIDE_ID), "--gid", str(os.getgid() or _INSIDE_ID))
 
 
@@ -166,7 +166,7 @@ def _surroundings(command: Command) -> Iterator[str]:
 
 
 def _program(command: Command) -> tuple[str, ...]:
-    # Somebody must make the terminal the command's own, or Ctrl-C means nothing to it. Runs inside like the rest.
+    # A program must make the terminal the command's own, or Ctrl-C means nothing to it. Runs inside like the rest.
     if command.terminal is not None and os.path.exists(_SETSID):
         return (_SETSID, "--ctty", "--", *command.argv)
     if command.inherit_stdio and has_terminal():

@@ -42,7 +42,7 @@ class LimitWatch:
         self._timer = self._loop.call_later(meter.pause_s, self._look)
 
     def stop(self) -> None:
-        """Again is nothing."""
+        """Look no more; again does nothing."""
         self._stopped = True
         self._timer.cancel()
 
@@ -78,14 +78,14 @@ class BubblewrapStart(msgspec.Struct, frozen=True):
     arguments: Sequence[str]
     """For bubblewrap; they go through a descriptor."""
     argv: Sequence[str]
-    """For the namespace."""
+    """What runs inside the namespace."""
     filter: bytes
     command: Command
     streams: Streams
 
 
 class BubblewrapProcess:
-    """Implements `Spawned`."""
+    """The running command; implements `SpawnedProcess`."""
 
     def __init__(self, start: BubblewrapStart, mounts: MountPlan, cgroup: Cgroup | None, ended: OnProcessEnd) -> None:
         confinement = start.command.confinement
@@ -136,7 +136,7 @@ class BubblewrapProcess:
         os.set_blocking(self._status, False)
         self._loop.add_reader(self._status, self._hear)
         self._loop.add_reader(outer, self._outer_gone)
-        # Told when nobody can read from it any more: bubblewrap lets go of it when the mounts are made.
+        # Readable when no process can read from it any more: bubblewrap lets go of it when the mounts are made.
         self._loop.add_reader(self._stage, self._mounted)
 
     def kill(self) -> None:
@@ -173,7 +173,7 @@ class BubblewrapProcess:
                 self._know_first(report.child_pid)
             if report.exit_code is not None:
                 self._exit_code = report.exit_code
-                # Soon its first process is gone, and with it the count of all whom it buried.
+                # Soon its first process is gone, and with it the count of all that it buried.
                 if self._meter is not None:
                     self._meter.count_written()
 
@@ -217,7 +217,7 @@ class BubblewrapProcess:
         self._close_gate()
 
     def _refuse(self, reason: str) -> None:
-        """It does not begin."""
+        """The command does not begin, and this is why."""
         self._reason = self._reason or reason
         self.kill()
 
@@ -284,7 +284,7 @@ class BubblewrapProcess:
         if self._cgroup is not None:
             limit = self._cgroup.limit_met() or limit
             self._cgroup.remove()
-        # Removing directories can wait for a disk, and nobody else shall.
+        # Removing directories can wait for a disk, and the loop must not.
         ending = replace(self._ending(limit), sampled=self._limit is not None)
         concluded = self._loop.run_in_executor(None, self._conclude)
         concluded.add_done_callback(
@@ -336,7 +336,7 @@ def _watch(outer: subprocess.Popen[bytes], status: int) -> int:
     try:
         return os.pidfd_open(outer.pid)
     except OSError:
-        # Not before it has said whom it holds: killed earlier, it would leave that one waiting for ever.
+        # Not before it has said which process it holds: killed earlier, it would leave that one waiting for ever.
         report = b""
         while not report.endswith(b"\n") and (more := os.read(status, _STATUS_BYTES)):
             report += more

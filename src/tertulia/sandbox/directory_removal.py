@@ -1,4 +1,4 @@
-"""Removing a directory that somebody else filled. Standard library only: the launcher does it too."""
+"""Removing a directory that another program filled. Standard library only: the launcher does it too."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """A command on the terminal of the person who started it: in a process group of its own, with job control.
 
-The group is its own, so that a signal that it sends to its group reaches nobody of ours. The terminal is lent to that
-group, so that Ctrl-C and Ctrl-Z go there, and is taken back when the command stops or ends. In a pipeline the terminal
-stays where it is, because the next program may read from it (`… | less`), until the command itself asks for it.
+The group is its own, so that a signal that it sends to its group reaches no process of ours. The terminal is lent to
+that group, so that Ctrl-C and Ctrl-Z go there, and is taken back when the command stops or ends. In a pipeline the
+terminal stays where it is, because the next program may read from it (`… | less`), until the command itself asks for
+it.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class ForegroundJob:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, leader: Callable[[], int | None]) -> None:
-        """From now on; `leader` names the command itself. Nobody tells us that it was stopped, so it is looked at."""
+        """From now on; `leader` names the command itself. We are not told that it was stopped, so it is looked at."""
         self._leader = leader
         if self._terminal is not None:
             self._timer = self._loop.call_later(_PERIOD_S, self._look)
@@ -88,7 +89,7 @@ class ForegroundJob:
     def _stop_with(self, group: int) -> None:
         if self._lent or not self._in_front():
             self._take_back()
-            # The whole job, as if it had been typed for us; whoever has nobody to continue it is not stopped at all.
+            # The whole job, as if it had been typed for us; a job that no shell can continue is not stopped at all.
             os.kill(0, signal.SIGTSTP)
         if self._in_front():
             self._put_in_front(group)

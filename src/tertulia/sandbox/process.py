@@ -89,7 +89,7 @@ class BoundedOutput:
         self._head, self._tail, self._total = bytearray(), bytearray(), 0
 
     def add(self, data: bytes) -> None:
-        """One more piece."""
+        """Take one more piece of output."""
         self._total += len(data)
         if len(self._head) < self._head_room:
             room = self._head_room - len(self._head)
@@ -101,7 +101,7 @@ class BoundedOutput:
             del self._tail[: -self._tail_room]
 
     def output(self) -> Output:
-        """As it stands."""
+        """Head, tail and size as they stand."""
         tail = bytes(self._tail[-self._tail_room :]) if self._tail_room else b""
         return Output(bytes(self._head), tail, self._total)
 
@@ -205,13 +205,13 @@ class CommandProcess:
             self._loop.remove_reader(self._stdio.reader)
 
     def resume(self) -> None:
-        """Read on."""
+        """Read its output again, after `pause`."""
         if self._stdio.reader is not None and self._paused:
             self._loop.add_reader(self._stdio.reader, self._read)
         self._paused = False
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the command to end (SIGTERM)."""
         if self.finished is None:
             self._spawned.terminate()
 
@@ -274,7 +274,7 @@ class CommandProcess:
         except BlockingIOError:
             return False
         except OSError:
-            # EIO: nobody holds the other side of the terminal any more.
+            # EIO: no process holds the other side of the terminal any more.
             data = b""
         if not data:
             self._loop.remove_reader(fd)

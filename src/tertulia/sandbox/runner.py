@@ -1,6 +1,7 @@
 """The interface on one screen: a confinement, a command in it, and the handle of what runs.
 
-Nothing here asks anybody or knows a tool. Whoever wants a command to leave the sandbox hands over another confinement.
+Nothing here asks for an approval or knows a tool. A caller that lets a command leave the sandbox passes another
+confinement.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What a command and its children may use; None bounds nothing."""
 
     processes: int | None = 4096
-    """Threads count."""
+    """Processes and threads of the command, together."""
     memory_bytes: int | None = 8 << 30
     """Of all together, shared memory and files in memory included. Held by a cgroup where there is one; elsewhere by
     the kernel for each process, and for all together by looking from time to time."""
@@ -92,13 +93,13 @@ class Change(msgspec.Struct, frozen=True):
 
     def text(self) -> str:
         """In words. The name may be the command's own: nothing in it steers, hides or cannot be written down."""
-        kept = "" if self.copy is None else f", copy in {visible(self.copy)}"
+        copy = "" if self.copy is None else f", copy in {visible(self.copy)}"
         done = "put back" if self.left is None else f"left as it is: {visible(self.left)}"
-        return f"{visible(self.path)} ({self.how}; {done}{kept})"
+        return f"{visible(self.path)} ({self.how}; {done}{copy})"
 
 
 class TerminalSize(msgspec.Struct, frozen=True):
-    """Of a pseudo-terminal."""
+    """The size of a pseudo-terminal, in characters."""
 
     rows: int = 24
     columns: int = 80
@@ -143,7 +144,7 @@ class Output(msgspec.Struct, frozen=True):
     head: bytes
     tail: bytes
     total: int
-    """The true size."""
+    """How many bytes there were in all."""
 
     @property
     def truncated(self) -> bool:
@@ -176,12 +177,12 @@ class CommandResult(msgspec.Struct, frozen=True):
     written: int = 0
     """Bytes that it wrote to disks."""
     reason: str | None = None
-    """Why it never ran."""
+    """Why the command was never run."""
     changes: tuple[Change, ...] = ()
     """Protected files that changed while it ran."""
 
     def changes_text(self) -> str | None:
-        """Which protected files changed, for whoever reads the output."""
+        """Which protected files changed, for the reader of the output."""
         if not self.changes:
             return None
         shown = [change.text() for change in self.changes[:_MOST_TOLD]]
@@ -200,7 +201,7 @@ class CommandResult(msgspec.Struct, frozen=True):
         )
 
     def limit_text(self) -> str | None:
-        """Which limit ended it, for whoever reads the output."""
+        """Which limit ended it, for the reader of the output."""
         if self.limit is None:
             return None
         how = " (it is watched by sampling, so more may have been used for a moment)" if self.sampled else ""
@@ -212,7 +213,7 @@ class RunningCommand(Protocol):
 
     @property
     def tier(self) -> TierName:
-        """What confines it."""
+        """The tier that confines the command."""
         ...
 
     @property
@@ -258,7 +259,7 @@ OnOutput = Callable[[bytes], None]
 
 
 class TierReport(msgspec.Struct, frozen=True):
-    """What the self-test found."""
+    """The result of the self-test of a tier."""
 
     tier: TierName
     version: str

@@ -50,7 +50,7 @@ class Sandbox:
         self._lesser: Callable[[], Tier] | None = LandlockTier if tier == "auto" else None
         """What else may be chosen, until something is."""
         self._on_lesser = on_lesser
-        # A tier that somebody else made is known to nobody by its name.
+        # The name of a tier that was passed in does not say what it does.
         self._shares = isinstance(tier, str)
         self._unconfined = UnconfinedTier()
         self._clock = clock
@@ -119,7 +119,7 @@ class Sandbox:
         return await _see_through(await self.start(command, on_output), timeout_s)
 
     async def close(self) -> None:
-        """Kill whatever still runs."""
+        """Kill all commands that still run."""
         for process in self._running:
             process.strike()
         for process in tuple(self._running):

@@ -24,7 +24,7 @@ class Machine(msgspec.Struct, frozen=True):
     """How one architecture calls its kernel."""
 
     name: str
-    """As `os.uname()` says it."""
+    """The name that `os.uname()` gives it."""
     audit_arch: int
     """What the kernel puts in front of a filter."""
     column: int
@@ -220,7 +220,7 @@ def filter_program(machine: Machine, *, internet: bool, routes: bool = False, na
 
     `internet` lets sockets of IPv4 and IPv6 be made: where the network is allowed, and where it is a namespace of the
     command's own, in which it reaches only itself. `routes` lets it ask which addresses there are. UNIX sockets by
-    name are never made: a mount does not stop a connection to one. Pairs of streams are, which reach nobody but each
+    name are never made: a mount does not stop a connection to one. Pairs of streams are, which reach nothing but each
     other: a datagram socket of a pair sends to any name. `namespaces` says that processes, System V IPC and message
     queues are the command's own; without them it may change only itself, and share memory only by inheritance.
     """
@@ -329,7 +329,7 @@ def _pair() -> Code:
 
 
 def _freeing_blocks() -> Code:
-    """Reserved blocks are nobody's writing, and would be counted nowhere."""
+    """Reserved blocks count as written by no process, and would be counted nowhere."""
     return [*_argument(1), (_JUMP_ANY_BIT, 0, 1, _FREES_BLOCKS), *_answer(ALLOW), *_answer(UNSUPPORTED)]
 
 

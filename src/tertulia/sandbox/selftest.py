@@ -150,8 +150,8 @@ def _judge(tier: Tier, scene: _Scene, finished: CommandResult) -> tuple[str, ...
     try:
         answer = msgspec.json.decode(finished.output.head, type=_Answer)
     except msgspec.DecodeError:
-        said = finished.output.text()[-300:].strip() or f"exit code {finished.exit_code}"
-        raise SandboxUnavailableError(f"the self-test of the sandbox ({tier.name}) did not run: {said}") from None
+        text = finished.output.text()[-300:].strip() or f"exit code {finished.exit_code}"
+        raise SandboxUnavailableError(f"the self-test of the sandbox ({tier.name}) did not run: {text}") from None
     leaks = {attempt for attempt, ok in zip(ATTEMPTS, answer.succeeded, strict=True) if ok} | {*scene.reached()}
     if leaks:
         raise SandboxUnavailableError(

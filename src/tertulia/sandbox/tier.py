@@ -11,7 +11,7 @@ from tertulia.sandbox.runner import Change, Command, LimitName, Output, TierName
 
 
 class Streams(msgspec.Struct, frozen=True):
-    """The command's own ends of its stdin, stdout and stderr; whoever made them closes them after `spawn`."""
+    """The command's own ends of its stdin, stdout and stderr; the caller closes them after `spawn`."""
 
     stdin: int
     stdout: int
@@ -40,7 +40,7 @@ OnProcessEnd = Callable[[ProcessEnd], None]
 
 
 class SpawnedProcess(Protocol):
-    """A tree of processes."""
+    """A command with all processes that it has started."""
 
     def kill(self) -> None:
         """End all of it, at once and without waiting. Again, or too late, is nothing."""

@@ -123,7 +123,7 @@ async def test_where_nobody_may_be_asked_it_is_denied_at_once(policy: Any) -> No
     desk.desk.resolve(asked.approval_id, "allow", scope="session")
     await asking
     told = list(desk.events)
-    with pytest.raises(NoApproverError, match="lets nobody be asked"):
+    with pytest.raises(NoApproverError, match="lets no approver be asked"):
         await desk.desk.ask(escalation, policy, desk.events.append)
     assert desk.events == told
 
@@ -148,7 +148,7 @@ async def test_an_approver_who_disconnects_leaves_a_request_that_times_out_as_de
     asking = desk.start()
     [asked] = await desk.asked()
     desk.leave()
-    with pytest.raises(ApprovalDeniedError, match=r"nobody answered within 0\.01 s"):
+    with pytest.raises(ApprovalDeniedError, match=r"no approver answered within 0\.01 s"):
         await asking
     assert [(event.decision, event.reason) for event in desk.resolved()] == [("deny", "timeout")]
     assert desk.desk.pending() == []

@@ -109,7 +109,7 @@ async def test_nobody_answering_in_time_is_a_no(tmp_path: Path) -> None:
         await acting.root.message("go")
         success, text = outcome(acting)
         assert not success
-        assert "nobody answered within 0.05 s" in text
+        assert "no approver answered within 0.05 s" in text
         assert not (tmp_path / "made").exists()
 
 

@@ -129,7 +129,7 @@ async def test_one_that_takes_too_long_is_stopped_and_that_is_a_no(tmp_path: Pat
     async with stage(TOUCH, "Well.", **asking(tmp_path, approval_timeout_s=0.05)) as acting:
         acting.session.approvals.answer_with(endless)
         await acting.root.message("go")
-        assert "nobody answered within 0.05 s" in outcome(acting)[1]
+        assert "no approver answered within 0.05 s" in outcome(acting)[1]
         await asyncio.wait_for(stopped.wait(), 10)
         assert any("did not answer in time" in warning for warning in warnings(acting))
         assert not (tmp_path / "made").exists()

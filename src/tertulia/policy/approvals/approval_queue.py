@@ -1,7 +1,7 @@
-"""The approval desk: requests wait here until a person, the policy or the clock has answered.
+"""The queue of approvals: requests wait here until a person, the policy or the clock has answered.
 
-It knows neither the session nor any surface: whoever may answer says so with `attended`, and calls `resolve`. It runs
-on the loop's thread and waits only in `ask`. Nothing of it is written down: after a crash nothing is granted.
+It knows neither the session nor any surface: an approver that may answer says so with `attended`, and calls `resolve`.
+It runs on the loop's thread and waits only in `ask`. Nothing of it is written down: after a crash nothing is granted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HOW_TO_ATTEND = (
     "a client attends with `initialize {attend: true}` or `events/subscribe {attend: true}`, a Python program with"
     " `Session.start(on_approval=…)`, `stream(…, approver=True)` or `events(attend=True)`"
 )
-"""What a refusal tells whoever wonders why no one was asked."""
+"""What a refusal says about why no approver was asked."""
 
 Publish = Callable[[EventData], object]
 Decision = Literal["allow", "deny"]
@@ -51,14 +51,14 @@ _LONG = 64 * 1024
 
 
 class Permission(msgspec.Struct, frozen=True, gc=False):
-    """It may be done, and why. There is no counterpart: a denial is an error, which nobody can overlook."""
+    """It may be done, and why. There is no counterpart: a denial is an error, which no caller can overlook."""
 
     decider: Decider
     scope: GrantScope | None = None
 
     @property
     def by_policy(self) -> bool:
-        """It was not asked."""
+        """No approver had to be asked."""
         return self.decider.kind == "policy"
 
 
@@ -107,7 +107,7 @@ class ApprovalQueue:
     """Asks, remembers, forgets.
 
     Every request that is published as `approval_request` is published once as `approval_resolved`, in every ending.
-    The first answer counts; whoever comes later changes nothing and is not told off.
+    The first answer counts; a later one changes nothing and is no error.
     """
 
     __slots__ = (
@@ -141,7 +141,7 @@ class ApprovalQueue:
 
     @contextlib.contextmanager
     def attended(self, conversation: ConversationId | None = None) -> Generator[None]:
-        """Somebody is there who can answer, as long as the block lasts: everything, or what shows in a conversation."""
+        """An approver attends as long as the block lasts: it can answer everything, or what shows in a conversation."""
         self._attending[conversation] += 1
         try:
             yield
@@ -158,15 +158,15 @@ class ApprovalQueue:
     async def ask(
         self, request: RequestedAction, policy: ApprovalPolicy, publish: Publish, *, known_safe: bool = False
     ) -> Permission:
-        """Come back when it is allowed, or raise ApprovalDenied; NoApprover at once where nobody can be asked.
+        """Come back when it is allowed, or raise ApprovalDenied; NoApprover at once where no approver attends.
 
         `policy` is the strictest of the whole chain. A cancelled caller withdraws its request.
         """
-        said = policy_verdict(policy, request.kind, known_safe=known_safe)
-        if said == "run":
+        verdict = policy_verdict(policy, request.kind, known_safe=known_safe)
+        if verdict == "run":
             return Permission(Decider("policy", value_text(approval_to_wire(policy))))
-        if said == "deny":
-            raise NoApproverError("this would have to be asked, and the approval policy lets nobody be asked")
+        if verdict == "deny":
+            raise NoApproverError("this would have to be asked, and the approval policy lets no approver be asked")
         if (grant := self._grants.find(request, policy)) is not None:
             return Permission(Decider("grant", grant_id=grant.grant_id), grant.scope)
         self._check_that_it_can_be_asked(request)
@@ -238,7 +238,7 @@ class ApprovalQueue:
         return self._grants.revoke(grant_id)
 
     def interrupt(self, conversation: ConversationId) -> int:
-        """Deny what this conversation itself asks for, and nobody else's; how many there were."""
+        """Deny what this conversation itself asks for, and no other; how many there were."""
         own = [number for number, waiting in self._pending.items() if waiting.request.conversation_id == conversation]
         return self._deny(own, _INTERRUPT)
 
@@ -262,7 +262,7 @@ class ApprovalQueue:
 
     def _check_that_it_can_be_asked(self, request: RequestedAction) -> None:
         if self._closed:
-            raise ClosedError("the session is closing; nobody is asked any more")
+            raise ClosedError("the session is closing; no approver is asked any more")
         if not self.is_heard(request):
             raise NoApproverError(f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}")
         if len(self._pending) >= self._max_pending:
@@ -309,7 +309,7 @@ class ApprovalQueue:
         return True
 
     def _settle_what_is_granted(self) -> None:
-        """Nobody is asked twice for what was just allowed for longer."""
+        """An approver is not asked twice for what was just allowed for longer."""
         for approval_id, waiting in list(self._pending.items()):
             if waiting.is_open and (grant := self._grants.find(waiting.request, waiting.policy)) is not None:
                 decider = Decider("grant", grant_id=grant.grant_id)
@@ -321,7 +321,7 @@ class ApprovalQueue:
     def _refusal(self, answer: _Answer) -> str:
         match answer.reason:
             case "timeout":
-                return f"nobody answered within {self._timeout_s:g} s, which is a no"
+                return f"no approver answered within {self._timeout_s:g} s, which is a no"
             case "user":
                 return f"the user said no: {answer.message}" if answer.message else "the user said no"
             case reason:

@@ -65,7 +65,7 @@ class EventTexts(msgspec.Struct, frozen=True):
 
 
 def with_label(label: str, text: str) -> str:
-    """Somebody's words below a line of ours that says whose they are."""
+    """A text below a line of ours that says whose words it is."""
     return "\n".join([f"{label}:", *(f"{_BAR}{line}" for line in text.rstrip("\n").split("\n"))])
 
 
@@ -91,7 +91,7 @@ def command_text(command: Sequence[str]) -> str:
 
 def whole_texts(detail: str, matches: Sequence[str], parts: ApprovalParts) -> dict[PartName, str]:
     """Every part by its name, whole and fit to be shown."""
-    files = "\n".join(f"{each.kind} {visible(each.path)} +{each.added} -{each.removed}" for each in parts.files)
+    files = "\n".join(f"{file.kind} {visible(file.path)} +{file.added} -{file.removed}" for file in parts.files)
     script = script_of(parts.command)
     texts: dict[PartName, str | None] = {
         "detail": visible(detail, lines=True),
@@ -108,27 +108,27 @@ def whole_texts(detail: str, matches: Sequence[str], parts: ApprovalParts) -> di
 def event_texts(detail: str, matches: Sequence[str], parts: ApprovalParts) -> EventTexts:
     """What goes into the event: everything, or the beginning and the end of what is long, with the number left out."""
     texts = whole_texts(detail, matches, parts)
-    files = tuple(msgspec.structs.replace(each, path=visible(each.path)) for each in parts.files)
+    files = tuple(msgspec.structs.replace(file, path=visible(file.path)) for file in parts.files)
     whole = sum(len(text.encode()) for text in texts.values()) <= MAX_EVENT_BYTES
-    kept, lines = dict(texts), [visible(match) for match in matches]
+    remaining, lines = dict(texts), [visible(match) for match in matches]
     if not whole:
         # The detail says all that the others say: so it is the last to be cut.
         lines = [make_display_text(match, max_characters=_CUT_PART).text for match in matches[:_CUT_FILES]]
         files = files[:_CUT_FILES]
         for name in ("command", "script", "arguments", "justification"):
-            if name in kept:
-                kept[name] = _cut(kept[name], _CUT_PART)
+            if name in remaining:
+                remaining[name] = _cut(remaining[name], _CUT_PART)
         if len(texts["detail"].encode()) > _MAX_DETAIL_BYTES:
-            kept["detail"] = _cut(texts["detail"], _CUT_DETAIL)
+            remaining["detail"] = _cut(texts["detail"], _CUT_DETAIL)
     return EventTexts(
-        detail=kept["detail"],
+        detail=remaining["detail"],
         matches=lines,
-        command=kept.get("command"),
-        script=kept.get("script"),
-        arguments=kept.get("arguments"),
-        justification=kept.get("justification"),
+        command=remaining.get("command"),
+        script=remaining.get("script"),
+        arguments=remaining.get("arguments"),
+        justification=remaining.get("justification"),
         files=files,
-        hidden=0 if kept["detail"] == texts["detail"] else len(texts["detail"]) - _CUT_DETAIL,
+        hidden=0 if remaining["detail"] == texts["detail"] else len(texts["detail"]) - _CUT_DETAIL,
         whole=whole,
     )
 
@@ -173,7 +173,7 @@ class GrantSubject(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Of all of it."""
+        """The digest of the whole request."""
         # ASCII, because arguments may hold what UTF-8 cannot.
         whole = json.dumps([self.words, self.cwd, self.environment, self.sandbox], ensure_ascii=True)
         return hashlib.sha256(whole.encode()).hexdigest()

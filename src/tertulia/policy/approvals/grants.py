@@ -29,7 +29,7 @@ class IdSequence:
         self._last = 0
 
     def next(self) -> str:
-        """A new one."""
+        """A new, random grant id."""
         self._last += 1
         return f"{self._prefix}-{self._last}"
 
@@ -132,7 +132,7 @@ class Grants:
         key = self._keys.get(grant_id)
         if key is None:
             return False
-        # To the caller an expired one is over, though nobody has swept yet.
+        # To the caller an expired one is over, though it has not been swept yet.
         held = not self._is_over(self._by_key[key])
         self._drop(key)
         return held

@@ -95,7 +95,7 @@ def _unquoted(word: str) -> str:
 
 
 def _is_more_than_a_command(first: str) -> bool:
-    """An assignment or a reserved word, unless it was quoted; nobody quotes it for a good reason."""
+    """An assignment or a reserved word, unless it was quoted, for which there is no good reason."""
     return "=" in first or first in _RESERVED
 
 
@@ -206,18 +206,18 @@ def safe_environment(variables: Mapping[str, str], writable: Sequence[str]) -> d
 
     Without it an environment, or a configuration file of the workspace, could have a reader start other programs.
     """
-    kept = {
+    safe = {
         name: value
         for name, value in variables.items()
         if name not in _DROPPED and not name.startswith(_DROPPED_BEGINNINGS)
     }
     # A login shell runs the profile that it finds at home, which it looks up itself where none is named; and git obeys
     # the settings there.
-    kept.setdefault("HOME", _NOWHERE)
-    kept |= {name: _NOWHERE for name in _HOMES if name in kept and _is_below(kept[name], writable)}
-    folders = kept.get("PATH", "").split(":")
+    safe.setdefault("HOME", _NOWHERE)
+    safe |= {name: _NOWHERE for name in _HOMES if name in safe and _is_below(safe[name], writable)}
+    folders = safe.get("PATH", "").split(":")
     trusted = [folder for folder in folders if folder.startswith("/") and not _is_below(folder, writable)]
-    return {**kept, "PATH": ":".join(trusted) or "/usr/bin:/bin", **GIT_ENVIRONMENT}
+    return {**safe, "PATH": ":".join(trusted) or "/usr/bin:/bin", **GIT_ENVIRONMENT}
 
 
 def _is_below(folder: str, roots: Sequence[str]) -> bool:

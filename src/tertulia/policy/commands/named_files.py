@@ -1,8 +1,9 @@
 """Which scripts and programs a command's words name, and what is in them.
 
-A yes that lets a command leave the sandbox for longer than once holds for these as they are: whoever may write them
-could else have it run anything. Programs are listed, not forbidden: of one that is not known to run nothing but what
-its words name (`make`, `npm`, `git`, an interpreter that is given a module) nothing is known: it is asked each time.
+A yes that lets a command leave the sandbox for longer than once holds for these as they are: a process that may write
+them could else have it run anything. Programs are listed, not forbidden: of one that is not known to run nothing but
+what its words name (`make`, `npm`, `git`, an interpreter that is given a module) nothing is known: it is asked each
+time.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MAX_TEXT = 1024 * 1024
 """Of a script in which other names are looked for."""
 
 _SYSTEM = ("/bin", "/lib", "/lib64", "/nix", "/opt", "/sbin", "/snap", "/usr")
-"""Where nobody but an administrator changes a file, unless a root lies there. Of these only the path counts."""
+"""Where only an administrator changes a file, unless a root lies there. Of these only the path counts."""
 _SHELLS = frozenset({"bash", "dash", "sh"})
 _SCRIPT_FLAGS = frozenset({"-c", "-lc"})
 _WRITING_TO = re.compile(
@@ -73,7 +74,7 @@ class NamedFiles(msgspec.Struct, frozen=True):
 
     @property
     def contents(self) -> tuple[NamedFile, ...]:
-        """Those that somebody here could change."""
+        """The files that a process here could change."""
         return tuple(file for file in self.files if file.digest is not None)
 
     def changed_since(self, before: NamedFiles) -> tuple[str, ...]:
@@ -112,12 +113,12 @@ class _Search:
         self._cwd = os.path.realpath(cwd)
         self._environment = environment
         self._roots = tuple(map(os.path.realpath, roots))
-        self._folders = [os.path.join(self._cwd, each) for each in environment.get("PATH", "").split(":")]
-        self._own_folders = [each for each in self._folders if self._is_own(os.path.realpath(each))]
+        self._folders = [os.path.join(self._cwd, entry) for entry in environment.get("PATH", "").split(":")]
+        self._own_folders = [entry for entry in self._folders if self._is_own(os.path.realpath(entry))]
         self._bytes = self._looks = 0
 
     def is_plain(self) -> bool:
-        """No variable has programs load what somebody here could change."""
+        """No variable has programs load what a process here could change."""
         homes = [os.path.realpath(self._environment.get(name, "/nonexistent")) for name in _HOMES]
         if any(map(self._is_own, homes)):
             return False
@@ -176,7 +177,7 @@ class _Search:
             case (flag, text) if flag in _SCRIPT_FLAGS:
                 script = read_script(_WRITING_TO.sub(_without, text))
                 # Each of them is looked at, also after one of which not all is known: so what changed can be told.
-                seen = [] if script is None else [self.look(each, in_shell=True) for each in script.commands]
+                seen = [] if script is None else [self.look(entry, in_shell=True) for entry in script.commands]
                 return script is not None and all(seen)
             case _:
                 file = _after_options(arguments, _SHELL_OPTION)
@@ -217,7 +218,7 @@ class _Search:
             return _in_its_folder(os.path.join(self._cwd, word))
         places = (os.path.join(folder, word) for folder in self._folders)
         return next(
-            (_in_its_folder(each) for each in places if os.path.isfile(each) and os.access(each, os.X_OK)), None
+            (_in_its_folder(entry) for entry in places if os.path.isfile(entry) and os.access(entry, os.X_OK)), None
         )
 
     def _note_code(self, arguments: Words) -> None:
@@ -229,7 +230,7 @@ class _Search:
         """Notes the code that this may be the name of, and returns what was new."""
         new: list[str] = []
         names = {name, name.lstrip("/"), os.path.basename(name)} - {""}
-        places = {os.path.join(folder, each) for each in names for folder in (*folders, *self._own_folders)}
+        places = {os.path.join(folder, entry) for entry in names for folder in (*folders, *self._own_folders)}
         self._spend(len(places))
         for place in sorted(places):
             path = _in_its_folder(place)

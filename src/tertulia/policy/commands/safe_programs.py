@@ -197,7 +197,7 @@ def _reads_only_sed(arguments: Sequence[str]) -> bool:
 
 
 def _reads_only_uniq(arguments: Sequence[str]) -> bool:
-    """A second file is the one that is written. A file must come last: there nobody takes an option for one."""
+    """A second file is the one that is written. A file must come last: there no option is taken for one."""
     if "--" in arguments or not _UNIQ.admit(arguments):
         return False
     return not any(word == "-" or not word.startswith("-") for word in arguments[:-1])
@@ -225,7 +225,7 @@ KNOWN_PROGRAMS = frozenset(_RULES)
 
 
 def known_program(word: str) -> str | None:
-    """The name of a program of this list, or None. `./ls` and `/tmp/ls` are programs that nobody knows."""
+    """The name of a program of this list, or None. `./ls` and `/tmp/ls` are unknown programs."""
     directory, slash, name = word.rpartition("/")
     return name if directory + slash in SYSTEM_DIRECTORIES and name in _RULES else None
 

@@ -147,7 +147,7 @@ def _stops(path: str, known: dict[str, str | None]) -> Iterator[str]:
         links += 1
         if links > _MAX_LINKS:
             return
-        left.extend(each for each in reversed(target.split("/")) if each)
+        left.extend(step for step in reversed(target.split("/")) if step)
         walked = "/" if target.startswith("/") else walked
     yield walked
 

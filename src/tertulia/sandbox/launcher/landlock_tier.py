@@ -46,7 +46,7 @@ NOT_COVERED = (
 
 
 class LandlockTier:
-    """Implements `Tier`."""
+    """The tier that confines by Landlock, seccomp and dropped capabilities."""
 
     name: TierName = "landlock"
 
@@ -140,7 +140,7 @@ class LandlockTier:
         return replace(ending, limit=exceeded_limit(ending.exit_code, output))
 
     def close(self) -> None:
-        """The launcher goes."""
+        """End the launcher, with all that it has started."""
         self._nested.close()
         self._launcher.close()
 
@@ -155,13 +155,13 @@ class _Watched:
 
     def before(self) -> None:
         """Look for what is the user's, everywhere in the roots."""
-        found = [each.path for root in self._roots for each in self._nested.before(root)]
+        found = [entry.path for root in self._roots for entry in self._nested.before(root)]
         self._vigil = ChangeWatch(self._watch, self._roots, self._command.confinement, found)
         self._nested.began(self._roots)
         self.unkept = self._vigil.unkept
 
     def after(self) -> tuple[Change, ...]:
-        """What has changed."""
+        """What has changed among protected files."""
         if self._vigil is None:
             return ()
         self._nested.ended(self._roots)
@@ -217,7 +217,7 @@ class StartHooks(Protocol):
 
 
 class DeferredStart:
-    """Implements `SpawnedProcess`."""
+    """A process that is started late; implements `SpawnedProcess`."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class DeferredStart:
         self._loop = asyncio.get_running_loop()
         self._spawned: SpawnedProcess | None = None
         self._killed = False
-        # Whoever made them closes them as soon as this returns.
+        # The caller closes its own as soon as this returns.
         self._streams = Streams(*(os.dup(fd) for fd in (streams.stdin, streams.stdout, streams.stderr)))
         self._loop.run_in_executor(None, around.before).add_done_callback(self._ready)
 
@@ -247,7 +247,7 @@ class DeferredStart:
             self._spawned.terminate()
 
     def leader(self) -> int | None:
-        """The command's."""
+        """The process of the command, once it has begun."""
         return None if self._spawned is None else self._spawned.leader()
 
     def _ready(self, done: asyncio.Future[None]) -> None:

@@ -33,7 +33,7 @@ from tertulia.sandbox.launcher.program import serve
 confines, in_front = sys.argv[3] == "confines", sys.argv[4] == "in front"
 serve(int(sys.argv[1]), int(sys.argv[2]), confines=confines, in_front=in_front, open_files=int(sys.argv[5]))
 """
-"""Read from standard input: whoever kills by what a command line says shall not meet the guardian."""
+"""Read from standard input: a kill by what a command line says must not reach the guardian."""
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 _REPORT_BYTES = 65_536
 _BY_SIGKILL = 128 + 9
@@ -154,7 +154,7 @@ class _Report(msgspec.Struct):
 
 
 class LaunchedProcess:
-    """Implements `Spawned`."""
+    """The running command; implements `SpawnedProcess`."""
 
     def __init__(self, line: socket.socket, ended: OnProcessEnd, launcher: str) -> None:
         self._line, self._ended, self._launcher = line, ended, launcher
@@ -174,7 +174,7 @@ class LaunchedProcess:
             self._line.send(b"T")
 
     def leader(self) -> int | None:
-        """As the keeper said."""
+        """The process that the keeper has named."""
         return self._leader
 
     def _hear(self) -> None:
@@ -221,7 +221,7 @@ def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
         "limits": {"processes": None, "memory": None, "written": None},
         "temporary": None,
         "restrict": None,
-        # A person's terminal is of another namespace: nobody there could be in front of it.
+        # A person's terminal is of another namespace: no process there could be in front of it.
         "pid_namespace": command.pid_namespace and not command.inherit_stdio,
         "machines_proc": command.machines_proc,
         **rules,
@@ -261,7 +261,7 @@ class UnconfinedTier:
         return self._launcher.namespace
 
     def identity(self) -> tuple[object, ...]:
-        """Of nothing."""
+        """Empty: it rests on no program."""
         return ()
 
     def find(self) -> str:
@@ -273,9 +273,9 @@ class UnconfinedTier:
         return self._launcher.spawn(command, streams, {"temporary": command.temporary}, ended)
 
     def conclude(self, ending: ProcessEnd, output: Output) -> ProcessEnd:
-        """As it was."""
+        """The ending, as it was reported."""
         return ending
 
     def close(self) -> None:
-        """The launcher goes."""
+        """End the launcher, with all that it has started."""
         self._launcher.close()

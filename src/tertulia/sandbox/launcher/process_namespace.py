@@ -1,10 +1,10 @@
 """A namespace of processes for a program that no sandbox holds: the kernel ends all of it, whatever of ours is killed.
 
 Its first process is ours, does nothing but bury, and ends with the keeper: by the kernel's signal for the death of a
-parent, which asks nobody. When the first process of such a namespace ends, the kernel kills all others, daemons too.
-The namespace mostly has a `/proc` of its own, so that `ps` and libraries meet the numbers that they can use. Root
-needs nothing more. An ordinary user gets it only inside a namespace of users, with nobody in it but that user: programs
-that run as somebody else (`sudo`) do not work there. Standard library only: the launcher needs it.
+parent, which needs no process of ours. When the first process of such a namespace ends, the kernel kills all others,
+daemons too. The namespace mostly has a `/proc` of its own, so that `ps` and libraries meet the numbers that they can
+use. Root needs nothing more. An ordinary user gets it only inside a namespace of users, with no other user in it:
+programs that run as another user (`sudo`) do not work there. Standard library only: the launcher needs it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def find_namespace_support(*, confines: bool) -> NamespaceSupport:
     if not why_not:
         return NamespaceSupport("processes")
     if os.geteuid() == 0:
-        # Root among nobody but itself could not even give a file to somebody.
+        # Root in a namespace with no other user could not even give a file to another.
         return NamespaceSupport("", why_not)
     if not confines and _ssh_would_refuse():
         return NamespaceSupport(
@@ -58,15 +58,15 @@ def find_namespace_support(*, confines: bool) -> NamespaceSupport:
 
 
 def _ssh_would_refuse() -> bool:
-    """It reads an included file only if root or the user owns it, and there nobody is root."""
+    """It reads an included file only if root or the user owns it, and there no user is root."""
     with suppress(OSError), os.scandir(_SSH_SETTINGS) as entries:
         return any(entry.name.endswith(".conf") and entry.stat().st_uid != os.geteuid() for entry in entries)
     return False
 
 
 def _attempt(kind: Kind) -> str:
-    """Why not, if not."""
-    told, telling = os.pipe()
+    """Why it cannot be had; empty where it can."""
+    reading, writing = os.pipe()
     trying = os.fork()
     if trying == 0:
         try:
@@ -76,13 +76,13 @@ def _attempt(kind: Kind) -> str:
             os.close(holds)
             os.waitpid(first, 0)
         except OSError as error:
-            os.write(telling, (error.strerror or "refused").encode())
+            os.write(writing, (error.strerror or "refused").encode())
         finally:
             os._exit(0)
-    os.close(telling)
+    os.close(writing)
     os.waitpid(trying, 0)
-    why_not = os.read(told, 1024).decode("utf-8", "replace")
-    os.close(told)
+    why_not = os.read(reading, 1024).decode("utf-8", "replace")
+    os.close(reading)
     return why_not
 
 
@@ -90,7 +90,7 @@ def split(kind: Kind, held: int, *, own_proc: bool) -> tuple[int, int]:
     """(the first process, the program), as numbered here; the second is 0 in the program, which goes on from here too.
 
     Both are 0 where the kernel has none left to give: nothing has changed then. OSError where it gave only half.
-    Whoever calls this ends next, so that both become children of a process above, which is to `hold` the other end.
+    The caller ends next, so that both become children of a process above, which is to `hold` the other end.
     """
     try:
         _leave(kind)
@@ -107,7 +107,7 @@ def hold(holds: int) -> None:
 
 
 class _Refused(OSError):
-    """Before anything changed."""
+    """The kernel refused before anything was changed."""
 
 
 def _leave(kind: Kind) -> None:
@@ -119,25 +119,25 @@ def _leave(kind: Kind) -> None:
         _write("setgroups", "deny")
         _write("uid_map", f"{user} {user} 1")
         _write("gid_map", f"{group} {group} 1")
-    # Mounts that the user makes are seen; nobody else sees ours.
+    # Mounts that the user makes are seen; no other process sees ours.
     _check(_libc.mount(None, b"/", None, _SLAVE_ALL_BELOW, None))
 
 
 def _start_first(held: int, own_proc: bool) -> int:
-    told, telling = os.pipe()
+    reading, writing = os.pipe()
     first = os.fork()
     if first == 0:
-        _be_first(held, telling, own_proc)
-    os.close(telling)
-    said = os.read(told, 16)
-    os.close(told)
-    if said != _GO:
-        number = int(said or errno.ESRCH)
+        _be_first(held, writing, own_proc)
+    os.close(writing)
+    answer = os.read(reading, 16)
+    os.close(reading)
+    if answer != _GO:
+        number = int(answer or errno.ESRCH)
         raise OSError(number, os.strerror(number))
     return first
 
 
-def _be_first(held: int, telling: int, own_proc: bool) -> NoReturn:
+def _be_first(held: int, writing: int, own_proc: bool) -> NoReturn:
     """Ends when the other end of `held` is closed, and once that is held by its parent, with it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     try:
@@ -145,9 +145,9 @@ def _be_first(held: int, telling: int, own_proc: bool) -> NoReturn:
         if own_proc:
             _check(_libc.mount(b"proc", b"/proc", b"proc", _NO_SUID_DEVICES_PROGRAMS, None))
     except OSError as error:
-        os.write(telling, str(error.errno).encode())
+        os.write(writing, str(error.errno).encode())
         os._exit(0)
-    os.write(telling, _GO)
+    os.write(writing, _GO)
     # With the program's streams, which would not end before we do.
     os.closerange(3, held)
     os.closerange(held + 1, os.sysconf("SC_OPEN_MAX"))
@@ -159,7 +159,7 @@ def _be_first(held: int, telling: int, own_proc: bool) -> NoReturn:
         while not parent.poll(0):
             signal.sigwait([signal.SIGCHLD])
             with suppress(ChildProcessError):
-                # Not left to the kernel: what they have written is counted with whoever buries them.
+                # Not left to the kernel: what they have written is counted with the process that buries them.
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
     os._exit(0)

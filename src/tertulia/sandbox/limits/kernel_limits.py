@@ -55,7 +55,7 @@ def set_rlimits(pid: int, limits: CommandLimits) -> None:
 def exceeded_limit(exit_code: int, output: Output) -> LimitName | None:
     """Which limit a command seems to have run into: by the signal that ended it, or else by what it said last.
 
-    The kernel tells a process and not us. So this is advice for whoever reads the output, and decides nothing.
+    The kernel tells a process and not us. So this is advice for the reader of the output, and decides nothing.
     """
     if exit_code in _SIGNALS:
         return _SIGNALS[exit_code]
@@ -72,7 +72,7 @@ _numbers = itertools.count(1)
 def find_delegated(membership: str, mount: Path) -> Path | None:
     """The directory in which we may make control groups (version 2), by the text of `/proc/self/cgroup`.
 
-    Our own group, or the one above it, where somebody has already let its children be limited. Nothing is changed to
+    Our own group, or the one above it, where its children may already be limited. Nothing is changed to
     get there: who is given no such place gets limits for each process instead.
     """
     paths = [line[3:] for line in membership.splitlines() if line.startswith("0::/")]
@@ -118,7 +118,7 @@ class Cgroup:
         (self._path / "cgroup.procs").write_text(str(pid))
 
     def limit_met(self) -> LimitName | None:
-        """The limit that somebody in it has run into."""
+        """The limit that a process in it has run into."""
         if self._count("memory.events", "oom_kill"):
             return "memory_bytes"
         return "processes" if self._count("pids.events", "max") else None

@@ -131,7 +131,7 @@ class UsageMeter:
 
 
 def written_by(pids: Iterable[int]) -> int:
-    """Bytes that these, and all whom they buried, have written to disks."""
+    """Bytes that these, and all that they buried, have written to disks."""
     total = 0
     for pid in pids:
         found = _WRITTEN.search(_read(pid, "io"))
@@ -141,7 +141,7 @@ def written_by(pids: Iterable[int]) -> int:
 
 
 def _sum(pids: Iterable[int], file: str, pattern: re.Pattern[bytes]) -> tuple[int, int]:
-    """(private, shared) bytes. One that lets nobody look at its mappings counts with all that it has."""
+    """(private, shared) bytes. One that hides its mappings counts with all that it has."""
     private = shared = 0
     for pid in pids:
         for name, kilobytes in pattern.findall(_read_of(pid, file)) or _RESIDENT.findall(_read_of(pid, "status")):
@@ -160,7 +160,7 @@ class _Held:
         self.in_memory = 0
         """Bytes of those that no file system has."""
         self.hides = False
-        """Some may be where nobody can look, on their way through a socket; or they are too many."""
+        """Some may be where we cannot look, on their way through a socket; or they are too many."""
         self.only_mapped = False
         """Some of a file system are mapped, and need not be open."""
         self._seen: set[tuple[int, int]] = set()
@@ -208,7 +208,7 @@ def _shared_mappings(pids: Iterable[int]) -> int:
     for pid in pids:
         mappings, here = _read_of(pid, "maps"), dict[bytes, int]()
         if not mappings and _RESIDENT.search(_read_of(pid, "status")):
-            # It lets nobody look: then all that the machine has more of may be its.
+            # It hides them: then all that the machine has more of may be its.
             return _ANYTHING
         for begin, end, inode in _SHARED_MAPPING.findall(mappings):
             here[inode] = here.get(inode, 0) + int(end, 16) - int(begin, 16)
@@ -270,7 +270,7 @@ class AddedBytes:
         """Those of the file systems that are memory."""
 
     def grown(self, devices: Iterable[int] | None = None) -> int:
-        """By how much these file systems are fuller, whoever did it."""
+        """By how much these file systems are fuller, by any process."""
         return sum(self._growth(devices).values())
 
     def found(self, enough: int, devices: Iterable[int] | None = None, held: Iterable[os.stat_result] = ()) -> int:

@@ -17,7 +17,7 @@ class Credential(msgspec.Struct, frozen=True, gc=False):
     path: str
     """Below a home, or absolute."""
     holds: str
-    """In words for people."""
+    """What is kept there, in words for people."""
     programs: tuple[str, ...] = ()
     """Those that fail without it; `git push` names a program and its first word."""
 

@@ -25,7 +25,7 @@ class Mask(msgspec.Struct, frozen=True):
     """A file or directory that reads as empty."""
 
     path: str
-    """Absolute, and not resolved."""
+    """Absolute, and with its links unresolved."""
     spelled: str
     """As a setting names it: `~/.npmrc`."""
     holds: str
@@ -70,13 +70,13 @@ class GuardedPaths(msgspec.Struct, frozen=True):
     def missing_files(self) -> tuple[str, ...]:
         """What would be a file, of masks and of protected paths; others would be directories."""
         return tuple(
-            each.path for each in (*self.masks, *self.protected) if each.also_missing and not each.is_directory
+            place.path for place in (*self.masks, *self.protected) if place.also_missing and not place.is_directory
         )
 
     def protected_paths(self, roots: Iterable[str]) -> tuple[str, ...]:
         """The same. A root inside one was named by the user, who means to have it written."""
         inside = list(roots)
-        wanted = [each for each in self.protected if not any(is_inside(root, each.path) for root in inside)]
+        wanted = [place for place in self.protected if not any(is_inside(root, place.path) for root in inside)]
         return tuple(_for_mounts(wanted))
 
     def mask_over(self, path: str) -> Mask | None:
@@ -87,8 +87,8 @@ class GuardedPaths(msgspec.Struct, frozen=True):
     def protection_over(self, path: str, roots: Iterable[str]) -> ProtectedPath | None:
         """The protected path that it lies in, in the same way."""
         real, inside = os.path.realpath(path), list(roots)
-        wanted = (each for each in self.protected if not any(is_inside(root, each.path) for root in inside))
-        return next((each for each in wanted if _lies_in(path, real, each.path)), None)
+        wanted = (place for place in self.protected if not any(is_inside(root, place.path) for root in inside))
+        return next((place for place in wanted if _lies_in(path, real, place.path)), None)
 
     def hint(self, argv: Sequence[str], output: str) -> str | None:
         """One sentence for each mask that may be why a command failed: it names the path, or its program needs it."""
@@ -110,17 +110,17 @@ def guarded_paths(
     InvalidParams where `unmask` names nothing that is masked, or one of ours.
     """
     home = homes[0]
-    own = [*ours, *(os.path.join(each, name) for each in homes for name in _OUR_FOLDERS)]
+    own = [*ours, *(os.path.join(place, name) for place in homes for name in _OUR_FOLDERS)]
     masks = [Mask(path, _spelled(path, home), OWN_FILES, is_directory=True, ours=True) for path in dict.fromkeys(own)]
-    usual = [_mask(row, each, home) for each in homes for row in credentials.BELOW_HOME]
+    usual = [_mask(row, place, home) for place in homes for row in credentials.BELOW_HOME]
     usual.append(_mask(credentials.OF_CONTAINERS, "/", home))
     usual += [_mask(row, "/", home) for row in credentials.OF_ROOT] if is_root else []
     for name in unmask:
         usual = _without(name, usual, masks, home)
     added = [Mask(expand_path(name, home), name, "masked by a setting", usual=False) for name in add]
     protected = [
-        ProtectedPath(os.path.join(each, row.path.rstrip("/")), row.reason, row.path.endswith("/"), row.also_missing)
-        for each in homes
+        ProtectedPath(os.path.join(place, row.path.rstrip("/")), row.reason, row.path.endswith("/"), row.also_missing)
+        for place in homes
         for row in startup_files.BELOW_HOME
     ]
     return GuardedPaths((*masks, *added, *usual), tuple(protected))
@@ -150,9 +150,9 @@ def _spelled(path: str, home: str) -> str:
 
 def _without(name: str, usual: list[Mask], ours: Iterable[Mask], home: str) -> list[Mask]:
     path = expand_path(name, home)
-    kept = [mask for mask in usual if mask.path != path]
-    if len(kept) < len(usual):
-        return kept
+    others = [mask for mask in usual if mask.path != path]
+    if len(others) < len(usual):
+        return others
     if any(mask.path == path for mask in ours):
         raise InvalidParamsError(f"masks.unmask: {name} holds {OWN_FILES} and is always masked")
     around = [mask.spelled for mask in usual if is_inside(path, mask.path) or is_inside(mask.path, path)]

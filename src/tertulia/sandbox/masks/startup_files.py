@@ -1,7 +1,7 @@
 """The files that other programs run or obey by themselves: a login, a shell, git, ssh, an editor, the desktop.
 
-Whoever may write one of them has the user run something the next time, outside every sandbox. They stay readable. A
-path that ends in a slash is a directory. Nothing here looks at a disk.
+A process that may write one of them has the user run something the next time, outside every sandbox. They stay
+readable. A path that ends in a slash is a directory. Nothing here looks at a disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ STARTUP_NAMES = (
     *(".vimrc", ".gvimrc", ".vim", ".exrc", ".nvimrc", ".emacs", ".emacs.d"),
     *(".xinitrc", ".xsession", ".xsessionrc", ".xprofile", ".pam_environment"),
 )
-"""Read-only at any depth of a writable root, where they exist: somebody's home may lie in it, or be linked to it.
+"""Read-only at any depth of a writable root, where they exist: a user's home may lie in it, or be linked to it.
 
 Not here, though protected in a home: what a project has of its own and builds obey anyway (`.npmrc`, `.envrc`, `bin`).
 """

@@ -17,7 +17,7 @@ _STRICTER: dict[Kind, int] = {"seen": 0, "pinned": 1, "read_only": 2, "masked": 
 
 
 class MountEntry(NamedTuple):
-    """One place."""
+    """One place, and what is mounted on it."""
 
     path: str
     """Absolute, and without links: in it as seen from inside."""
@@ -64,8 +64,8 @@ def encode_entries(entries: Iterable[MountEntry], private: Iterable[str]) -> byt
 
 def decode_entries(text: bytes) -> tuple[frozenset[str], list[MountEntry]]:
     """The private places, and the entries."""
-    told = json.loads(text)
-    return frozenset(told["private"]), [MountEntry(*each) for each in told["entries"]]
+    plan = json.loads(text)
+    return frozenset(plan["private"]), [MountEntry(*fields) for fields in plan["entries"]]
 
 
 def build_tree(entries: Iterable[MountEntry]) -> MountNode:

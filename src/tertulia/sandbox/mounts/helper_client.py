@@ -54,7 +54,7 @@ class MountHelper:
         self._line: socket.socket | None = None
 
     def acquire(self) -> None:
-        """Somebody will use it."""
+        """A tier will use it until it calls `release`."""
         with self._lock:
             self._users += 1
 
@@ -127,7 +127,7 @@ class PendingMount:
         self._loop.add_reader(line, self._hear)
 
     def close(self) -> None:
-        """Nobody wants to know any more. Again is nothing."""
+        """Forget the request; again does nothing."""
         if self._line is not None:
             self._loop.remove_reader(self._line)
             self._line.close()
@@ -204,7 +204,7 @@ class NamespaceMounts:
         pid, process = self._process
         with ExitStack() as passing:
             try:
-                # Of the process that is held: as long as that lives, its number is nobody else's.
+                # Of the process that is held: as long as that lives, its number is no other's.
                 namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
                 passing.callback(os.close, namespace)
                 signal.pidfd_send_signal(process, 0)

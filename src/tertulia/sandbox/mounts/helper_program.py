@@ -72,9 +72,9 @@ def _work(requests: socket.socket, tells: int) -> NoReturn:
         os.write(tells, _TAKEN)
         os.close(tells)
         text, namespace, answer = fds
-        told = _answer(text, namespace)
+        report = _answer(text, namespace)
         with suppress(OSError):
-            os.write(answer, json.dumps(told).encode())
+            os.write(answer, json.dumps(report).encode())
     finally:
         os._exit(0)
 
@@ -96,7 +96,7 @@ class _Moved(Exception):
 
 
 class _Mounting:
-    """One sandbox."""
+    """One sandbox whose mounts are made."""
 
     def __init__(self, private: frozenset[str]) -> None:
         self._private = private
@@ -124,7 +124,7 @@ class _Mounting:
     # ---- every place is opened, and nothing is mounted yet
 
     def _resolve(self, node: MountNode, above: int, private: bool) -> None:
-        """Open it, and what lies in it. `private`: it is seen in this sandbox alone, and nobody's real folder."""
+        """Open it, and what lies in it. `private`: it is seen in this sandbox alone, and is no real folder."""
         entry = node.entry
         node.destination = self._open(node, above, private)
         node.inner, node.is_private = node.destination, private and entry.staged is None

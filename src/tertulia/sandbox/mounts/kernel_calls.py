@@ -1,7 +1,8 @@
 """The kernel's calls for files and mounts by descriptor, which Python does not have.
 
-A path that is resolved twice can lead to two places when somebody renames directories meanwhile. Here a place is opened
-once, compared with what is expected, and mounted on by its descriptor. Standard library only, as the mount helper is.
+A path that is resolved twice can lead to two places when a process renames directories meanwhile. Here a place is
+opened once, compared with what is expected, and mounted on by its descriptor. Standard library only, as the mount
+helper is.
 """
 
 from __future__ import annotations

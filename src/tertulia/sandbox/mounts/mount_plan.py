@@ -110,8 +110,8 @@ class MountPlan:
             seen.add(self._command.cwd)
         for root, fd in self._roots.items():
             yield from self._put_aside("--bind-fd", root, os.dup(fd))
-        for place in sorted({os.path.realpath(each) for each in seen} - masked):
-            if any(_is_below(place, each) for each in HIDDEN) and not any(_is_in(place, root) for root in self._roots):
+        for place in sorted({os.path.realpath(path) for path in seen} - masked):
+            if any(_is_below(place, path) for path in HIDDEN) and not any(_is_in(place, root) for root in self._roots):
                 try:
                     yield from self._put_aside("--ro-bind-fd", place, os.open(place, os.O_PATH | os.O_CLOEXEC))
                 except FileNotFoundError:
@@ -166,7 +166,7 @@ class MountPlan:
         for root in self._roots:
             yield from (f"{root}/{name}" for name in confinement.protected)
         yield from confinement.protected_paths
-        # Whoever could write our own Python would be us.
+        # A command that could write our own Python would be us.
         yield from own_python()
         for path in (*(f"{root}/.git" for root in self._roots), *nested):
             yield from named_stores(path)
@@ -297,7 +297,7 @@ class GuardedMounts:
                 self._add(here, "read_only", os.fstat(stub.fd))
                 return None
             if status is None and not os.path.lexists(here):
-                # Nobody could make it, so the command cannot either.
+                # No process could make it, so the command cannot either.
                 return None
         raise _changed(here)
 

@@ -2,8 +2,8 @@
 
 What is there when a root is first looked at is the user's, and so is what appears while no command runs. It is known by
 its identity, which a command can neither change nor copy: moved or hidden behind anything else, it is found again, or
-no command begins. What came into being while a command ran that could write there is that command's own, or nobody
-could begin a repository with one command and commit to it with the next.
+no command begins. What came into being while a command ran that could write there is that command's own: else
+no model could begin a repository with one command and commit to it with the next.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ProtectedEntry(NamedTuple):
     """Something that is the user's."""
 
     path: str
-    """Absolute."""
+    """The absolute path of the place."""
     device: int
     inode: int
 
@@ -63,7 +63,7 @@ class _Root:
         self.users: set[_Identity] | None = None
         """What was there before; None until the first look is complete."""
         self.own: set[_Identity] = set()
-        """What commands have made."""
+        """What commands have made in it."""
         self.lives: list[list[int]] = []
         """When commands ran that could write here: [from, to]."""
 
@@ -110,7 +110,7 @@ class NestedProtectedPaths:
             life[1] = now
 
     def close(self) -> None:
-        """Forget everything."""
+        """Forget what was seen of all roots."""
         with self._lock:
             self._roots.clear()
 
@@ -131,11 +131,12 @@ class NestedProtectedPaths:
                 if identity not in users and (identity in own or self._made_by_a_command(place, identity[2], first)):
                     known.own.add(identity)
             known.own &= seen.found.keys()
-            # What cannot be looked into may hold what is missing, whoever has made it.
+            # What cannot be looked into may hold what is missing, and be made by anyone.
             hidden = users - seen.found.keys() if seen.closed else set[_Identity]()
             known.users = ({*seen.found} - known.own) | hidden
-            kept = known.users | (seen.closed if hidden else set[_Identity]())
-            return [ProtectedEntry(place, each[0], each[1]) for each, place in seen.found.items() if each in kept]
+            users = known.users | (seen.closed if hidden else set[_Identity]())
+            found = {identity: place for identity, place in seen.found.items() if identity in users}
+            return [ProtectedEntry(place, device, inode) for (device, inode, *_), place in found.items()]
 
     def _made_by_a_command(self, place: str, born: int, first: bool) -> bool:
         lives = (

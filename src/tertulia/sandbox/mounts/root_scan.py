@@ -20,7 +20,7 @@ from tertulia.sandbox.masks.startup_files import STARTUP_NAMES
 from tertulia.sandbox.runner import PROTECTED_NAMES
 
 MAX_FOLDERS = 1_000_000
-"""More in one root are refused: nobody waits for that."""
+"""More in one root are refused: that would take too long."""
 LONGEST_PATH = 3_500
 """In bytes. Deeper directories, to which no path leads, are read-only as a whole."""
 _RECENT_NS = 20_000_000
@@ -33,7 +33,7 @@ _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
 def is_protected_name(name: str) -> bool:
-    """In any spelling."""
+    """Compared in any spelling that a file system takes for the same."""
     # Most names are none by their first letter, and there are many.
     return (name[0] in _FIRST or not name.isascii()) and _folded(name) in _PROTECTED
 
@@ -47,7 +47,7 @@ def _folded(name: str) -> str:
     """Upper and lower case, accents in two ways, invisible characters and dots at the end are nothing to some disks."""
     if name.isascii():
         return name.lower().rstrip(" .")
-    seen = "".join(each for each in unicodedata.normalize("NFKD", name) if unicodedata.category(each) != "Cf")
+    seen = "".join(char for char in unicodedata.normalize("NFKD", name) if unicodedata.category(char) != "Cf")
     return seen.casefold().rstrip(" .")
 
 
@@ -130,7 +130,7 @@ class RootScan:
             if error.errno in _GONE:
                 self.changed.append(path)
                 return ScannedFolder(_NEVER)
-            # It is there, and what it lies in lets nobody look at it.
+            # It is there, and what it lies in cannot be read.
             return _closed(_NEVER, os.path.dirname(path.rstrip("/")))
         if known is not None and known.state == (status.st_ino, status.st_ctime_ns):
             return known
@@ -162,7 +162,7 @@ class RootScan:
 
 
 def _closed(state: tuple[int, int], path: str) -> ScannedFolder:
-    """One that is found as a whole, because nobody can look into it."""
+    """One that is found as a whole, because it cannot be looked into."""
     return ScannedFolder(state, (), (path.rstrip("/"),), closed=True)
 
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from tertulia.errors import SandboxError
 
 _MODE = 0o1555
-"""Sticky and writable by nobody: the mark. It is there from the first moment, and no directory of a person's has it."""
+"""Sticky and not writable: the mark. It is there from the first moment, and no directory of a user's has it."""
 _FILE_MODE = 0o1444
 """Of a file likewise: programs that look for their settings there find none, where a directory would stop them."""
 _ATTEMPTS = 100
@@ -38,7 +38,7 @@ class Stub:
         self._name = name
 
     def release(self) -> None:
-        """Let go, and remove it if it is a stub and nobody else relies on it."""
+        """Let go, and remove it if it is a stub and no other command relies on it."""
         try:
             status = os.fstat(self.fd)
             if marks_stub(status) and _lock(self.fd, fcntl.LOCK_EX):
@@ -47,7 +47,7 @@ class Stub:
                 else:
                     _remove_file(self.fd, self._parent, self._name)
         except OSError:
-            # Somebody has put something there, or was quicker.
+            # A process has put something there, or was quicker.
             pass
         finally:
             os.close(self.fd)
@@ -57,7 +57,7 @@ class Stub:
 def hold_stub(parent: int, name: str, *, is_file: bool = False) -> Stub | None:
     """Have something stand at `name` below the open directory `parent`: a directory or a stub, made if it is missing.
 
-    None where it is something else, or where nobody could make it and so the command cannot either.
+    None where it is something else, or where no process could make it and so the command cannot either.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -67,7 +67,7 @@ def hold_stub(parent: int, name: str, *, is_file: bool = False) -> Stub | None:
         except OSError as error:
             if error.errno in _CANNOT_BE_MADE | {errno.ENOTDIR, errno.ELOOP, errno.ENXIO}:
                 return None
-            # What was made stays for the next one to take over: without a lock on it nobody may remove it.
+            # What was made stays for the next one to take over: without a lock on it no command may remove it.
             raise SandboxError(f"{name} cannot be kept from being made: {error.strerror}") from None
         if not stat.S_ISDIR((status := os.fstat(fd)).st_mode) and not marks_stub(status):
             os.close(fd)
@@ -107,13 +107,13 @@ def sweep_stub_paths(root: str, paths: Iterable[str]) -> list[str]:
         for number, name in enumerate(inside):
             folder = os.path.join(root, *inside[:number])
             if is_stub(os.path.join(folder, name)):
-                swept += [os.path.join(folder, each) for each in sweep_stubs(folder, [name])]
+                swept += [os.path.join(folder, stub) for stub in sweep_stubs(folder, [name])]
                 break
     return swept
 
 
 def is_stub(path: str | os.PathLike[str]) -> bool:
-    """Whether a stub stands there: for whoever looks for a file, nothing does. It goes with its command."""
+    """Whether a stub stands there: to a search for a file, nothing does. It goes with its command."""
     try:
         return marks_stub(os.lstat(path))
     except OSError:
@@ -150,7 +150,7 @@ def _remove_file(fd: int, parent: int, name: str) -> None:
     os.rename(name, aside, src_dir_fd=parent, dst_dir_fd=parent)
     moved = os.stat(aside, dir_fd=parent, follow_symlinks=False)
     if not (os.path.samestat(moved, os.fstat(fd)) and marks_stub(moved)):
-        # Somebody has put it there, or has written to it. Where yet another has come meanwhile, both are kept.
+        # A process has put it there, or has written to it. Where yet another has come meanwhile, both are kept.
         os.link(aside, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
     os.unlink(aside, dir_fd=parent)
 

@@ -68,7 +68,7 @@ class _Root:
             if self.commands:
                 self.commands += 1
                 return
-            known = {path: kept for place in self.places for path, kept in place.files.items()}
+            known = {path: saved for place in self.places for path, saved in place.files.items()}
             root = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 self.places = [_Place(root, path, role, known) for path, role in wanted.items()]
@@ -93,7 +93,7 @@ class _Root:
 
     def _settle(self, root: int, place: _Place, watch: Watch, *, held: bool) -> Iterator[Change]:
         if not place.complete:
-            # It was read-only: whoever could not keep it has seen to that.
+            # It was read-only: the tier has seen to that, because it could not be saved.
             return
         before, after = place.files, place.now(root)
         is_new = place.path not in before and place.role == "tree"
@@ -152,12 +152,12 @@ class _Reasons:
         self._git: bool | None = None
 
     def says_nothing(self, path: str, was: SavedFile | None, became: SavedFile | None) -> bool:
-        """Whether the change of the place as a whole says it already, or nobody wants to know."""
+        """Whether the change of the place as a whole says it already, or it is of no interest."""
         if path == self._place.path:
             return False
         if self._was_folder and not self._is_folder:
             return True
-        data = not any(each is not None and each.starts for each in (was, became))
+        data = not any(file is not None and file.starts for file in (was, became))
         return data and (self._held or not self._was_folder)
 
     def against(self, path: str, was: SavedFile | None, became: SavedFile | None) -> str | None:
@@ -166,7 +166,7 @@ class _Reasons:
             return _HELD
         if path == self._place.path and self._was_folder and not self._is_folder:
             return _MOVED if became is None else self._unless_git()
-        if not any(each is not None and each.starts for each in (was, became)):
+        if not any(file is not None and file.starts for file in (was, became)):
             return _DATA
         if was is not None and was.content is None:
             return _TOO_LARGE
@@ -256,7 +256,8 @@ def _wanted(roots: list[str], places: list[str]) -> dict[str, dict[str, Role]]:
             inside = place.removeprefix(around).lstrip("/")
             wanted[around][inside] = "store" if place in stores or _is_store(place) else "tree"
     return {
-        root: {path: role for path, role in each.items() if not _is_part(path, each)} for root, each in wanted.items()
+        root: {path: role for path, role in inside.items() if not _is_part(path, inside)}
+        for root, inside in wanted.items()
     }
 
 
@@ -309,9 +310,9 @@ _PAUSE_S = 0.02
 
 
 def is_users_git_in(root: str, store: str) -> bool:
-    """Blocks, shortly: a lock in the store that somebody lets go of is one of a git that runs.
+    """Blocks, shortly: a lock in the store that is let go of is one of a git that runs.
 
-    One that stays, and that no such git is seen to hold, was left behind: nobody writes, and a command could leave one.
+    One that stays, and that no such git is seen to hold, was left behind, perhaps by a command: nothing writes.
     """
     return _is_seen(root) or (bool(locks := _locks(store)) and _let_go(store, locks)) or _is_seen(root)
 

@@ -43,7 +43,7 @@ class SavedFile(NamedTuple):
     """Whether it can have a program started."""
 
     def same_as(self, other: SavedFile | None) -> bool:
-        """Whether nothing has changed."""
+        """Whether mode and content are the same."""
         if other is None or self.mode != other.mode:
             return False
         if self.state is not None and self.state == other.state:
@@ -106,8 +106,8 @@ class PlaceSnapshot:
     def _inner_stores(self, path: str) -> Iterator[str]:
         """Submodules, whose names may have slashes in them."""
         waiting = [path]
-        for each in waiting:
-            for child in self._children(each):
+        for place in waiting:
+            for child in self._children(place):
                 with open_folder(self._root, child, force=self._force) as folder:
                     is_store = folder is not None and _status(folder, "HEAD") is not None
                 if is_store:
@@ -122,22 +122,22 @@ class PlaceSnapshot:
             if folder is None:
                 return []
             with os.scandir(folder) as entries:
-                return [_join(path, each.name) for each in entries if each.is_dir(follow_symlinks=False)]
+                return [_join(path, entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
     def _tree(self, path: str, leave: str = "\0") -> None:
         waiting = [path]
-        for each in waiting:
-            with open_folder(self._root, each, force=self._force) as folder:
+        for place in waiting:
+            with open_folder(self._root, place, force=self._force) as folder:
                 if folder is None:
-                    self._cannot(each)
+                    self._cannot(place)
                     continue
                 with os.scandir(folder) as entries:
                     names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
                 for name, is_folder in names:
                     if is_folder:
-                        waiting.append(_join(each, name))
+                        waiting.append(_join(place, name))
                     elif not name.endswith(leave):
-                        self._file(folder, name, _join(each, name))
+                        self._file(folder, name, _join(place, name))
 
     def _cannot(self, path: str) -> None:
         """A directory that is there and cannot be read; or, in the place of one, a link."""
@@ -239,7 +239,7 @@ def _give_right(folder: int) -> None:
 
 
 def _is_missing(root: int, path: str) -> bool:
-    """Certainly: where nobody may look there may be something."""
+    """Certainly: where we may not look there may be something."""
     try:
         os.stat(path, dir_fd=root, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):

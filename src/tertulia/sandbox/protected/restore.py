@@ -23,10 +23,10 @@ MAX_COPIED_BYTES = 64 * 1024 * 1024
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def restore_file(root: int, place: str, path: str, kept: SavedFile | None) -> None:
+def restore_file(root: int, place: str, path: str, saved: SavedFile | None) -> None:
     """Make what stands at a path below the place what it was; None: nothing. OSError where that cannot be done."""
     above, _, name = path.rpartition("/")
-    if kept is None:
+    if saved is None:
         _take_away(root, above, name)
         return
     if path != place:
@@ -35,7 +35,7 @@ def restore_file(root: int, place: str, path: str, kept: SavedFile | None) -> No
         if folder is None:
             raise OSError(f"{above} was replaced")
         with _writable(folder):
-            _write(folder, name, kept)
+            _write(folder, name, saved)
 
 
 def remove_empty(root: int, place: str, path: str) -> None:
@@ -138,15 +138,15 @@ def _make_directory(folder: int, name: str) -> None:
             os.mkdir(name, dir_fd=folder)
 
 
-def _write(folder: int, name: str, kept: SavedFile) -> None:
-    fresh, content = f".{name}.{secrets.token_hex(8)}", kept.content or b""
+def _write(folder: int, name: str, saved: SavedFile) -> None:
+    fresh, content = f".{name}.{secrets.token_hex(8)}", saved.content or b""
     try:
-        if stat.S_ISLNK(kept.mode):
+        if stat.S_ISLNK(saved.mode):
             os.symlink(os.fsdecode(content), fresh, dir_fd=folder)
         else:
             with open(os.open(fresh, _NEW, 0o600, dir_fd=folder), "wb") as file:
                 file.write(content)
-                os.fchmod(file.fileno(), stat.S_IMODE(kept.mode))
+                os.fchmod(file.fileno(), stat.S_IMODE(saved.mode))
         try:
             os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
         except IsADirectoryError:
