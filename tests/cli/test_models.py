@@ -104,7 +104,7 @@ def test_what_is_configured_is_listed_as_who_answers(shell: Shell) -> None:
 
 
 def test_a_list_of_nobody_is_still_a_list(shell: Shell, weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tertulia.models.server_discovery._list_models", lambda _: [])
+    monkeypatch.setattr("tertulia.models.choice._list_models", lambda _: [])
     ran = shell.run("models", "ls", "-m", "local")
     assert ran.code == 0
     assert "  none                     model 'local': no local server answers (tried ollama" in ran.out
@@ -112,9 +112,7 @@ def test_a_list_of_nobody_is_still_a_list(shell: Shell, weights: Weights, monkey
 
 def test_no_port_is_knocked_at_unless_local_is_asked_for(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(
-        "tertulia.models.server_discovery._list_models", lambda address: asked.append(address) or ["llama"]
-    )
+    monkeypatch.setattr("tertulia.models.choice._list_models", lambda address: asked.append(address) or ["llama"])
     shell.run("models", "ls")
     assert asked == []
     assert "  ollama/llama " in shell.run("models", "ls", "-m", "local").out

@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.conversation.executor_host import TaskExecutorHost, approval_kind
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.executors.host import PermissionQuestion
+from tertulia.executors.executor import PermissionQuestion
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.sandbox.runner import Confinement
 from tests.session.staging import stage

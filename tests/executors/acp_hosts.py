@@ -13,8 +13,7 @@ from tertulia.errors import NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.executors.acp.acp_executor import AcpExecutor
 from tertulia.executors.acp.definition import AcpDefinition, acp_from_wire
-from tertulia.executors.executor import Assignment, Step
-from tertulia.executors.host import PermissionAnswer, PermissionQuestion
+from tertulia.executors.executor import Assignment, PermissionAnswer, PermissionQuestion, Step
 from tertulia.sandbox.runner import Command, Confinement, OnOutput, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
 from tests.executors.acp_stage import acp_table

@@ -7,10 +7,19 @@ from typing import get_args
 import msgspec
 import pytest
 
+from tertulia.conversation.executor_host import TaskExecutorHost
 from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
 from tertulia.executors.command.plain_text import PlainText
-from tertulia.executors.executor import Assignment, Parser, RunEnd, Step
+from tertulia.executors.executor import (
+    Assignment,
+    ExecutorHost,
+    Parser,
+    PermissionAnswer,
+    PermissionQuestion,
+    RunEnd,
+    Step,
+)
 from tests.executors.recorded import feed, finish
 from tests.tables import each_row
 
@@ -47,3 +56,16 @@ def test_a_change_of_what_an_agent_is_told_is_seen() -> None:
     assert Assignment("go on", "/", resume="t", told=first.digest, additions=("a", "b")).is_told_already
     assert not Assignment("go on", "/", resume="t", told=first.digest, additions=("c",)).is_told_already
     assert not Assignment("anew", "/", told=first.digest, additions=("a", "b")).is_told_already
+
+
+def test_a_no_is_no_lasting_one() -> None:
+    """Strictest wins: what nobody said is not allowed for longer."""
+    assert not PermissionAnswer(allowed=False).lasting
+    assert PermissionQuestion(doing="read", title="t", detail="d", words=("w",)).paths == ()
+
+
+def test_the_house_of_a_session_is_one() -> None:
+    """Every question has somebody who answers it."""
+    asked = {name for name in vars(ExecutorHost) if not name.startswith("_")}
+    assert asked == {"permit", "read", "write", "start"}
+    assert asked <= set(dir(TaskExecutorHost))

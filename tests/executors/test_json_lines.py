@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Iterable
 from time import thread_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.executors.executor import ForeignOutput, Notice
-from tertulia.executors.json_lines import DroppedLine, JsonLines, parse_steps
+from tertulia.executors.executor import ForeignOutput, Notice, RunFinished, RunInterrupted, Step
+from tertulia.executors.json_lines import DroppedLine, JsonLines, JsonlParser, Line, parse_steps
 from tests.executors.recorded import feed, finish
 from tests.loop_steps import MOST_S
 
@@ -160,3 +161,41 @@ def test_a_long_line_that_is_no_object_is_passed_over() -> None:
     feed(lines, b"[" + b"1," * 90_000 + b'1]\n{"a":' + b"9" * 200_000 + b"}\n" + b"x" * 200_000)
     assert finish(lines) == []
     assert lines.passed_over == 3
+
+
+class Simple(JsonlParser):
+    """Knows `note` and `over`."""
+
+    def _understood(self, line: Line) -> Iterable[Step] | None:
+        match line:
+            case {"note": str() as note}:
+                self._ending = RunInterrupted()
+                return [Notice(note)]
+            case {"over": str() as text}:
+                self._ending = RunFinished(text)
+                return []
+            case _:
+                return None
+
+
+def test_it_has_ended_when_the_agent_says_so_and_not_when_that_goes_on() -> None:
+    """S003-26: the last word counts, and output without one was interrupted."""
+    parser = Simple()
+    assert not parser.ended
+    assert feed(parser, b'{"over":"a"}\n') == []
+    assert parser.ended
+    assert feed(parser, b'{"note":"b"}\n{"over":') == [Notice("b")]
+    assert not parser.ended
+    assert finish(parser) == [RunInterrupted()]
+    assert parser.passed_over == 1
+
+
+def test_the_last_line_needs_no_end_and_what_is_not_known_is_kept() -> None:
+    """S003-26, S003-27"""
+    parser = Simple(max_line_bytes=20)
+    assert feed(parser, b'{"what":1}\n' + b"x" * 21 + b'\n{"over":"c"}') == [
+        ForeignOutput({"what": 1}),
+        ForeignOutput({"dropped_line_bytes": 21}),
+    ]
+    assert finish(parser) == [RunFinished("c")]
+    assert parser.passed_over == 0

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.executors.result_text import TEXT_FIELDS, is_plain_text, plain_text, result_text, value_text
+from tertulia.executors.result_text import TEXT_FIELDS, clip, is_plain_text, plain_text, result_text, value_text
 from tertulia.protocol.usage import Usage
 from tests.tables import each_row
 
@@ -84,3 +84,30 @@ def test_control_fields_never_leak(anything: Any) -> None:
     assert result_text({"session_id": "CANARY", "events": [{"CANARY": anything}]}) == ""
     assert isinstance(result_text(anything), str)
     assert "CANARY" not in result_text({"value": anything, "token": "CANARY", TEXT_FIELDS[1]: {"token": "CANARY"}})
+
+
+def test_what_fits_is_left_alone() -> None:
+    assert clip("abc", 3) == "abc"
+
+
+def test_what_is_too_long_keeps_its_head_and_its_tail_and_says_how_much_is_gone() -> None:
+    """X-56"""
+    shown = clip("x" * 500 + "y" * 500, 100)
+    assert 96 <= len(shown) <= 100
+    assert shown.startswith("xxxx")
+    assert shown.endswith("yyyy")
+    gone = 1_000 - shown.count("x") - shown.count("y")
+    assert f" [… {gone} characters cut …] " in shown
+
+
+@each_row(("room", "shown"), [(-1, ""), (0, ""), (1, "…"), (2, "a…"), (3, "a…z")])
+def test_the_least_room_has_the_least_mark(room: int, shown: str) -> None:
+    assert clip("abcxyz", room) == shown
+
+
+@given(st.text(max_size=300), st.integers(0, 320))
+def test_the_room_is_never_exceeded_and_no_cut_is_silent(text: str, room: int) -> None:
+    """E12"""
+    shown = clip(text, room)
+    assert len(shown) <= room
+    assert shown == text if len(text) <= room else room == 0 or "…" in shown

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.models.catalog import ModelProvider
-from tertulia.models.choice import ModelChoice, choose_model
+from tertulia.models import choice as server_discovery
+from tertulia.models.catalog import LOCAL_SERVERS, ModelProvider
+from tertulia.models.choice import ModelChoice, choose_model, discover_local_models
 from tests.models.local_staging import weights_of
+from tests.tables import each_row
 
 OPENAI, ANTHROPIC = {"OPENAI_API_KEY": "canary-key"}, {"ANTHROPIC_API_KEY": "canary-key"}
 GATEWAY = {"OPENAI_BASE_URL": "https://me:canary@gateway.example/v1"}
@@ -131,3 +136,127 @@ def test_local_without_anybody_is_refused_with_what_was_tried(home: Path, monkey
     can_run(monkeypatch, False)
     with pytest.raises(InvalidParamsError, match=r"needs its extra .pip install 'tertulia\[local\]'"):
         choose_model("local", {}, OPENAI, home, nearby=nobody)
+
+
+LIST = b'{"object":"list","data":[{"id":"llama3.2:1b","object":"model"},{"id":"qwen"}]}'
+
+
+def ok(body: bytes, headers: bytes = b"") -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%b\r\n%b" % (len(body), headers, body)
+
+
+class Server:
+    """Answers every connection with the same bytes, and keeps what it was asked."""
+
+    def __init__(self, answer: bytes | None) -> None:
+        self.asked: list[bytes] = []
+        self._answer = answer
+        self._open: list[socket.socket] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.base_url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            self._open.append(connection)
+            self.asked.append(connection.recv(65_536))
+            if self._answer is not None:
+                connection.sendall(self._answer)
+                connection.close()
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join(5)
+        for connection in self._open:
+            connection.close()
+
+
+@contextmanager
+def serving(**answers: bytes | None) -> Iterator[tuple[dict[str, ModelProvider], dict[str, Server]]]:
+    """Servers under the usual names; at the address of the others nobody answers."""
+    with ExitStack() as stack:
+        # Bound and not listening: nobody answers there, and nobody else can take the place.
+        taken = stack.enter_context(socket.socket())
+        taken.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        servers = {name: Server(answer) for name, answer in answers.items()}
+        for server in servers.values():
+            stack.callback(server.close)
+        addresses = dict.fromkeys(LOCAL_SERVERS, nowhere) | {name: server.base_url for name, server in servers.items()}
+        yield {name: ModelProvider(base_url=url, wire="chat") for name, url in addresses.items()}, servers
+
+
+def test_nobody_answers_where_nobody_is() -> None:
+    with serving() as (configured, _):
+        assert discover_local_models(configured) == {}
+
+
+def test_servers_that_answer_come_in_the_usual_order_with_their_models() -> None:
+    with serving(vllm=ok(LIST), ollama=ok(LIST)) as (configured, servers):
+        found = discover_local_models(configured)
+        assert list(found.items()) == [("ollama", ["llama3.2:1b", "qwen"]), ("vllm", ["llama3.2:1b", "qwen"])]
+        assert [server.asked[0].split(b"\r\n")[0] for server in servers.values()] == [b"GET /v1/models HTTP/1.1"] * 2
+
+
+def test_it_sends_nothing_but_the_question() -> None:
+    with serving(ollama=ok(LIST)) as (configured, servers):
+        discover_local_models(configured)
+        (asked,) = servers["ollama"].asked
+        assert b"authorization" not in asked.lower()
+        assert asked.endswith(b"\r\n\r\n")
+
+
+@each_row(
+    "answer",
+    [
+        ok(b"<html>a web page</html>"),
+        ok(b"[]"),
+        ok(b'{"data": "all"}'),
+        ok(b'{"data": [{"name": "x"}]}'),
+        ok(b'{"data": []}'),
+        ok(b'{"data": [{"id": ""}]}'),
+        ok(b"[" * 100_000),
+        ok(b'{"data": [{"id": "' + b"x" * 2_000_000 + b'"}]}'),
+        ok(b"\xff\xfe"),
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
+        b"",
+    ],
+)
+def test_what_is_no_list_of_models_is_no_server_of_models(answer: bytes) -> None:
+    with serving(llamacpp=answer) as (configured, servers):
+        assert discover_local_models(configured) == {}
+        assert len(servers["llamacpp"].asked) == 1
+
+
+def test_a_server_that_says_nothing_does_not_hide_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_discovery, "TIMEOUT_S", 0.1)
+    with serving(ollama=None, lmstudio=ok(LIST)) as (configured, _):
+        assert list(discover_local_models(configured)) == ["lmstudio"]
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    ["http://192.0.2.1/v1", "http://example.org/v1", "https://127.0.0.1/v1", "http://[", "http://127.0.0.1:x/"],
+)
+def test_only_this_machine_is_asked(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a connection was tried")
+
+    monkeypatch.setattr("http.client.HTTPConnection", refuse)
+    configured = {name: ModelProvider(base_url=base_url, wire="chat") for name in LOCAL_SERVERS}
+    assert discover_local_models(configured) == {}
+
+
+@each_row("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1"])
+def test_loopback_has_many_names(host: str) -> None:
+    assert server_discovery._is_loopback(host)

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from tertulia.models.catalog import ModelProvider, WireName
+from tertulia.models.choice import discover_local_models
 from tertulia.models.http.chat import ChatWire
 from tertulia.models.http.http_wire import HttpWire
 from tertulia.models.http.messages import MessagesWire
 from tertulia.models.http.responses import ResponsesWire
-from tertulia.models.server_discovery import discover_local_models
 from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerPiece, RetryNotice, TextDelta
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, ToolCall, ToolOutput, UserMessage, text_parts

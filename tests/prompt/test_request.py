@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import ModelRequest
 from tertulia.prompt.instructions import builtin_text, cache_key
-from tertulia.prompt.request import RequestInputs, build_request
+from tertulia.prompt.request import RequestInputs, build_request, fingerprint_request
 from tertulia.prompt.tool_list import NO_TOOLS, OfferedTools, assemble_tools
-from tertulia.protocol.ids import ConversationId, new_item_id
+from tertulia.protocol.ids import ConversationId, ItemId, TaskId, new_item_id
 from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tests.history.saying import rounds, store_of, user
@@ -124,3 +125,37 @@ def test_the_cache_key_does_not_depend_on_the_history() -> None:
     assert build_request(asking(), store_of()).cache_key == key() == key(storage=NoStorage())
     assert key() == key(wire=ScriptedModel(name="acme/two", family="acme"))
     assert key() != key(wire=ScriptedModel(name="acme/one", family="other"))
+
+
+ASKER = (ConversationId("c"), TaskId("t"))
+
+
+def history(*texts: str) -> HistoryStore:
+    store = HistoryStore(HistoryLimits())
+    for number, text in enumerate(texts):
+        store.append([UserMessage(ItemId(f"i{number}"), text_parts(text))])
+    return store
+
+
+def test_equal_parts_have_equal_fingerprints() -> None:
+    """S002-15: a prompt that is rebuilt from the same parts can be proved to be the same."""
+    one, other = history("a", "b"), history("a", "b")
+    first = fingerprint_request(ASKER, "be brief", b"[]", one.snapshot())
+    assert first == fingerprint_request(ASKER, "be brief", b"[]", other.snapshot())
+    assert (first.items, first.tools_json, first.override) == (2, b"[]", None)
+
+
+@each_row(
+    ("instructions", "tools", "texts", "schema"),
+    [
+        ("be long", b"[]", ("a",), None),
+        ("be brief", b"[1]", ("a",), None),
+        ("be brief", b"[]", ("b",), None),
+        ("be brief", b"[]", ("a", "a"), None),
+        ("be brief", b"[]", ("a",), "{}"),
+    ],
+)
+def test_every_part_counts(instructions: str, tools: bytes, texts: tuple[str, ...], schema: str | None) -> None:
+    usual = fingerprint_request(ASKER, "be brief", b"[]", history("a").snapshot())
+    other = fingerprint_request(ASKER, instructions, tools, history(*texts).snapshot(), output_schema=schema)
+    assert usual.prompt != other.prompt

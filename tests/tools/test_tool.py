@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import msgspec
@@ -17,10 +18,10 @@ from tertulia.schema.schema import Schema
 from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls
 from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
-from tertulia.tools.tool import ChainView, Handoff, Result, TargetResult, Tool
+from tertulia.tools.tool import ChainView, Handoff, Result, TargetResult, Tool, define_tool
 from tertulia.tools.update_plan import UpdatePlan
 from tests.tables import each_row
-from tests.tools.calling import call, context
+from tests.tools.calling import StubTool, call, context
 
 
 @tool
@@ -146,3 +147,32 @@ def test_one_more_may_wait_below_the_limit() -> None:
     limits = Limits(max_interrupt_chain_depth=2)
     assert [ChainView(depth).may_deepen(limits) for depth in range(4)] == [True, True, False, False]
     assert ChainView(1_000).may_deepen(NO_LIMITS)
+
+
+SHOWN = {"path": {"type": "string"}, "mode": {"type": "string", "enum": ["a", "b"]}}
+ALSO = {"detail": {"type": ["string", "null"]}}
+
+
+def taken(spec: ToolSpec) -> Schema:
+    return ToolRegistry([StubTool("other")]).schema(spec)
+
+
+def test_what_is_only_taken_is_not_shown() -> None:
+    """Issue 7"""
+    spec = define_tool("look", "Looks.", SHOWN, ["path"], ALSO)
+    shown = json.loads(spec.schema)
+    assert shown == {"type": "object", "properties": SHOWN, "required": ["path"], "additionalProperties": False}
+    assert spec.digest == define_tool("look", "Looks.", SHOWN, ["path"]).digest
+    taken(spec).validate({"path": "x", "detail": "original"})
+
+
+def test_what_is_not_required_may_be_null() -> None:
+    spec = define_tool("look", "Looks.", SHOWN, ["path"])
+    taken(spec).validate({"path": "x", "mode": None})
+    taken(spec).validate({"path": "x", "mode": "b"})
+
+
+@each_row("wrong", [{"path": None}, {"path": "x", "mode": "c"}, {"path": "x", "detail": "d"}, {}])
+def test_everything_else_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidParamsError):
+        taken(define_tool("look", "Looks.", SHOWN, ["path"])).validate(wrong)

@@ -21,6 +21,7 @@ from tertulia.errors import ModelError, UnsupportedByBackendError
 from tertulia.executors.executor import (
     Assignment,
     Executor,
+    ExecutorHost,
     NativeSessionId,
     ResumeSettings,
     RunEnd,
@@ -30,9 +31,8 @@ from tertulia.executors.executor import (
     Step,
     UsageReport,
 )
-from tertulia.executors.host import ExecutorHost
+from tertulia.executors.prompt.history_prompt import transcript
 from tertulia.executors.prompt.history_settings import HistorySettings, TaskHistorySettings
-from tertulia.executors.prompt.transcript import transcript
 from tertulia.executors.step_events import StepEvents
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta, EventData, WarningEvent

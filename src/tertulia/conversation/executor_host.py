@@ -17,7 +17,7 @@ import msgspec
 
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError, TertuliaError
-from tertulia.executors.host import PermissionAnswer, PermissionQuestion
+from tertulia.executors.executor import PermissionAnswer, PermissionQuestion
 from tertulia.executors.step_events import item_of
 from tertulia.policy.approvals.approval_request import (
     ApprovalKind,

@@ -28,7 +28,7 @@ from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.items import AssistantMessage, ImagePart, Part, Reasoning, TextPart, ToolCall
 from tertulia.protocol.tool_events import WebSearchBegin, WebSearchEnd
 from tertulia.protocol.tool_names import canonical_name
-from tertulia.tools.output import bound
+from tertulia.tools.output_truncation import bound
 
 AnswerHistoryItem = AssistantMessage | Reasoning | ToolCall
 _CALL_COST = 1_000

@@ -20,8 +20,7 @@ from tertulia.conversation.terms import TurnContext
 from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import TertuliaError
 from tertulia.models.wire import ModelRequest
-from tertulia.prompt.fingerprint import fingerprint_request
-from tertulia.prompt.request import RequestInputs, build_request
+from tertulia.prompt.request import RequestInputs, build_request, fingerprint_request
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.events import TokenCount, WarningEvent
 from tertulia.protocol.items import ToolCall, UserMessage

@@ -1,7 +1,7 @@
-"""The interface of an executor: another agent does a conversation's task and reports in steps.
+"""The interfaces of an executor: another agent does a conversation's task, reports in steps, and may ask its host.
 
-A step says what happened in our own words, whoever did it. Steps know nothing of events, storage or approvals: what
-becomes of them is decided in `news.py` and above.
+A step says what happened in words of our own, whichever agent it was. Steps know nothing of events, storage or
+approvals: `step_events.py` turns them into events, and the conversation implements the host.
 """
 
 from __future__ import annotations
@@ -12,10 +12,59 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from tertulia.executors.host import ExecutorHost
 from tertulia.policy.narrowing import TOP, Rights
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.sandbox.runner import OnOutput, RunningCommand
+
+ActionKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
+"""What an agent says that it is about to do, in the words of ACP."""
+
+
+class PermissionQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """May the agent do this? Texts are the agent's own."""
+
+    doing: ActionKind
+    title: str
+    detail: str
+    """What there is to know besides the command; of all else everything."""
+    words: tuple[str, ...]
+    """All that a grant is bound to: the command's words, or the tool and its arguments."""
+    paths: tuple[str, ...] = ()
+    """The files that it will change, as far as it says."""
+    call: str | None = None
+    """By which the agent tells of it later."""
+
+
+class PermissionAnswer(msgspec.Struct, frozen=True):
+    """The answer."""
+
+    allowed: bool
+    lasting: bool = False
+    """Nobody has to be asked again for the very same thing."""
+
+
+class ExecutorHost(Protocol):
+    """The house of one run. An AgentError is the answer to what is refused."""
+
+    async def permit(self, question: PermissionQuestion) -> PermissionAnswer:
+        """By the policy, or by a person; where nobody can be asked it is a no. Never raises an AgentError."""
+        ...
+
+    async def read(self, path: str) -> str:
+        """A text file, as a command of the conversation would see it."""
+        ...
+
+    async def write(self, path: str, text: str, call: str) -> None:
+        """Make it so, where a patch of the conversation could. `call`: the step in which it is done."""
+        ...
+
+    async def start(
+        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
+    ) -> RunningCommand:
+        """Run a command in the conversation's sandbox. Whoever started it sees to its end. `call` as in `write`."""
+        ...
+
 
 STOP_S = 0.5
 """Between being asked to stop and being killed: a task that is stopped has to be over within a second."""

@@ -1,8 +1,8 @@
-"""What of a result may be read by another agent: all of its content, and never what steers the machinery around it.
+"""Turns the result of a task into the text that another agent may read: its content, without control fields.
 
 A text is told as it is. `value` is the answer itself, and the whole result stands in where there is none. What is not
-a text is told as JSON, without its control fields: ids of sessions and traces, tokens, events, costs. Nothing else is
-left out, and what is too deep or too much to be told is marked.
+a text is told as JSON, without ids of sessions and traces, tokens, events and costs. Nothing else is left out, and what
+is too deep or too much is marked. Long texts are clipped in the middle. Stores nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,30 @@ from collections.abc import Mapping, Set
 from typing import cast
 
 import msgspec
+
+_LEAST = 8
+"""Characters of text that are worth a mark with a number in it."""
+
+
+def clip(text: str, room: int) -> str:
+    """The text in at most `room` code points. The mark stands within a line, so that no cut begins a new one."""
+    if len(text) <= room:
+        return text
+    mark = _mark(len(text))
+    kept = room - len(mark)
+    if kept < _LEAST:
+        kept, mark = room - 1, "…"
+    else:
+        mark = _mark(len(text) - kept)
+    if kept < 0:
+        return ""
+    tail = kept // 2
+    return text[: kept - tail] + mark + text[len(text) - tail :]
+
+
+def _mark(characters: int) -> str:
+    return f" [… {characters:,} characters cut …] "
+
 
 VALUE = "value"
 TEXT_FIELDS = (VALUE, "text", "content", "output", "message", "summary", "answer")

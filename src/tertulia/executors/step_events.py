@@ -13,7 +13,6 @@ from typing import ClassVar, NamedTuple
 from msgspec.structs import replace
 
 from tertulia.events.clock import Clock
-from tertulia.executors.clipping import clip
 from tertulia.executors.executor import (
     AgentDelta,
     AgentPlan,
@@ -36,6 +35,7 @@ from tertulia.executors.executor import (
     UsageReport,
     WebSearchAct,
 )
+from tertulia.executors.result_text import clip
 from tertulia.history.segment import utf8_size
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t

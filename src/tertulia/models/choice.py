@@ -1,16 +1,91 @@
-"""Which model answers where nobody, or nobody in particular, was named, and why."""
+"""Chooses the model that answers where the settings name none: a model server on this machine, local weights, the tour.
+
+Asks the usual ports of model servers for their models, only when it is called and within a deadline, and says why it
+chose as it did. Sends nothing to any other host, and starts nothing.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, LOCAL_SERVERS, ModelProvider
+from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, LOCAL_SERVERS, PROVIDERS, ModelProvider
 from tertulia.models.local.weights import LOCAL_PROVIDER, WEIGHTS, can_run, first_usable_weights
-from tertulia.models.server_discovery import discover_local_models
+
+TIMEOUT_S = 0.3
+_LONGEST_LIST = 1 << 20
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+_models = msgspec.json.Decoder(_Models)
+
+
+def discover_local_models(configured: Mapping[str, ModelProvider]) -> dict[str, list[str]]:
+    """The usual local servers that answer, in their usual order, each with its models.
+
+    Asks each for its list of models, all at once and each for as long as `TIMEOUT_S`, and sends nothing else. A server
+    of another address than loopback is not asked, whoever configured it.
+    """
+    found: dict[str, list[str]] = {}
+
+    def ask(name: str, base_url: str) -> None:
+        if models := _list_models(base_url):
+            found[name] = models
+
+    addresses = {name: (configured.get(name) or PROVIDERS[name]).base_url for name in LOCAL_SERVERS}
+    # In threads, because a timeout of a socket is for each byte: a server that dribbles would hold us for ever.
+    threads = [threading.Thread(target=ask, args=address, daemon=True) for address in addresses.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    answered = dict(found)
+    return {name: answered[name] for name in LOCAL_SERVERS if name in answered}
+
+
+def _list_models(base_url: str) -> list[str]:
+    # Here and not above: it takes as long to import as all the rest that a session needs of the models.
+    import http.client
+
+    try:
+        address = urlsplit(base_url)
+        host, port = address.hostname or "", address.port or 80
+        if address.scheme != "http" or not _is_loopback(host):
+            return []
+        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+        try:
+            connection.request("GET", f"{address.path.rstrip('/')}/models")
+            answer = connection.getresponse()
+            body = answer.read(_LONGEST_LIST) if answer.status == 200 else b""
+        finally:
+            connection.close()
+        return [model.id for model in _models.decode(body).data if model.id]
+    except (OSError, ValueError, http.client.HTTPException, msgspec.DecodeError, RecursionError):
+        # Whatever listens there is no server of models.
+        return []
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
 
 DiscoverModels = Callable[[Mapping[str, ModelProvider]], Mapping[str, list[str]]]
 

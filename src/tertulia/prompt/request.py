@@ -1,20 +1,62 @@
-"""One request, put together: instructions, history, tools, cache key. Costs what is new, not what is old."""
+"""Puts one model request together: instructions, history, tools, cache key; and the fingerprint that is recorded of it.
+
+Costs what is new, not what is old: the history was encoded when its items were added. Sends nothing.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import msgspec
 
 from tertulia.history.sanitiser import closing_outputs
-from tertulia.history.store import HistoryStore, HistoryView
+from tertulia.history.store import HistoryStore
+from tertulia.history.view import HistoryView
 from tertulia.models.wire import Dialect, ModelRequest, Wire
 from tertulia.prompt.instructions import cache_key, full_instructions
 from tertulia.prompt.tool_list import OfferedTools
-from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import Item
+from tertulia.protocol.records import ModelRequestRecord
 from tertulia.protocol.storage import Full, StoragePolicy, Ttl
+
+
+def fingerprint_request(
+    asker: tuple[ConversationId, TaskId],
+    instructions: str,
+    tools_json: bytes,
+    history: HistoryView,
+    *,
+    override: str | None = None,
+    output_schema: str | None = None,
+    storage: StoragePolicy | None = None,
+    summarises: tuple[tuple[int, int], ...] = (),
+) -> ModelRequestRecord:
+    """The record of one request. `override` is given where the instructions were those of this task only."""
+    parts = (
+        hashlib.sha256(instructions.encode()).hexdigest(),
+        hashlib.sha256(tools_json).hexdigest(),
+        history.digest.hex(),
+        "" if output_schema is None else hashlib.sha256(output_schema.encode()).hexdigest(),
+    )
+    conversation_id, task_id = asker
+    return ModelRequestRecord(
+        conversation_id=conversation_id,
+        task_id=task_id,
+        instructions=parts[0],
+        tools=parts[1],
+        history=parts[2],
+        items=len(history),
+        prompt=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
+        tools_json=tools_json,
+        override=override,
+        output_schema=output_schema,
+        storage=storage,
+        summarises=summarises,
+    )
+
 
 _STILL_OPEN = "no result yet: the call is still open"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.tools.output import MAX_OUTPUT_BYTES, bound
+from tertulia.tools.output_truncation import MAX_OUTPUT_BYTES, bound
 from tertulia.tools.tool import ConversationEntries, Result, TargetResult
 
 MAX_ECHO_BYTES = 1_000

@@ -21,7 +21,7 @@ from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.tool_names import canonical_name
 from tertulia.schema.check import is_object
-from tertulia.tools.output import bound, bound_output, validate_outcome
+from tertulia.tools.output_truncation import bound, bound_output, validate_outcome
 from tertulia.tools.registry import ToolLookup
 from tertulia.tools.threads import abandoned_threads
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult, Tool

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.tools.arguments import define_tool
 from tertulia.tools.editor import EditorView
-from tertulia.tools.tool import CallContext, Outcome, Result
+from tertulia.tools.tool import CallContext, Outcome, Result, define_tool
 
 DEFAULT_LINES = 2_000
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, Literal, Protocol
 
@@ -201,3 +201,26 @@ class VisibleConversations(Protocol):
     async def destroy(self, call: CallContext, conversation_id: str) -> bool:
         """Close it; whether it was the caller, whose task then ends with the call."""
         ...
+
+
+Properties = Mapping[str, Mapping[str, Any]]
+
+
+def define_tool(
+    name: str, description: str, shown: Properties, required: Iterable[str], also: Properties | None = None
+) -> ToolSpec:
+    """A tool with these arguments; `also` are taken and not shown. What is not required may be null. No others."""
+    needed = list(required)
+    taken = {each: schema if each in needed else or_null(schema) for each, schema in shown.items()}
+    accepts = _object({**taken, **(also or {})}, needed)
+    return ToolSpec.define(name, description, _object(shown, needed), accepts=accepts)
+
+
+def or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, or null."""
+    listed = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [schema["type"], "null"], **listed}
+
+
+def _object(properties: Properties, required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

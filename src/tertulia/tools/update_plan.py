@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from tertulia.protocol.tool_events import PlanStep, PlanUpdate
-from tertulia.tools.arguments import define_tool
-from tertulia.tools.tool import CallContext, Outcome, Result
+from tertulia.tools.tool import CallContext, Outcome, Result, define_tool
 
 _SPEC = define_tool(
     "update_plan",

@@ -11,12 +11,11 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError
 from tertulia.protocol.items import ImagePart
-from tertulia.tools.arguments import define_tool
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.images import read_image_info
 from tertulia.tools.patch import disk_program
 from tertulia.tools.shell.escalation import TOLERATED_ARGUMENTS, read_escalation
-from tertulia.tools.tool import CallContext, Outcome, Result
+from tertulia.tools.tool import CallContext, Outcome, Result, define_tool
 
 MAX_PICTURE_BYTES = 10 * 1024 * 1024
 _DISK_COMMAND = (sys.executable, "-I", disk_program.__file__)

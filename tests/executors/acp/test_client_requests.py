@@ -11,8 +11,7 @@ from tertulia.errors import InvalidParamsError, MethodNotFoundError, NoApproverE
 from tertulia.executors.acp import client_requests
 from tertulia.executors.acp.client_requests import AgentTerminal, ClientRequests, permission_question
 from tertulia.executors.acp.task import AcpTask
-from tertulia.executors.executor import Step, ToolUseBegin, ToolUseEnd
-from tertulia.executors.host import PermissionAnswer
+from tertulia.executors.executor import PermissionAnswer, Step, ToolUseBegin, ToolUseEnd
 from tests.executors.acp_hosts import House, acp_crew
 from tests.loop_steps import MOST_S, loop_steps
 from tests.tables import each_row

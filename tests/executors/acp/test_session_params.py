@@ -9,15 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import UnsupportedByBackendError
-from tertulia.executors.acp.definition import AcpDefinition, AcpSandboxMode
-from tertulia.executors.acp.presets import ACP_PRESETS
-from tertulia.executors.acp.session_params import (
+from tertulia.executors.acp.acp_executor import (
     agent_variables,
     build_prompt,
     sandbox_mode_of,
     session_params,
     system_text_in_session,
 )
+from tertulia.executors.acp.definition import ACP_PRESETS, AcpDefinition, AcpSandboxMode
 from tertulia.executors.executor import Assignment
 from tertulia.policy.narrowing import TOP
 

@@ -10,8 +10,16 @@ from tertulia.errors import ModelError, TaskCancelledError
 from tertulia.executors.acp import task as acp_task
 from tertulia.executors.acp.pipe import AcpPipe
 from tertulia.executors.acp.task import AcpTask
-from tertulia.executors.executor import AgentDelta, AgentText, RunFailed, RunFinished, RunInterrupted, UsageReport
-from tertulia.executors.host import PermissionAnswer, PermissionQuestion
+from tertulia.executors.executor import (
+    AgentDelta,
+    AgentText,
+    PermissionAnswer,
+    PermissionQuestion,
+    RunFailed,
+    RunFinished,
+    RunInterrupted,
+    UsageReport,
+)
 from tertulia.protocol.usage import Usage
 from tests.executors.acp_hosts import House
 from tests.tables import each_row

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.command.command_line import among_its_own, command_line, standard_input
-from tertulia.executors.command.definition import ExecutorDefinition
-from tertulia.executors.command.presets import CLAUDE, CODEX
+from tertulia.executors.command.definition import CLAUDE, CODEX, ExecutorDefinition
 from tertulia.executors.executor import Assignment
 from tertulia.policy.narrowing import TOP
 

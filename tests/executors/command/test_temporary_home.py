@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 from tertulia.executors.command.definition import AgentHome
-from tertulia.executors.command.temporary_home import TemporaryHome, agent_home_folder
+from tertulia.executors.command.temporary_home import TemporaryHome, agent_home_folder, memory_file
 
 FAKE = AgentHome(variable="FAKE_HOME", folder=".fake", files=("auth.json", "none.json"))
 
@@ -44,3 +45,12 @@ def test_the_usual_place_is_what_the_variable_says_or_below_home() -> None:
     assert agent_home_folder(FAKE, {"HOME": "/h"}) == "/h/.fake"
     assert agent_home_folder(FAKE, {"HOME": "/h", "FAKE_HOME": "/f"}) == "/f"
     assert agent_home_folder(None, {"HOME": "/h"}) == "/h"
+
+
+def test_another_program_can_read_it_more_than_once_and_not_afterwards() -> None:
+    """X-63"""
+    with memory_file("told\ud800 ü") as path:
+        for _ in range(2):
+            assert subprocess.check_output(["/bin/cat", path]).decode() == "told? ü"
+        assert not Path(path).resolve().exists()
+    assert not Path(path).exists()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tertulia.executors.prompt.history_prompt import build_executor_prompt_with_history as build
-from tertulia.executors.prompt.transcript import transcript
+from tertulia.executors.prompt.history_prompt import transcript
 from tertulia.history.store import Cut
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import ImagePart, Summary, TextPart, UserMessage

@@ -14,10 +14,9 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.models.catalog import ModelProvider
-from tertulia.models.http.http_wire import MAX_WAITING_S, RetryBudget
 from tertulia.models.http.messages import MessagesWire
-from tertulia.models.http.provider_error import ProviderAttemptError
 from tertulia.models.http.responses import ResponsesWire
+from tertulia.models.http.retry import MAX_WAITING_S, RetryBudget
 from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerPiece, ModelRequest, RetryNotice, TextDelta
 from tertulia.protocol.ids import CallId, new_conversation_id, new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, Reasoning, ToolCall, ToolOutput, UserMessage, text_parts
@@ -237,11 +236,11 @@ async def test_waiting_can_be_cancelled() -> None:
 
 async def test_patience_by_itself() -> None:
     patience = RetryBudget(ModelProvider(base_url="http://x", wire="chat", request_max_retries=1, stream_max_retries=2))
-    assert patience.pause(ProviderAttemptError("for good")) is None
-    assert patience.pause(ProviderAttemptError("passing", retry="request", after=0.0)) == 0.0
-    assert patience.pause(ProviderAttemptError("passing", retry="request", after=0.0)) is None
-    assert patience.pause(ProviderAttemptError("cut", retry="stream", after=29.0)) == 29.0
-    assert patience.pause(ProviderAttemptError("cut", retry="stream", after=0.0)) is None
+    assert patience.pause(None) is None
+    assert patience.pause("request", 0.0) == 0.0
+    assert patience.pause("request", 0.0) is None
+    assert patience.pause("stream", 29.0) == 29.0
+    assert patience.pause("stream", 0.0) is None
     assert patience.made == 2
 
 
@@ -413,7 +412,6 @@ async def test_a_provider_that_is_silent_for_long_is_not_asked_for_ever(monkeypa
     patience = RetryBudget(ModelProvider(base_url="http://127.0.0.1:1", wire="chat"))
     loop = asyncio.get_running_loop()
     now = loop.time()
-    silent = ProviderAttemptError("silence", retry="stream")
-    assert patience.pause(silent) is not None
+    assert patience.pause("stream") is not None
     monkeypatch.setattr(loop, "time", lambda: now + 31)
-    assert patience.pause(silent) is None
+    assert patience.pause("stream") is None

@@ -17,7 +17,7 @@ from tertulia.protocol.items import ImagePart, TextPart
 from tertulia.protocol.tool_events import Decider, McpToolCallBegin, McpToolCallEnd, McpToolCallProgress
 from tertulia.tools.dispatch import CheckedCall, Dispatch
 from tertulia.tools.mcp.mcp_tool import ProgressReport, result_of
-from tertulia.tools.output import bound_output
+from tertulia.tools.output_truncation import bound_output
 from tests.policy.virtual_time import run
 from tests.tables import each_row
 from tests.tools.calling import call as called

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import LimitError
-from tertulia.tools.patch import work_budget
+from tertulia.tools.patch import match as work_budget
 from tertulia.tools.patch.apply_patch import _planned
+from tertulia.tools.patch.match import WorkBudget
 from tertulia.tools.patch.plan import make_plan
 from tertulia.tools.patch.text import Hunk, parse_patch
-from tertulia.tools.patch.work_budget import WorkBudget
 from tertulia.tools.threads import abandoned_threads
 from tests.tools.patching import patch
 

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
+from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tertulia.errors import InternalError, LimitError, NotFoundError, SandboxError
+from tertulia.events.clock import SystemClock
+from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
+from tertulia.protocol.tool_events import Decider, ExecCommandOutputDelta
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths
+from tertulia.sandbox.runner import Command, CommandResult, Output
+from tertulia.sandbox.sandbox import Sandbox
+from tertulia.tools.shell.command_approval import CommandRequest
 from tertulia.tools.shell.live_command import MAX_TERMINALS, MAX_TERMINALS_IN_ALL, LiveCommand, Terminals
+from tertulia.tools.shell.shell_command import run_command
+from tests.sandbox.confined import need
+from tests.tools.calling import call, context
+from tests.tools.workbench import Workbench, workbench
 
 A, B = ConversationId("a"), ConversationId("b")
 
@@ -81,3 +99,132 @@ async def test_a_fault_of_ours_is_not_hidden() -> None:
     kept.keep(A, stub(InternalError("a fault")))
     with pytest.raises(InternalError):
         await kept.forget(A)
+
+
+def command(bench: Workbench, script: str) -> Command:
+    confinement = bench.place.confinement(bench.rights)
+    return Command(
+        argv=("sh", "-c", script), cwd=str(bench.root), confinement=confinement, environment={"PATH": "/usr/bin:/bin"}
+    )
+
+
+ALLOWED = Decider("policy", "on-request")
+
+
+async def test_it_is_told_how_a_command_is_confined(tmp_path: Path) -> None:
+    """Issue 7: running outside the sandbox can be seen by everybody."""
+    async with workbench(tmp_path) as bench:
+        for mode in ("read_only", "workspace_write", "danger_full_access"):
+            bench.with_rights("on-request", sandbox=mode)
+            await (
+                await LiveCommand.start(
+                    bench.place.runner, command(bench, "true"), bench.context(call("shell")), ALLOWED
+                )
+            ).look(20)
+        told = [event["sandbox"] for event in bench.events if event.type == "exec_command_begin"]
+        assert told == ["read-only", "workspace-write", "danger-full-access"]
+
+
+async def test_its_end_is_told_once_however_often_it_is_seen(tmp_path: Path) -> None:
+    async with workbench(tmp_path) as bench:
+        live = await LiveCommand.start(
+            bench.place.runner, command(bench, "exit 4"), bench.context(call("shell")), ALLOWED
+        )
+        assert (await live.look(20) or CommandResult).exit_code == 4
+        await live.kill()
+        await live.see_through(1)
+        assert bench.kinds() == ["exec_command_begin", "exec_command_end"]
+
+
+async def test_whom_nobody_listens_to_is_heard_by_the_next_who_looks(tmp_path: Path) -> None:
+    async with workbench(tmp_path) as bench:
+        live = await LiveCommand.start(
+            bench.place.runner, command(bench, "echo x"), bench.context(call("shell")), ALLOWED
+        )
+        live.listen(None)
+        await live.look(20)
+        assert bench.kinds() == ["exec_command_begin"]
+        later: list[EventData] = []
+        live.listen(later.append)
+        await live.look(20)
+        assert [event.type for event in later] == ["exec_command_end"]
+
+
+async def test_output_that_comes_after_its_task_is_dropped(tmp_path: Path) -> None:
+    """S002-51: a task that is over cannot be spoken for."""
+    heard: list[str] = []
+
+    def publish(event: EventData) -> None:
+        heard.append(event.type)
+        if isinstance(event, ExecCommandOutputDelta):
+            raise asyncio.CancelledError
+
+    async with workbench(tmp_path) as bench:
+        given = command(bench, "echo one; read x < /dev/null; echo two; sleep 0.01; echo three")
+        live = await LiveCommand.start(bench.place.runner, given, context(publish), ALLOWED)
+        finished = await live.look(20)
+        assert finished is not None
+        assert finished.output.text() == "one\ntwo\nthree\n"
+        assert heard == ["exec_command_begin", "exec_command_output_delta"]
+
+
+class NeverBegan:
+    """A command that could not be confined."""
+
+    tier = "bubblewrap"
+    finished = CommandResult(1, "not_started", Output(b"", b"", 0), 0.0, reason="no namespace")
+
+    async def wait(self, timeout_s: float | None = None) -> CommandResult:
+        return self.finished
+
+
+async def test_what_could_not_be_confined_is_an_error_and_has_no_exit_code(tmp_path: Path) -> None:
+    async with workbench(tmp_path) as bench:
+        live = LiveCommand(command(bench, "true"), call("shell").call_id, bench.publish, 0.0)
+        live.running = NeverBegan()  # type: ignore[assignment]
+        with pytest.raises(SandboxError, match="no namespace"):
+            await live.see_through(1)
+        assert bench.events[-1]["exit_code"] is None
+
+
+@pytest.mark.parametrize(("policy", "copies"), [(Full(), 1), (HeadersOnly(), 0), (NoStorage(), 0), (Ttl(60), 0)])
+async def test_a_protected_file_that_changed_is_told_to_everybody_and_to_the_model(
+    tmp_path: Path, policy: StoragePolicy, copies: int
+) -> None:
+    """S2: an event with its code and paths, a line of the output, and a copy only where everything may be kept"""
+    need("landlock")
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    bench = Workbench(tmp_path, sandbox, None, GuardedPaths())
+    place = replace(bench.place, copies=str(tmp_path / "c"))
+    bench.with_rights("on-request", storage_policy=policy)
+    hooks = bench.root / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    order = CommandRequest(argv=("sh", "-c", "echo evil > .git/hooks/pre-commit"), cwd=str(bench.root))
+    result = await run_command(place, order, 20, bench.context(call("shell")))
+    await sandbox.close()
+    assert f"{hooks}/pre-commit (made; put back" in result.text
+    (warning,) = [event for event in bench.events if isinstance(event, WarningEvent)]
+    assert (warning.code, warning.paths) == ("protected_changed", [f"{hooks}/pre-commit"])
+    told, _, undo = warning.message.partition(". If you made these changes yourself")
+    assert told in result.text
+    assert ("install -D -m" in undo, "If you made" in result.text) == (copies == 1, False)
+    assert os.listdir(hooks) == []
+    assert len(list((tmp_path / "c").glob("*"))) == copies
+
+
+async def test_names_that_a_command_gave_to_protected_files_are_fit_to_be_told(tmp_path: Path) -> None:
+    """S2, A6: a name that is no text could not be written down, and one with a line end passed for words of ours."""
+    need("landlock")
+    sandbox = Sandbox(tier="landlock", clock=SystemClock())
+    bench = Workbench(tmp_path, sandbox, None, GuardedPaths())
+    (bench.root / ".git" / "hooks").mkdir(parents=True)
+    name = b"a\xff\n\x1b[2J\xe2\x80\xaeb"
+    script = f"import os; os.close(os.open(b'.git/hooks/' + {name!r}, os.O_CREAT))"
+    order = CommandRequest(argv=(sys.executable, "-c", script), cwd=str(bench.root))
+    result = await run_command(bench.place, order, 20, bench.context(call("shell")))
+    await sandbox.close()
+    shown = "/hooks/a⟨U+DCFF⟩⟨U+000A⟩⟨U+001B⟩[2J⟨U+202E⟩b"
+    assert f"{shown} (made; put back)" in result.text
+    (warning,) = [event for event in bench.events if isinstance(event, WarningEvent)]
+    assert msgspec.json.encode(warning)
+    assert warning.paths[0].endswith(shown)

@@ -16,10 +16,19 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError, MethodNotFoundError, NoApproverError, NotFoundError
 from tertulia.executors.acp.updates import arguments_of, paths_of, whole_change
-from tertulia.executors.clipping import clip
-from tertulia.executors.executor import CommandAct, FileChangeAct, PatchAct, Step, ToolUseBegin, ToolUseEnd
-from tertulia.executors.host import ActionKind, ExecutorHost, PermissionQuestion
+from tertulia.executors.executor import (
+    ActionKind,
+    CommandAct,
+    ExecutorHost,
+    FileChangeAct,
+    PatchAct,
+    PermissionQuestion,
+    Step,
+    ToolUseBegin,
+    ToolUseEnd,
+)
 from tertulia.executors.json_fields import read_argv, read_id, read_table, read_tables, read_text
+from tertulia.executors.result_text import clip
 from tertulia.sandbox.runner import CommandResult, RunningCommand
 
 MAX_TERMINALS = 32

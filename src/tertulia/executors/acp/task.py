@@ -11,8 +11,7 @@ from tertulia.errors import TaskCancelledError, TertuliaError
 from tertulia.executors.acp.client_requests import ClientRequests
 from tertulia.executors.acp.pipe import AcpPipe
 from tertulia.executors.acp.updates import AgentUpdates
-from tertulia.executors.executor import RunEnd, RunFailed, RunFinished, RunInterrupted, Step, UsageReport
-from tertulia.executors.host import ExecutorHost
+from tertulia.executors.executor import ExecutorHost, RunEnd, RunFailed, RunFinished, RunInterrupted, Step, UsageReport
 from tertulia.executors.json_fields import read_table
 from tertulia.models.http.stream_decoder import count_at
 from tertulia.protocol.usage import Usage

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, ClassVar
 
-from tertulia.executors.clipping import clip
 from tertulia.executors.executor import (
     AgentDelta,
     AgentPlan,
@@ -37,6 +36,7 @@ from tertulia.executors.json_fields import (
     read_tables,
     read_text,
 )
+from tertulia.executors.result_text import clip
 from tertulia.protocol.tool_events import PlanStep
 
 MAX_TEXT = 16 * 1024 * 1024

@@ -15,8 +15,7 @@ from tertulia.errors import TertuliaError
 from tertulia.executors.command.command_line import among_its_own, command_line, standard_input, system_text
 from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.executors.command.failure_text import ErrorOutput, failure_sentence, not_started_reason
-from tertulia.executors.command.system_text_file import memory_file, settings_layer_file
-from tertulia.executors.command.temporary_home import TemporaryHome, agent_home_folder
+from tertulia.executors.command.temporary_home import TemporaryHome, agent_home_folder, memory_file, settings_layer_file
 from tertulia.executors.command.toml_servers import servers_in_toml
 from tertulia.executors.executor import STOP_S, Assignment, Parser, RunEnd, RunFailed, RunInterrupted, Step
 from tertulia.protocol.usage import Usage

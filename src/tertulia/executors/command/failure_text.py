@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tertulia.executors.clipping import clip
 from tertulia.executors.command.definition import ExecutorDefinition
+from tertulia.executors.result_text import clip
 from tertulia.sandbox.runner import CommandResult
 
 _TAIL_BYTES = 16_384

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from tertulia.executors.clipping import clip
+from tertulia.executors.result_text import clip
 
 HISTORY = "Conversation History"
 CURRENT = "Current User Message"

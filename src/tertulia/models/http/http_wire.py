@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -21,6 +20,7 @@ from tertulia.models.http.provider_error import (
     unusable_key,
     without_key,
 )
+from tertulia.models.http.retry import MAX_WAITING_S, RetryBudget
 from tertulia.models.http.stream_decoder import AnswerLimits, StreamDecoder
 from tertulia.models.wire import (
     AnswerFailure,
@@ -33,9 +33,6 @@ from tertulia.models.wire import (
 )
 from tertulia.version import __version__
 
-MAX_WAITING_S = 30.0
-"""Between the attempts of one request, all together."""
-_FIRST_PAUSE_S = 0.5
 PIECE_CHARACTERS = 64 * 1024
 """A longer piece of an answer is given in pieces of this length, so that no step that handles one takes long."""
 
@@ -69,37 +66,6 @@ class ProviderTransport(Protocol):
     async def close(self) -> None:
         """Hang up everywhere. Idempotent."""
         ...
-
-
-class RetryBudget:
-    """How often one request is made again: as often as the provider's settings say, and for 30 s in all.
-
-    Pauses count, and so does the time since the first failure: a provider that answers each attempt with a long
-    silence is not asked for ever.
-    """
-
-    __slots__ = ("_failed_at", "_left", "_limits", "made")
-
-    def __init__(self, provider: ModelProvider) -> None:
-        self._limits = {"request": provider.request_max_retries, "stream": provider.stream_max_retries}
-        self._left = MAX_WAITING_S
-        self._failed_at: float | None = None
-        self.made = 0
-        """How often it has been made again."""
-
-    def pause(self, trouble: ProviderAttemptError) -> float | None:
-        """Seconds to wait before the next attempt; None when there shall be none."""
-        if trouble.retry is None or self.made >= self._limits[trouble.retry]:
-            return None
-        # Spread out, so that conversations that were cut together do not come back together.
-        pause = _FIRST_PAUSE_S * 2**self.made * random.uniform(0.8, 1.2) if trouble.after is None else trouble.after
-        now = asyncio.get_running_loop().time()
-        self._failed_at = now if self._failed_at is None else self._failed_at
-        if pause > self._left or now - self._failed_at > MAX_WAITING_S:
-            return None
-        self._left -= pause
-        self.made += 1
-        return pause
 
 
 class HttpWire(ABC):
@@ -179,7 +145,7 @@ class HttpWire(ABC):
                     last = [*reader.end()]
                     await events.drain()
             except ProviderAttemptError as trouble:
-                pause = patience.pause(trouble)
+                pause = patience.pause(trouble.retry, trouble.after)
                 if pause is None:
                     yield self._failed(trouble, patience.made, key)
                     return

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
+
+from tertulia.models.http.retry import RetryKind, advised_pause, retry_after
 
 _SHOWN = 300
 _HIDDEN = "[key]"
@@ -25,21 +27,17 @@ _OVERFLOW = re.compile(
 _PASSING = re.compile(r"server_error|overloaded|rate_limit|api_error|timeout|slow_down|unavailable|^(429|5\d\d)$")
 """Codes and types of errors that come in the middle of a stream and may pass."""
 _NEVER_PASSES = frozenset({"insufficient_quota", "billing_not_active", "access_terminated"})
-_ADVICE = re.compile(r"try again in ([0-9]{1,6}(?:\.[0-9]{1,6})?) ?(ms|s)\b", re.IGNORECASE)
-
-Retry = Literal["request", "stream"]
-"""Which of a provider's two settings says how often."""
 
 
 class ProviderAttemptError(Exception):
     """An attempt came to nothing."""
 
     def __init__(
-        self, message: str, *, retry: Retry | None = None, after: float | None = None, overflow: bool = False
+        self, message: str, *, retry: RetryKind | None = None, after: float | None = None, overflow: bool = False
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.retry: Retry | None = retry
+        self.retry: RetryKind | None = retry
         """None: the same request would fail again."""
         self.after = after
         """Seconds to wait, where the provider says so."""
@@ -91,7 +89,7 @@ def refused_request(
     return ProviderAttemptError(
         f"{place.provider} answered {status}{said}",
         retry="request" if passing else None,
-        after=_retry_after(headers, told.message),
+        after=retry_after(headers, told.message),
     )
 
 
@@ -105,7 +103,7 @@ def reported_failure(place: ProviderAddress, body: bytes | bytearray) -> Provide
         )
     passing = _PASSING.search(told.code) is not None and told.code not in _NEVER_PASSES
     return ProviderAttemptError(
-        f"{place.provider} gave up: {said}", retry="stream" if passing else None, after=_advised(told.message)
+        f"{place.provider} gave up: {said}", retry="stream" if passing else None, after=advised_pause(told.message)
     )
 
 
@@ -171,30 +169,3 @@ def _where_from(place: ProviderAddress) -> str:
     if place.env_key is None:
         return f"None was sent: the provider {place.provider} has no env_key"
     return f"It was taken from the environment variable {place.env_key}"
-
-
-def _retry_after(headers: Mapping[str, str], message: str) -> float | None:
-    try:
-        if milliseconds := headers.get("retry-after-ms"):
-            return max(0.0, float(milliseconds) / 1000)
-        value = headers.get("retry-after")
-        if value is None:
-            return _advised(message)
-        return float(value) if value.strip().isdigit() else _until(value, headers["date"])
-    except (ValueError, KeyError, TypeError, OverflowError):
-        return None
-
-
-def _until(then: str, now: str) -> float:
-    """Seconds between two dates, both by the provider's clock, which need not be ours."""
-    # Here and not above: it takes longer to import than all of this module, and dates are rare.
-    from email.utils import parsedate_to_datetime
-
-    return max(0.0, (parsedate_to_datetime(then) - parsedate_to_datetime(now)).total_seconds())
-
-
-def _advised(message: str) -> float | None:
-    found = _ADVICE.search(message)
-    if found is None:
-        return None
-    return float(found[1]) / (1000 if found[2].lower() == "ms" else 1)

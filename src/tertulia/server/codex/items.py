@@ -10,8 +10,7 @@ from tertulia.errors import TertuliaError
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Part, TextPart, UserMessage
 from tertulia.protocol.tool_events import ToolCallEnd
-from tertulia.tools.patch.command_detection import patch_in_command
-from tertulia.tools.patch.text import AddFile, Chunk, Hunk, UpdateFile, parse_patch
+from tertulia.tools.patch.text import AddFile, Chunk, Hunk, UpdateFile, parse_patch, patch_in_command
 
 CodexItem = dict[str, Any]
 """One `item`, in Codex's spelling."""

@@ -12,14 +12,12 @@ from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import NATIVE
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp.acp_executor import AcpExecutor
-from tertulia.executors.acp.definition import AcpDefinition
-from tertulia.executors.acp.presets import acp_agents_from_wire
+from tertulia.executors.acp.definition import AcpDefinition, acp_agents_from_wire
 from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
 from tertulia.executors.command.command_executor import CommandExecutor, MakeParser
-from tertulia.executors.command.definition import RESERVED, ExecutorDefinition, OutputFormat
+from tertulia.executors.command.definition import RESERVED, ExecutorDefinition, OutputFormat, executors_from_wire
 from tertulia.executors.command.plain_text import PlainText
-from tertulia.executors.command.presets import executors_from_wire
 from tertulia.executors.executor import Executor, ResumeSettings
 from tertulia.executors.prompt.history_settings import HistorySettings, parse_history_settings
 from tertulia.policy.sandbox_mode import SandboxMode

@@ -14,8 +14,7 @@ from typing import Any, cast, get_args
 
 from tertulia.conversation.terms import ShellMode
 from tertulia.errors import InvalidParamsError
-from tertulia.executors.command.definition import RESERVED
-from tertulia.executors.command.presets import executors_from_wire
+from tertulia.executors.command.definition import RESERVED, executors_from_wire
 from tertulia.executors.prompt.history_settings import parse_history_settings
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.named_view import NamedView, view_from_wire

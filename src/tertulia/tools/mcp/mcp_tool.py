@@ -33,7 +33,7 @@ from tertulia.protocol.tool_events import (
 )
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools.mcp.call_approval import approve_call, only_reads
-from tertulia.tools.output import MAX_OUTPUT_BYTES, bound
+from tertulia.tools.output_truncation import MAX_OUTPUT_BYTES, bound
 from tertulia.tools.tool import CallContext, Result
 
 _MAX_COMPARED = 64 * 1024

@@ -16,9 +16,9 @@ from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.tools.editor import EditorFile, EditorView
 from tertulia.tools.patch import disk_program
+from tertulia.tools.patch.match import WorkBudget
 from tertulia.tools.patch.plan import PatchPlan, Read, approval_files, make_plan, touched_paths
 from tertulia.tools.patch.text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
-from tertulia.tools.patch.work_budget import WorkBudget
 from tertulia.tools.threads import run_in_thread
 from tertulia.tools.tool import CallContext, Outcome, Result
 

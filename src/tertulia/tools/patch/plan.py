@@ -12,9 +12,8 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.protocol.tool_events import ApprovalFile
-from tertulia.tools.patch.match import apply_chunks
+from tertulia.tools.patch.match import WorkBudget, apply_chunks
 from tertulia.tools.patch.text import AddFile, DeleteFile, Hunk, UpdateFile
-from tertulia.tools.patch.work_budget import WorkBudget
 
 MAX_WRITTEN = 64 * 1024 * 1024
 """Bytes of all new contents together."""

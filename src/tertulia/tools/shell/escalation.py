@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.tools.arguments import or_null
+from tertulia.tools.tool import or_null
 
 ESCALATED = "require_escalated"
 _ADDITIONAL = "with_additional_permissions"

@@ -7,9 +7,8 @@ from typing import Any
 
 from tertulia.errors import ClosedError, InvalidParamsError
 from tertulia.sandbox.runner import CommandResult, TerminalSize
-from tertulia.tools.arguments import define_tool
 from tertulia.tools.command_environment import CommandEnvironment
-from tertulia.tools.output import bound
+from tertulia.tools.output_truncation import bound
 from tertulia.tools.shell.command_approval import (
     CommandRequest,
     approve_command,
@@ -20,7 +19,7 @@ from tertulia.tools.shell.command_approval import (
 from tertulia.tools.shell.escalation import ESCALATION_ARGUMENTS, TOLERATED_ARGUMENTS, read_escalation
 from tertulia.tools.shell.live_command import LiveCommand, Terminals, without_nul
 from tertulia.tools.shell.shell_command import apply_patch_in, patch_for
-from tertulia.tools.tool import CallContext, Outcome, Result, Tool
+from tertulia.tools.tool import CallContext, Outcome, Result, Tool, define_tool
 
 _LONGEST_YIELD_MS = 30_000
 _SHORTEST_YIELD_MS = 250

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tertulia.protocol.tool_names import LOCAL_SHELL
-from tertulia.tools.arguments import define_tool
 from tertulia.tools.shell.escalation import ESCALATED, ESCALATION_ARGUMENTS, TOLERATED_ARGUMENTS
 from tertulia.tools.shell.shell_command import ShellCommandTool
+from tertulia.tools.tool import define_tool
 
 _ARGUMENTS = {
     "command": {

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.runner import CommandResult
 from tertulia.tools.command_environment import CommandEnvironment
-from tertulia.tools.patch.command_detection import PatchCommand, patch_in_command
+from tertulia.tools.patch.text import PatchCommand, patch_in_command
 from tertulia.tools.shell.command_approval import CommandRequest, approve_command, approve_outside_sandbox, check_argv
 from tertulia.tools.shell.escalation import read_escalation
 from tertulia.tools.shell.live_command import LiveCommand, without_nul

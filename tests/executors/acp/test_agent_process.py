@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tertulia.errors import ModelError
-from tertulia.executors.acp.process import AcpProcess, load_sdk
+from tertulia.executors.acp.agent_process import AcpProcess, load_sdk
 from tertulia.executors.acp.task import AcpTask
 from tertulia.executors.executor import RunFinished
 from tertulia.sandbox.runner import Command, Confinement

@@ -1,7 +1,7 @@
-"""One ACP agent that runs: its connection, its session, and the task that it does now.
+"""One running ACP agent: starts its connection and its session, and holds the task that it does now.
 
-Started by the executor, for one conversation, and kept from task to task. The SDK speaks JSON-RPC; what is said is
-ours: its own client would hand on what it cannot read to nobody, and what it cannot do to a log.
+Started by the executor, for one conversation, and kept from task to task. The SDK speaks JSON-RPC; the handlers are
+ours, because its own client drops what it cannot read and only logs what it cannot do.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tertulia.version import __version__
 
 if TYPE_CHECKING:
     from acp.connection import Connection
+
 
 PROTOCOL = 1
 START_S = 60.0
