@@ -79,7 +79,7 @@ class LineSplitter:
 
 
 def _stripped(line: bytearray) -> bytearray:
-    """The same, where it stands."""
+    """The line without blanks at both ends, cut in place so that a long one is not copied."""
     held = 0
     while line and not held:
         tail = line[-_PIECE:]
