@@ -75,7 +75,7 @@ ACP_DIALECT = RpcDialect(
 )
 _LENIENT_LISTS = {"mcp_servers": "mcpServers", "additional_directories": "additionalDirectories"}
 PAGE = 50
-"""Of stored sessions."""
+"""Stored sessions on one page of `session/list`."""
 _GRACE_S = 1.0
 
 
@@ -118,95 +118,95 @@ class AcpAgent:
         entry = _METHODS.get(method)
         if entry is None:
             raise MethodNotFoundError(f"there is no method {method[:64]!r}")
-        asked = _read(entry.reads, params)
-        answered = await entry.run(self, asked)
-        for field in _find_skipped_lists(asked, params):
+        request = _read(entry.reads, params)
+        answered = await entry.run(self, request)
+        for field in _find_skipped_lists(request, params):
             # Not an error: a newer protocol may know more of them. Not silence either.
             tab = self._tab(answered.result.get("sessionId", params.get("sessionId")))
             tab.remark(f"{field}: what cannot be read of it is left out")
         return answered
 
-    def _initialize(self, asked: s.InitializeRequest) -> MethodResult:
+    def _initialize(self, request: s.InitializeRequest) -> MethodResult:
         if self._editor is not None:
             raise InvalidRequestError("this connection is initialized already")
-        self._editor = read_editor_capabilities(asked)
+        self._editor = read_editor_capabilities(request)
         return MethodResult(initialize_result())
 
     # ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def new(self, asked: s.NewSessionRequest) -> MethodResult:
-        """`session/new`."""
-        tab = await self._open(asked, self._factory.begin)
+    async def new(self, request: s.NewSessionRequest) -> MethodResult:
+        """`session/new`: start a session in a directory."""
+        tab = await self._open(request, self._factory.begin)
         return MethodResult({"sessionId": tab.session.id, **tab.state()}, tab.begin)
 
-    async def load(self, asked: s.LoadSessionRequest) -> MethodResult:
+    async def load(self, request: s.LoadSessionRequest) -> MethodResult:
         """`session/load`: all that was said is told again, then the answer comes."""
-        tab = await self._open(asked, partial(self._factory.bring_back, asked.session_id))
+        tab = await self._open(request, partial(self._factory.bring_back, request.session_id))
         await tab.retell()
         return MethodResult(tab.state(), tab.begin)
 
-    async def resume(self, asked: s.ResumeSessionRequest) -> MethodResult:
+    async def resume(self, request: s.ResumeSessionRequest) -> MethodResult:
         """`session/resume`: the same, and nothing is told again."""
-        tab = await self._open(asked, partial(self._factory.bring_back, asked.session_id))
+        tab = await self._open(request, partial(self._factory.bring_back, request.session_id))
         return MethodResult(tab.state(), tab.begin)
 
-    async def fork(self, asked: s.ForkSessionRequest) -> MethodResult:
-        """`session/fork`."""
-        tab = await self._open(asked, partial(self._factory.fork, asked.session_id))
+    async def fork(self, request: s.ForkSessionRequest) -> MethodResult:
+        """`session/fork`: start a session with the history of another."""
+        tab = await self._open(request, partial(self._factory.fork, request.session_id))
         return MethodResult({"sessionId": tab.session.id, **tab.state()}, tab.begin)
 
-    async def list(self, asked: s.ListSessionsRequest) -> MethodResult:
-        """`session/list`."""
+    async def list(self, request: s.ListSessionsRequest) -> MethodResult:
+        """`session/list`: one page of the stored sessions."""
         home = self._factory.environment.home
-        return MethodResult(await asyncio.to_thread(list_page, home, asked.cwd, asked.cursor))
+        return MethodResult(await asyncio.to_thread(list_page, home, request.cwd, request.cursor))
 
-    async def close_session(self, asked: s.CloseSessionRequest) -> MethodResult:
+    async def close_session(self, request: s.CloseSessionRequest) -> MethodResult:
         """`session/close`: what runs in it is stopped, and answered as cancelled."""
-        await self._let_go(self._tab(asked.session_id))
+        await self._let_go(self._tab(request.session_id))
         return MethodResult()
 
-    async def delete(self, asked: s.DeleteSessionRequest) -> MethodResult:
+    async def delete(self, request: s.DeleteSessionRequest) -> MethodResult:
         """`session/delete`: nothing of it is left."""
-        tab = self._tabs.get(asked.session_id)
+        tab = self._tabs.get(request.session_id)
         if tab is not None:
             await self._let_go(tab)
-        await asyncio.to_thread(delete_session, self._factory.environment.home, asked.session_id)
+        await asyncio.to_thread(delete_session, self._factory.environment.home, request.session_id)
         return MethodResult()
 
     # ── one session ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def prompt(self, asked: s.PromptRequest) -> MethodResult:
-        """`session/prompt`."""
-        return MethodResult(await self._tab(asked.session_id).prompt(asked.prompt))
+    async def prompt(self, request: s.PromptRequest) -> MethodResult:
+        """`session/prompt`: answered when the turn has ended."""
+        return MethodResult(await self._tab(request.session_id).prompt(request.prompt))
 
-    async def steer(self, asked: s.PromptRequest) -> MethodResult:
+    async def steer(self, request: s.PromptRequest) -> MethodResult:
         """`_session/steering`, which is not of the protocol: other agents have it, and their clients use it."""
-        if await self._tab(asked.session_id).steer(asked.prompt):
+        if await self._tab(request.session_id).steer(request.prompt):
             return MethodResult({"outcome": "injected"})
         # No task is begun that no prompt would be answered by: the client may send one.
-        steering = (asked.field_meta or {}).get("steering")
+        steering = (request.field_meta or {}).get("steering")
         if isinstance(steering, dict) and cast("dict[str, Any]", steering).get("idleBehavior") == "promptRequired":
             return MethodResult({"outcome": "promptRequired", "reason": "noRunningTurn"})
         return MethodResult({"outcome": "failed"})
 
-    async def cancel(self, asked: s.CancelNotification) -> MethodResult:
-        """`session/cancel`."""
-        self._tab(asked.session_id).cancel()
+    async def cancel(self, request: s.CancelNotification) -> MethodResult:
+        """`session/cancel`: stop the prompt that is being answered."""
+        self._tab(request.session_id).cancel()
         return MethodResult()
 
-    async def set_mode(self, asked: s.SetSessionModeRequest) -> MethodResult:
-        """`session/set_mode`."""
-        await choose_mode(self._tab(asked.session_id).session, asked.mode_id)
+    async def set_mode(self, request: s.SetSessionModeRequest) -> MethodResult:
+        """`session/set_mode`: choose the mode of a session."""
+        await choose_mode(self._tab(request.session_id).session, request.mode_id)
         return MethodResult()
 
-    async def set_option(self, asked: s.SetSessionConfigOptionSelectRequest) -> MethodResult:
+    async def set_option(self, request: s.SetSessionConfigOptionSelectRequest) -> MethodResult:
         """`session/set_config_option`: the mode or the model."""
-        tab = self._tab(asked.session_id)
-        match asked.config_id:
+        tab = self._tab(request.session_id)
+        match request.config_id:
             case "mode":
-                await choose_mode(tab.session, asked.value)
+                await choose_mode(tab.session, request.value)
             case "model":
-                await choose_model(tab.session, asked.value)
+                await choose_model(tab.session, request.value)
             case other:
                 raise InvalidParamsError(f"configId must be mode or model, not {other[:64]!r}")
         return MethodResult({"configOptions": tab.options()})
@@ -214,12 +214,12 @@ class AcpAgent:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _open(
-        self, asked: OpenSessionRequest, opening: Callable[[SessionRequest], Awaitable[OpenedSession]]
+        self, request: OpenSessionRequest, opening: Callable[[SessionRequest], Awaitable[OpenedSession]]
     ) -> AcpSession:
         editor = self._editor or EditorCapabilities()
         buffers = EditorBuffers(self.peer, can_write=editor.writes) if editor.reads else None
-        servers = [client_server(server) for server in asked.mcp_servers or ()]
-        opened = await opening(SessionRequest(asked.cwd, asked.additional_directories or (), servers, buffers))
+        servers = [client_server(server) for server in request.mcp_servers or ()]
+        opened = await opening(SessionRequest(request.cwd, request.additional_directories or (), servers, buffers))
         if buffers is not None:
             buffers.session_id = opened.session.id
         if (tab := self._tabs.get(opened.session.id)) is not None:
@@ -247,20 +247,20 @@ class AcpAgent:
         await tab.close(_GRACE_S)
 
 
-async def _authenticate(agent: AcpAgent, asked: s.AuthenticateRequest) -> MethodResult:
+async def _authenticate(agent: AcpAgent, request: s.AuthenticateRequest) -> MethodResult:
     raise InvalidParamsError("there is nothing to log in to: set your provider's key where the agent is started")
 
 
-async def _cancel_request(agent: AcpAgent, asked: s.CancelRequestNotification) -> MethodResult:
+async def _cancel_request(agent: AcpAgent, request: s.CancelRequestNotification) -> MethodResult:
     """`$/cancel_request`: also of requests that have no word of their own for it."""
-    request = None if asked.request_id is None else agent.peer.find_request(asked.request_id)
-    if request is None or request.id is None:
+    pending = None if request.request_id is None else agent.peer.find_request(request.request_id)
+    if pending is None or pending.id is None:
         # Answered meanwhile, or never asked.
         return MethodResult()
-    if request.method == AGENT_METHODS["session_prompt"]:
+    if pending.method == AGENT_METHODS["session_prompt"]:
         # It ends as a prompt does: with all that it caused, and an answer.
-        return await agent.cancel(_read(s.CancelNotification, request.params))
-    agent.peer.cancel(request.id)
+        return await agent.cancel(_read(s.CancelNotification, pending.params))
+    agent.peer.cancel(pending.id)
     return MethodResult()
 
 
@@ -298,15 +298,15 @@ def _read(kind: type[M], params: dict[str, Any]) -> M:
         raise InvalidParamsError(f"{where[:200]}: {wrong['msg'][:200]}") from None
 
 
-def _find_skipped_lists(asked: BaseModel, params: dict[str, Any]) -> list[str]:
+def _find_skipped_lists(request: BaseModel, params: dict[str, Any]) -> list[str]:
     """The lists of which the SDK has left something out, as the protocol wants it to; of what opens a session only."""
-    if not isinstance(asked, OpenSessionRequest):
+    if not isinstance(request, OpenSessionRequest):
         return []
-    given = {field: params.get(name) for field, name in _LENIENT_LISTS.items()}
+    lists = {field: params.get(name) for field, name in _LENIENT_LISTS.items()}
     return [
         _LENIENT_LISTS[field]
-        for field, value in given.items()
-        if isinstance(value, list) and len(cast("list[Any]", value)) > len(getattr(asked, field) or ())
+        for field, value in lists.items()
+        if isinstance(value, list) and len(cast("list[Any]", value)) > len(getattr(request, field) or ())
     ]
 
 

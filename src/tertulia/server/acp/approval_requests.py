@@ -36,7 +36,7 @@ class AcpApprovalRequests(ApprovalRequests):
         self._calls = calls
 
     async def permit(self, request: ApprovalRequest, event: Event, request_id: int) -> None:
-        """`session/request_permission`."""
+        """Ask by `session/request_permission`, and resolve the approval by the answer."""
         conversation = event.conversation_id or request.conversation_id
         hidden = hidden_text_notice(request.hidden, request.size, request.digest)
         texts = [*([hidden] if hidden else []), *([fence_code(request.detail)] if request.detail else [])]

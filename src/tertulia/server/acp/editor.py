@@ -43,9 +43,9 @@ class EditorCapabilities(msgspec.Struct, frozen=True):
     """What it calls itself, with its version."""
 
 
-def read_editor_capabilities(asked: s.InitializeRequest) -> EditorCapabilities:
+def read_editor_capabilities(request: s.InitializeRequest) -> EditorCapabilities:
     """From its `initialize`. That it offers terminals of its own is no matter: see docs/acp.md."""
-    able, client = asked.client_capabilities, asked.client_info
+    able, client = request.client_capabilities, request.client_info
     name = _UNNAMED if client is None else f"{client.name} {client.version}"
     if able is None:
         return EditorCapabilities(name=name)
@@ -61,7 +61,7 @@ def read_editor_capabilities(asked: s.InitializeRequest) -> EditorCapabilities:
 
 
 def initialize_result() -> dict[str, Any]:
-    """Our answer to `initialize`."""
+    """The answer to `initialize`: version and capabilities."""
     return {
         "protocolVersion": PROTOCOL_VERSION,
         "agentInfo": {"name": "tertulia", "title": "Tertulia", "version": __version__},
@@ -121,12 +121,12 @@ class EditorBuffers:
         """What the editor calls the session, as soon as it has heard of it."""
 
     async def text(self, path: str) -> str | None:
-        """See `Buffers`."""
+        """The text as the editor has it; None where it does not say."""
         content = (await self._ask("fs/read_text_file", {"path": path}) or {}).get("content")
         return content if isinstance(content, str) and len(content) <= MAX_TEXT_BYTES else None
 
     async def write(self, path: str, text: str) -> None:
-        """See `Buffers`."""
+        """Have the editor write the text."""
         await self._ask("fs/write_text_file", {"path": path, "content": text})
 
     async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
@@ -135,7 +135,7 @@ class EditorBuffers:
         before = self._silent
         try:
             async with asyncio.timeout(self._answer_s):
-                said = await self._peer.ask(method, {"sessionId": self.session_id, **params})
+                answer = await self._peer.ask(method, {"sessionId": self.session_id, **params})
         except TimeoutError:
             # Questions that waited together met with one silence, however many they were.
             if self._silent == before:
@@ -143,4 +143,4 @@ class EditorBuffers:
                 self._rests_until = self._clock.monotonic() + PAUSE_S
             return None
         self._silent = 0
-        return said
+        return answer

@@ -65,7 +65,7 @@ def config_options(session: Session, models: Iterable[str]) -> list[dict[str, An
 
 async def choose_mode(session: Session, mode: str) -> None:
     """It holds from the next request to the model on. InvalidParams for one that is not allowed."""
-    allowed = [each["id"] for each in mode_state(session)["availableModes"]]
+    allowed = [entry["id"] for entry in mode_state(session)["availableModes"]]
     if mode not in allowed:
         raise InvalidParamsError(
             f"the mode must be one of {', '.join(allowed)}, not {mode[:64]!r}; your settings say so"
@@ -79,7 +79,7 @@ async def choose_model(session: Session, model: str) -> None:
 
 
 class SlashCommand(msgspec.Struct, frozen=True):
-    """One of them."""
+    """A command that a prompt can begin with."""
 
     about: str
     run: Callable[[Session, str, Iterable[str]], Awaitable[str]]
@@ -96,7 +96,7 @@ def find_slash_command(text: str) -> tuple[SlashCommand, str] | None:
 
 
 def available_commands() -> list[dict[str, Any]]:
-    """As ACP lists them."""
+    """The slash commands in the form of ACP."""
     return [
         {"name": name, "description": command.about, **({"input": {"hint": command.hint}} if command.hint else {})}
         for name, command in SLASH_COMMANDS.items()

@@ -19,8 +19,8 @@ def text_block(text: str) -> dict[str, str]:
 
 def chunk_update(voice: ChunkKind, content: dict[str, Any], item_id: ItemId | None = None) -> Update:
     """A piece of a message. Pieces of one message have its id."""
-    said: Update = {"sessionUpdate": voice, "content": content}
-    return said if item_id is None else {**said, "messageId": item_id}
+    update: Update = {"sessionUpdate": voice, "content": content}
+    return update if item_id is None else {**update, "messageId": item_id}
 
 
 def remark_update(text: str) -> Update:

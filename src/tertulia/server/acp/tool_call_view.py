@@ -59,11 +59,11 @@ def view_tool_call(name: str, arguments: Any, cwd: str) -> ToolCallView:
     kind = _KINDS.get(name, "other")
     if name == "apply_patch":
         return _patch(arguments, cwd)
-    given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
-    if kind == "execute" and (command := _command(given)) is not None:
+    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    if kind == "execute" and (command := _command(fields)) is not None:
         return ToolCallView(one_line(command), kind)
-    if name in _READ_VERBS and isinstance(path := given.get("path"), str):
-        return ToolCallView(one_line(f"{_READ_VERBS[name]} {path}"), kind, [location(path, cwd, given.get("line"))])
+    if name in _READ_VERBS and isinstance(path := fields.get("path"), str):
+        return ToolCallView(one_line(f"{_READ_VERBS[name]} {path}"), kind, [location(path, cwd, fields.get("line"))])
     if name in _TITLES:
         return ToolCallView(_TITLES[name], kind)
     server, split, tool = name.partition("__")
@@ -89,8 +89,8 @@ def fence_code(text: str) -> str:
     return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
-def _command(given: dict[str, Any]) -> str | None:
-    line, argv = given.get("cmd"), given.get("command")
+def _command(fields: dict[str, Any]) -> str | None:
+    line, argv = fields.get("cmd"), fields.get("command")
     if isinstance(line, str):
         return line
     if not isinstance(argv, list) or not all(isinstance(word, str) for word in cast("list[Any]", argv)):

@@ -99,7 +99,7 @@ class AcpToolCalls:
         return [_update(call, locations=[location(path, self._cwd(conversation)) for path in paths])]
 
     def running(self, conversation: ConversationId, data: ExecCommandBegin) -> list[Update]:
-        """A command runs."""
+        """Show that the command of a call runs."""
         call = self._open.get((conversation, data.call_id))
         if call is None:
             return []
@@ -140,14 +140,18 @@ class AcpToolCalls:
         call = self._open.pop((conversation, data.call_id), None)
         if call is None:
             return []
-        told: dict[str, Any] = {"success": data.success, "truncated": data.truncated, "durationMs": data.duration_ms}
+        raw_output: dict[str, Any] = {
+            "success": data.success,
+            "truncated": data.truncated,
+            "durationMs": data.duration_ms,
+        }
         if call.exit_code is not None:
-            told["exitCode"] = call.exit_code
+            raw_output["exitCode"] = call.exit_code
         content = call.content
         if not (call.terminal or (call.content and data.success)) and data.output:
             content = [*content, _text(fence_code(data.output))]
         status: Status = "completed" if data.success else "failed"
-        return [_update(call, status=status, rawOutput=told, **({"content": content} if content else {}))]
+        return [_update(call, status=status, rawOutput=raw_output, **({"content": content} if content else {}))]
 
     def searching(self, conversation: ConversationId, data: WebSearchBegin) -> list[Update]:
         """The provider searches, for a call of ours or by itself."""
@@ -159,7 +163,7 @@ class AcpToolCalls:
         return [{"sessionUpdate": "tool_call", **shown}]
 
     def searched(self, conversation: ConversationId, data: WebSearchEnd) -> list[Update]:
-        """The provider has searched."""
+        """Show that a search by the provider has ended."""
         call = self._open.pop((conversation, data.call_id), None)
         if call is None:
             return []

@@ -52,42 +52,42 @@ class SessionUpdates:
     def piece(
         self, conversation: ConversationId, data: e.AgentMessageDelta | e.AgentReasoningDelta
     ) -> Sequence[Update | None]:
-        """By `of`."""
+        """A piece of what the root says or thinks."""
         return (self._words.piece(data),) if conversation == self._root else ()
 
     def whole(self, conversation: ConversationId, data: e.AgentMessage | e.AgentReasoning) -> Sequence[Update | None]:
-        """By `of`."""
+        """A whole message or thought of the root."""
         return (self._words.whole(data),) if conversation == self._root else ()
 
     def background(self, conversation: ConversationId, data: e.BackgroundEvent) -> Sequence[Update | None]:
-        """By `of`."""
+        """The model begins its answer anew: what was shown of it does not count."""
         return (self._words.begin_again(),) if data.discard_deltas and conversation == self._root else ()
 
     def plan(self, conversation: ConversationId, data: t.PlanUpdate) -> Sequence[Update | None]:
-        """By `of`."""
+        """The plan of the root conversation."""
         if conversation != self._root:
             return ()
         entries = [{"content": step.step, "priority": "medium", "status": step.status} for step in data.plan]
         return ({"sessionUpdate": "plan", "entries": entries},)
 
     def usage(self, conversation: ConversationId, data: e.TokenCount) -> Sequence[Update | None]:
-        """By `of`."""
+        """How full the context window of the root is."""
         if conversation != self._root:
             return ()
         used = data.usage.input_tokens + data.usage.output_tokens
         return ({"sessionUpdate": "usage_update", "used": used, "size": data.context_window},)
 
     def server(self, data: t.McpServerStatus) -> Sequence[Update | None]:
-        """By `of`. One that is tried again and fails again is not told twice."""
+        """An MCP server that does not work. One that is tried again and fails again is not told twice."""
         if data.status not in ("failed", "untrusted"):
             if data.status == "ready":
                 self._servers.pop(data.name, None)
             return ()
-        said = f"MCP server {data.name} is {data.status}: {data.error or 'no reason is known'}"
-        if self._servers.get(data.name) == said:
+        text = f"MCP server {data.name} is {data.status}: {data.error or 'no reason is known'}"
+        if self._servers.get(data.name) == text:
             return ()
-        self._servers[data.name] = said
-        return (remark_update(said),)
+        self._servers[data.name] = text
+        return (remark_update(text),)
 
 
 def _compacted(data: e.HistoryCompacted) -> Sequence[Update | None]:
@@ -131,8 +131,8 @@ def updates_from_history(items: Iterable[Item], conversation: ConversationId, ca
     for item in items:
         match item:
             case UserMessage():
-                said = () if item.injected else item.parts
-                yield from (chunk_update("user_message_chunk", _block(part), item.id) for part in said)
+                parts = () if item.injected else item.parts
+                yield from (chunk_update("user_message_chunk", _block(part), item.id) for part in parts)
             case AssistantMessage():
                 yield from (chunk_update("agent_message_chunk", _block(part), item.id) for part in item.parts)
             case Reasoning(text=text):
@@ -154,7 +154,7 @@ def _end(item: ToolOutput, name: str) -> ToolCallEnd:
 def _block(part: Part) -> dict[str, Any]:
     if not isinstance(part, ImagePart):
         return text_block(part.text)
-    found = _IMAGE_DATA_URL.match(part.image_url)
-    if found is None:
+    match = _IMAGE_DATA_URL.match(part.image_url)
+    if match is None:
         return {"type": "resource_link", "name": "image", "uri": part.image_url}
-    return {"type": "image", "mimeType": found[1], "data": part.image_url[found.end() :]}
+    return {"type": "image", "mimeType": match[1], "data": part.image_url[match.end() :]}
