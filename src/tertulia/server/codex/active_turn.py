@@ -30,9 +30,9 @@ class ActiveTurn:
         self.waiting = False
         """A person was asked, and has not answered."""
 
-    def here(self, method: str, **told: Any) -> CodexNotification:
+    def here(self, method: str, **fields: Any) -> CodexNotification:
         """Something that belongs to the turn."""
-        return method, {"threadId": self.thread_id, "turnId": self.turn_id or "", **told}
+        return method, {"threadId": self.thread_id, "turnId": self.turn_id or "", **fields}
 
     def started(self, event: Event, item: CodexItem) -> CodexNotification:
         """The notification that an item begins."""

@@ -62,7 +62,7 @@ class CodexApprovalRequests(ApprovalRequests):
         return await self._ask_form(request.server, request_id, message=request.message, **mode)
 
     def closed(self, request_id: int) -> None:
-        """`serverRequest/resolved`."""
+        """Send `serverRequest/resolved`: the request is answered, or needs no answer any more."""
         self._peer.notify("serverRequest/resolved", {"threadId": self._turn.thread_id, "requestId": request_id})
 
     async def _decide(self, request: ApprovalRequest, decision: Any) -> None:

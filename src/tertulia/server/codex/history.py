@@ -88,16 +88,16 @@ def turn_objects(items: Iterable[Item], cwd: str, ids: Mapping[str, str] = _NO_I
             turns.append({**turn_object(name, "completed"), "itemsView": "full"})
         if not turns:
             continue
-        told: list[CodexItem] = turns[-1]["items"]
+        shown: list[CodexItem] = turns[-1]["items"]
         if isinstance(item, ToolCall):
-            calls[item.call_id] = told, len(told)
-            told.append(i.call_item(item.call_id, item.name, readable_arguments(item), cwd))
+            calls[item.call_id] = shown, len(shown)
+            shown.append(i.call_item(item.call_id, item.name, readable_arguments(item), cwd))
         elif isinstance(item, ToolOutput):
-            if (found := calls.pop(item.call_id, None)) is not None:
-                where, at = found
+            if (place := calls.pop(item.call_id, None)) is not None:
+                where, at = place
                 where[at] = i.with_outcome(where[at], _end(item))
         else:
-            told.extend(_message_items(item))
+            shown.extend(_message_items(item))
     return turns
 
 
@@ -127,8 +127,8 @@ class _TurnIds:
 
 def thread_preview(items: Iterable[Item]) -> str:
     """What a thread began with."""
-    said = (item.text for item in items if isinstance(item, UserMessage) and is_user_request(item))
-    return " ".join(next(said, "")[: PREVIEW * 4].split())[:PREVIEW]
+    requests = (item.text for item in items if isinstance(item, UserMessage) and is_user_request(item))
+    return " ".join(next(requests, "")[: PREVIEW * 4].split())[:PREVIEW]
 
 
 def model_provider(model: str) -> str:

@@ -20,13 +20,13 @@ COMMANDS = frozenset({"shell", "local_shell", "exec_command"})
 _FILES = "apply_patch"
 
 
-def user_message(said: UserMessage, client_id: str | None = None) -> CodexItem:
+def user_message(message: UserMessage, client_id: str | None = None) -> CodexItem:
     """A message of a person as an item."""
     return {
         "type": "userMessage",
-        "id": said.id,
+        "id": message.id,
         "clientId": client_id,
-        "content": [_content(part) for part in said.parts],
+        "content": [_content(part) for part in message.parts],
     }
 
 
@@ -52,13 +52,13 @@ def web_search(id: str, query: str) -> CodexItem:
 
 def call_item(id: str, name: str, arguments: Any, cwd: str) -> CodexItem:
     """A call, as it looks before anything of it has happened. Never fails: the model wrote it."""
-    given: dict[str, Any] = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
-    patch = _patch_text(name, arguments, given)
+    fields: dict[str, Any] = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    patch = _patch_text(name, arguments, fields)
     if patch is not None:
         return {"type": "fileChange", "id": id, "changes": _changes(patch, cwd), "status": "inProgress"}
     if name in COMMANDS:
-        return _command(id, _words(given), os.path.normpath(os.path.join(cwd, _directory(given))))
-    if name == "view_image" and isinstance(path := given.get("path"), str):
+        return _command(id, _words(fields), os.path.normpath(os.path.join(cwd, _directory(fields))))
+    if name == "view_image" and isinstance(path := fields.get("path"), str):
         return {"type": "imageView", "id": id, "path": os.path.join(cwd, path)}
     server, split, tool = name.partition("__")
     if split:
@@ -84,12 +84,12 @@ def with_outcome(item: CodexItem, end: ToolCallEnd, *, declined: bool = False) -
         case "fileChange":
             return {**item, "status": _or_declined(status, declined)}
         case "mcpToolCall":
-            said = {"content": [{"type": "text", "text": end.output}], "structuredContent": None}
-            outcome = {"result": said} if end.success else {"error": {"message": end.output}}
+            result = {"content": [{"type": "text", "text": end.output}], "structuredContent": None}
+            outcome = {"result": result} if end.success else {"error": {"message": end.output}}
             return {**item, "status": status, "durationMs": end.duration_ms, **outcome}
         case "dynamicToolCall":
-            said = [{"type": "inputText", "text": end.output}]
-            outcome = {"contentItems": said, "success": end.success, "durationMs": end.duration_ms}
+            contents = [{"type": "inputText", "text": end.output}]
+            outcome = {"contentItems": contents, "success": end.success, "durationMs": end.duration_ms}
             return {**item, "status": status, **outcome}
         case _:
             return item
@@ -115,32 +115,32 @@ def _command(id: str, words: str, cwd: str) -> CodexItem:
     }
 
 
-def _words(given: dict[str, Any]) -> str:
-    line = given.get("cmd")
-    return line if isinstance(line, str) else shlex.join(_argv(given))
+def _words(fields: dict[str, Any]) -> str:
+    line = fields.get("cmd")
+    return line if isinstance(line, str) else shlex.join(_argv(fields))
 
 
-def _argv(given: dict[str, Any]) -> list[str]:
-    argv = given.get("command")
+def _argv(fields: dict[str, Any]) -> list[str]:
+    argv = fields.get("command")
     words = cast("list[Any]", argv) if isinstance(argv, list) else []
     return [word for word in words if isinstance(word, str)]
 
 
-def _directory(given: dict[str, Any]) -> str:
-    named = given.get("workdir") or given.get("working_directory")
+def _directory(fields: dict[str, Any]) -> str:
+    named = fields.get("workdir") or fields.get("working_directory")
     return named if isinstance(named, str) else ""
 
 
-def _patch_text(name: str, arguments: Any, given: dict[str, Any]) -> str | None:
+def _patch_text(name: str, arguments: Any, fields: dict[str, Any]) -> str | None:
     """The patch that a call is, also one that comes as a command; empty where it is one that cannot be read."""
     if name == _FILES:
-        text = given.get("input") if given else arguments
+        text = fields.get("input") if fields else arguments
         return text if isinstance(text, str) else ""
     if name not in COMMANDS:
         return None
-    line = given.get("cmd")
-    found = patch_in_command(["bash", "-lc", line] if isinstance(line, str) else _argv(given))
-    return None if found is None else found.text
+    line = fields.get("cmd")
+    patch = patch_in_command(["bash", "-lc", line] if isinstance(line, str) else _argv(fields))
+    return None if patch is None else patch.text
 
 
 def _changes(patch: str, cwd: str) -> list[dict[str, Any]]:

@@ -40,14 +40,14 @@ class ThreadNotifications:
         moment: ActiveTurn,
         calls: CodexToolCalls,
         root: ConversationId,
-        said: Callable[[TaskId], CodexItem | None],
+        opening_message: Callable[[TaskId], CodexItem | None],
         spent: Usage = NO_USAGE,
     ) -> None:
-        """`said`: the message that a task of ours begins with, given once. `spent`: before we listened."""
+        """`opening_message`: the message that a task of ours begins with, given once. `spent`: before we listened."""
         self.moment = moment
         self.calls = calls
         self._root = root
-        self._said = said
+        self._opening_message = opening_message
         self._task: TaskId | None = None
         """The root's own, the last that began."""
         self._began_ms = 0
@@ -65,7 +65,7 @@ class ThreadNotifications:
     # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, event: e.Event, data: e.TaskStarted) -> CodexNotifications:
-        """By `of`."""
+        """A task of the root has started: a turn, unless it continues one."""
         if event.conversation_id != self._root or event.task_id is None:
             return
         self._task = event.task_id
@@ -76,15 +76,15 @@ class ThreadNotifications:
         self.calls.forget()
         self._words.clear()
         yield self.moment.status()
-        begun = turn_object(event.task_id, began_ms=self._began_ms)
-        yield "turn/started", {"threadId": self.moment.thread_id, "turn": begun}
-        said = self._said(event.task_id)
-        if said is not None:
-            yield self.moment.started(event, said)
-            yield self.moment.completed(event, said)
+        turn = turn_object(event.task_id, began_ms=self._began_ms)
+        yield "turn/started", {"threadId": self.moment.thread_id, "turn": turn}
+        message = self._opening_message(event.task_id)
+        if message is not None:
+            yield self.moment.started(event, message)
+            yield self.moment.completed(event, message)
 
     def complete(self, event: e.Event, data: e.TaskComplete) -> CodexNotifications:
-        """By `of`."""
+        """A task has ended by itself."""
         if event.task_id == self._task:
             error = self._error or e.ErrorEvent("internal", "the turn failed")
             yield from self._end(event, None if data.status == "completed" else error, data.status)
@@ -92,7 +92,7 @@ class ThreadNotifications:
             yield from self._end_unseen(event, data.status)
 
     def abort(self, event: e.Event, data: e.TurnAborted) -> CodexNotifications:
-        """By `of`."""
+        """A task was stopped, or reached a limit."""
         if event.task_id is None or data.reason == "replaced":
             return
         if event.task_id == self._task:
@@ -104,7 +104,7 @@ class ThreadNotifications:
 
     def _end_unseen(self, event: e.Event, status: str) -> CodexNotifications:
         """Of a turn that was stopped while it waited, or whose beginning got lost on the way."""
-        if event.task_id is not None and self._said(event.task_id) is not None:
+        if event.task_id is not None and self._opening_message(event.task_id) is not None:
             ended = turn_object(event.task_id, status, ended_ms=event_time_ms(event))
             yield "turn/completed", {"threadId": self.moment.thread_id, "turn": ended}
 
@@ -123,7 +123,7 @@ class ThreadNotifications:
     # ── words ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def piece(self, event: e.Event, data: e.AgentMessageDelta | e.AgentReasoningDelta) -> CodexNotifications:
-        """By `of`. Where one is missing the rest waits for the whole."""
+        """A piece of a message or thought. Where one is missing the rest waits for the whole."""
         if event.conversation_id != self._root:
             return
         spoken = isinstance(data, e.AgentMessageDelta)
@@ -135,11 +135,11 @@ class ThreadNotifications:
             if spoken:
                 yield self.moment.here("item/agentMessage/delta", itemId=data.item_id, delta=data.text)
             else:
-                told = {"itemId": data.item_id, "delta": data.text, "summaryIndex": 0}
-                yield self.moment.here("item/reasoning/summaryTextDelta", **told)
+                params = {"itemId": data.item_id, "delta": data.text, "summaryIndex": 0}
+                yield self.moment.here("item/reasoning/summaryTextDelta", **params)
 
     def whole(self, event: e.Event, data: e.AgentMessage | e.AgentReasoning) -> CodexNotifications:
-        """By `of`."""
+        """A whole message or thought of the root."""
         if event.conversation_id != self._root:
             return
         spoken = isinstance(data, e.AgentMessage)
@@ -153,13 +153,13 @@ class ThreadNotifications:
     # ── the rest ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def plan(self, event: e.Event, data: t.PlanUpdate) -> CodexNotifications:
-        """By `of`."""
+        """The plan of the root conversation."""
         if event.conversation_id == self._root and self.moment.turn_id is not None:
             steps = [{"step": step.step, "status": _STEPS[step.status]} for step in data.plan]
             yield self.moment.here("turn/plan/updated", explanation=data.explanation, plan=steps)
 
     def count(self, event: e.Event, data: e.TokenCount) -> CodexNotifications:
-        """By `of`."""
+        """Tokens that were used, in total and by the last request."""
         self._usage += data.usage
         if self.moment.turn_id is not None:
             used = {"total": _tokens(self._usage), "last": _tokens(data.usage)}
@@ -167,7 +167,7 @@ class ThreadNotifications:
             yield self.moment.here("thread/tokenUsage/updated", tokenUsage=usage)
 
     def compacted(self, event: e.Event, data: e.HistoryCompacted) -> CodexNotifications:
-        """By `of`."""
+        """The history of the root was summarised, or not."""
         if event.conversation_id != self._root or self.moment.turn_id is None:
             return
         if not data.compacted:
@@ -178,24 +178,24 @@ class ThreadNotifications:
         yield self.moment.completed(event, item)
 
     def background(self, event: e.Event, data: e.BackgroundEvent) -> CodexNotifications:
-        """By `of`. A retry is no error yet; a right that was narrowed is worth a word."""
+        """Remarks on the way. A retry is no error yet; a right that was narrowed is worth a word."""
         if data.discard_deltas and self.moment.turn_id is not None:
             yield self.moment.here("error", error=turn_error(data.message), willRetry=True)
         elif data.narrowed:
             yield self.moment.warning(data.message)
 
     def failed(self, event: e.Event, data: e.ErrorEvent) -> CodexNotifications:
-        """By `of`."""
+        """An error that the turn ends with."""
         if self.moment.turn_id is not None:
             self._error = data
             yield self.moment.here("error", error=turn_error(data.message), willRetry=False)
 
     def server(self, event: e.Event, data: t.McpServerStatus) -> CodexNotifications:
-        """By `of`."""
+        """The state of an MCP server."""
         status = _SERVERS.get(data.status)
         if status is not None:
-            told = {"threadId": self.moment.thread_id, "name": data.name, "status": status, "error": data.error}
-            yield "mcpServer/startupStatus/updated", told
+            params = {"threadId": self.moment.thread_id, "name": data.name, "status": status, "error": data.error}
+            yield "mcpServer/startupStatus/updated", params
 
 
 def _text_item(id: ItemId, text: str, *, spoken: bool) -> CodexItem:
@@ -223,17 +223,17 @@ _HANDLERS: dict[type[e.EventData], NotificationHandler] = {
     e.TokenCount: ThreadNotifications.count,
     e.HistoryCompacted: ThreadNotifications.compacted,
     e.BackgroundEvent: ThreadNotifications.background,
-    e.WarningEvent: lambda news, event, data: iter([news.moment.warning(data.message)]),
+    e.WarningEvent: lambda notifications, event, data: iter([notifications.moment.warning(data.message)]),
     e.ErrorEvent: ThreadNotifications.failed,
     t.McpServerStatus: ThreadNotifications.server,
     t.PlanUpdate: ThreadNotifications.plan,
-    t.ToolCallBegin: lambda news, event, data: news.calls.begin(event, data),
-    t.ToolCallEnd: lambda news, event, data: news.calls.end(event, data),
-    t.ExecCommandBegin: lambda news, event, data: news.calls.running(event, data),
-    t.ExecCommandOutputDelta: lambda news, event, data: news.calls.output(event, data),
-    t.ExecCommandEnd: lambda news, event, data: news.calls.ran(event, data),
-    t.McpToolCallProgress: lambda news, event, data: news.calls.progress(event, data),
-    t.WebSearchEnd: lambda news, event, data: news.calls.searched(event, data),
-    t.ApprovalRequest: lambda news, event, data: news.calls.asked(event, data),
-    t.ApprovalResolved: lambda news, event, data: news.calls.settled(event, data),
+    t.ToolCallBegin: lambda notifications, event, data: notifications.calls.begin(event, data),
+    t.ToolCallEnd: lambda notifications, event, data: notifications.calls.end(event, data),
+    t.ExecCommandBegin: lambda notifications, event, data: notifications.calls.running(event, data),
+    t.ExecCommandOutputDelta: lambda notifications, event, data: notifications.calls.output(event, data),
+    t.ExecCommandEnd: lambda notifications, event, data: notifications.calls.ran(event, data),
+    t.McpToolCallProgress: lambda notifications, event, data: notifications.calls.progress(event, data),
+    t.WebSearchEnd: lambda notifications, event, data: notifications.calls.searched(event, data),
+    t.ApprovalRequest: lambda notifications, event, data: notifications.calls.asked(event, data),
+    t.ApprovalResolved: lambda notifications, event, data: notifications.calls.settled(event, data),
 }

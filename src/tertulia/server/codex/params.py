@@ -15,7 +15,7 @@ P = TypeVar("P", bound=msgspec.Struct)
 
 
 class CodexClientInfo(msgspec.Struct, frozen=True):
-    """Who it is."""
+    """Name and version of the client."""
 
     name: str
     version: str
@@ -28,7 +28,7 @@ class CodexCapabilities(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CodexInitialize(msgspec.Struct, frozen=True, rename="camel"):
-    """`initialize`."""
+    """The parameters that `initialize` takes."""
 
     client_info: CodexClientInfo
     capabilities: CodexCapabilities | None = None
@@ -47,18 +47,18 @@ class ThreadOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def changes(self) -> dict[str, Any]:
         """The same as fields of `conversation/set_context`, but for the directory."""
-        asked = {
+        fields = {
             "model": _full_model_name(self.model, self.model_provider),
             "approval_policy": self.approval_policy,
             "sandbox": self.sandbox,
             "base_instructions": self.base_instructions,
             "user_instructions": self.developer_instructions,
         }
-        return {name: value for name, value in asked.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class StartThread(ThreadOptions, frozen=True, kw_only=True, rename="camel"):
-    """`thread/start`."""
+    """The parameters that `thread/start` takes."""
 
     ephemeral: bool | None = None
 
@@ -68,20 +68,20 @@ class StartThread(ThreadOptions, frozen=True, kw_only=True, rename="camel"):
 
 
 class ResumeThread(ThreadOptions, frozen=True, kw_only=True, rename="camel"):
-    """`thread/resume`."""
+    """The parameters that `thread/resume` takes."""
 
     thread_id: str
     exclude_turns: bool = False
 
 
 class ForkThread(ResumeThread, frozen=True, kw_only=True, rename="camel"):
-    """`thread/fork`."""
+    """The parameters that `thread/fork` takes."""
 
     last_turn_id: str | None = None
 
 
 class ListThreads(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`thread/list`."""
+    """The parameters that `thread/list` takes."""
 
     archived: bool | None = None
     cursor: str | None = None
@@ -90,7 +90,7 @@ class ListThreads(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ReadThread(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`thread/read`."""
+    """The parameters that `thread/read` takes."""
 
     thread_id: str
     include_turns: bool = False
@@ -121,14 +121,14 @@ class StartTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     client_user_message_id: str | None = None
 
     def changes(self) -> dict[str, Any]:
-        """As fields of `conversation/set_context`."""
+        """What changes, as fields of `conversation/set_context`."""
         sandbox = None if self.sandbox_policy is None else _SANDBOXES[self.sandbox_policy.type]
-        asked = {"model": self.model, "cwd": self.cwd, "approval_policy": self.approval_policy, "sandbox": sandbox}
-        return {name: value for name, value in asked.items() if value is not None}
+        fields = {"model": self.model, "cwd": self.cwd, "approval_policy": self.approval_policy, "sandbox": sandbox}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class SteerTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`turn/steer`."""
+    """The parameters that `turn/steer` takes."""
 
     thread_id: str
     expected_turn_id: str
@@ -137,14 +137,14 @@ class SteerTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class InterruptTurn(msgspec.Struct, frozen=True, rename="camel"):
-    """`turn/interrupt`."""
+    """The parameters that `turn/interrupt` takes."""
 
     thread_id: str
     turn_id: str
 
 
 class CodexNoParams(msgspec.Struct, frozen=True):
-    """Methods that need nothing."""
+    """For methods that read no parameters."""
 
 
 _SANDBOXES = {
@@ -162,14 +162,14 @@ def read_params(kind: type[P], params: dict[str, Any]) -> P:
         raise InvalidParamsError(str(error).replace("`$.", "`")[:300]) from None
 
 
-def input_items(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def input_items(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A turn's input as items of a message. InvalidParams for what cannot be sent to a model here."""
-    return [_item(entry) for entry in given]
+    return [_item(entry) for entry in entries]
 
 
-def input_text(given: list[dict[str, Any]]) -> str:
+def input_text(entries: list[dict[str, Any]]) -> str:
     """A turn's input where only text is taken."""
-    items = input_items(given)
+    items = input_items(entries)
     if any(item["type"] != "text" for item in items):
         raise InvalidParamsError("input: a turn that runs is steered with text alone; start another turn for pictures")
     return "\n".join(item["text"] for item in items)

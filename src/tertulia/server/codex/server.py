@@ -96,10 +96,10 @@ class CodexServer:
             raise MethodNotFoundError(f"`{method[:64]}` is not supported here")
         return await entry.run(self, p.read_params(entry.reads, params))
 
-    def _initialize(self, asked: p.CodexInitialize) -> MethodResult:
+    def _initialize(self, request: p.CodexInitialize) -> MethodResult:
         if self._is_initialized:
             raise InvalidRequestError("Already initialized")
-        able, client = asked.capabilities or p.CodexCapabilities(), asked.client_info
+        able, client = request.capabilities or p.CodexCapabilities(), request.client_info
         self._is_initialized = True
         self.threads.muted = frozenset(able.opt_out_notification_methods or ())
         return MethodResult(
@@ -114,25 +114,25 @@ class CodexServer:
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def compact(self, asked: p.ThreadParams) -> MethodResult:
+    async def compact(self, request: p.ThreadParams) -> MethodResult:
         """`thread/compact/start`: answered at once, and told as a turn."""
-        thread = self.threads.find(asked.thread_id)
+        thread = self.threads.find(request.thread_id)
         return MethodResult({}, thread.compact)
 
-    async def start_turn(self, asked: p.StartTurn) -> MethodResult:
-        """`turn/start`."""
-        return MethodResult(await self.threads.find(asked.thread_id).start(asked))
+    async def start_turn(self, request: p.StartTurn) -> MethodResult:
+        """`turn/start`: send a message, which begins a turn."""
+        return MethodResult(await self.threads.find(request.thread_id).start(request))
 
-    async def steer_turn(self, asked: p.SteerTurn) -> MethodResult:
-        """`turn/steer`."""
-        return MethodResult(await self.threads.find(asked.thread_id).steer(asked))
+    async def steer_turn(self, request: p.SteerTurn) -> MethodResult:
+        """`turn/steer`: add a message to the turn that runs."""
+        return MethodResult(await self.threads.find(request.thread_id).steer(request))
 
-    async def interrupt_turn(self, asked: p.InterruptTurn) -> MethodResult:
-        """`turn/interrupt`."""
-        self.threads.find(asked.thread_id).interrupt(asked.turn_id)
+    async def interrupt_turn(self, request: p.InterruptTurn) -> MethodResult:
+        """`turn/interrupt`: stop the turn that runs."""
+        self.threads.find(request.thread_id).interrupt(request.turn_id)
         return MethodResult({})
 
-    async def models(self, asked: p.CodexNoParams) -> MethodResult:
+    async def models(self, request: p.CodexNoParams) -> MethodResult:
         """`model/list`: those that could answer without anything being set up, the settings' own first."""
         own = self._factory.host.settings.model
         named = [own] if isinstance(own, str) else []
@@ -146,14 +146,14 @@ class _Method(msgspec.Struct, frozen=True):
 
 
 METHODS: dict[str, _Method] = {
-    "thread/start": _Method(p.StartThread, lambda server, asked: server.threads.start(asked)),
-    "thread/resume": _Method(p.ResumeThread, lambda server, asked: server.threads.resume(asked)),
-    "thread/fork": _Method(p.ForkThread, lambda server, asked: server.threads.fork(asked)),
-    "thread/list": _Method(p.ListThreads, lambda server, asked: server.threads.list(asked)),
-    "thread/loaded/list": _Method(p.CodexNoParams, lambda server, asked: server.threads.loaded(asked)),
-    "thread/read": _Method(p.ReadThread, lambda server, asked: server.threads.read(asked)),
-    "thread/archive": _Method(p.ThreadParams, lambda server, asked: server.threads.archive(asked)),
-    "thread/unarchive": _Method(p.ThreadParams, lambda server, asked: server.threads.unarchive(asked)),
+    "thread/start": _Method(p.StartThread, lambda server, request: server.threads.start(request)),
+    "thread/resume": _Method(p.ResumeThread, lambda server, request: server.threads.resume(request)),
+    "thread/fork": _Method(p.ForkThread, lambda server, request: server.threads.fork(request)),
+    "thread/list": _Method(p.ListThreads, lambda server, request: server.threads.list(request)),
+    "thread/loaded/list": _Method(p.CodexNoParams, lambda server, request: server.threads.loaded(request)),
+    "thread/read": _Method(p.ReadThread, lambda server, request: server.threads.read(request)),
+    "thread/archive": _Method(p.ThreadParams, lambda server, request: server.threads.archive(request)),
+    "thread/unarchive": _Method(p.ThreadParams, lambda server, request: server.threads.unarchive(request)),
     "thread/compact/start": _Method(p.ThreadParams, CodexServer.compact),
     "turn/start": _Method(p.StartTurn, CodexServer.start_turn),
     "turn/steer": _Method(p.SteerTurn, CodexServer.steer_turn),

@@ -31,16 +31,16 @@ class StoredThreads:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    def listed(self, asked: ListThreads, states: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    def listed(self, request: ListThreads, states: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """One page, the newest first: threads in which something was said. `states`: of those that run."""
-        size = min(max(asked.limit or PAGE, 1), MAX_PAGE)
+        size = min(max(request.limit or PAGE, 1), MAX_PAGE)
         archived = self.archived()
-        entries = [entry for entry in list_sessions(self._home) if (entry.id in archived) is bool(asked.archived)]
+        entries = [entry for entry in list_sessions(self._home) if (entry.id in archived) is bool(request.archived)]
 
         def accept(stored: SessionSummary) -> bool:
-            return stored.preview is not None and is_in_folders(stored.cwd, asked.cwd)
+            return stored.preview is not None and is_in_folders(stored.cwd, request.cwd)
 
-        page = session_page(self._home, entries, asked.cursor, size, accept)
+        page = session_page(self._home, entries, request.cursor, size, accept)
         threads = [thread_object(_about(one, states.get(one.entry.id, NOT_LOADED))) for one in page.sessions]
         return {"data": threads, "nextCursor": page.next_cursor}
 
@@ -50,8 +50,8 @@ class StoredThreads:
         if not turns:
             return thread_object(about)
         endings = self.past(id).endings
-        told = turn_objects(self.items(id), about.cwd, {begun: begun for begun in endings})
-        return thread_object(about, ({**turn, "status": endings.get(turn["id"], turn["status"])} for turn in told))
+        objects = turn_objects(self.items(id), about.cwd, {name: name for name in endings})
+        return thread_object(about, ({**turn, "status": endings.get(turn["id"], turn["status"])} for turn in objects))
 
     def past(self, id: str) -> PastTurns:
         """How the turns of one ended and what they cost; nothing of one that is not stored."""
@@ -71,7 +71,7 @@ class StoredThreads:
 
     def round_of(self, id: str, turn_id: str) -> int:
         """Which round of its history a turn is. NotFound, or StorageError."""
-        return round_number(self.items(id), turn_id, {begun: begun for begun in self.past(id).endings})
+        return round_number(self.items(id), turn_id, {name: name for name in self.past(id).endings})
 
     def cwd(self, id: str) -> str | None:
         """Where one worked. NotFound, or StorageError."""
@@ -103,15 +103,15 @@ class StoredThreads:
         draft.replace(self._home / ARCHIVED_FILE)
 
 
-def _about(known: SessionSummary, status: dict[str, Any]) -> ThreadSummary:
-    entry = known.entry
+def _about(stored: SessionSummary, status: dict[str, Any]) -> ThreadSummary:
+    entry = stored.entry
     return ThreadSummary(
         id=entry.id,
         model=entry.model or "",
-        cwd=known.cwd or "/",
+        cwd=stored.cwd or "/",
         created=entry.created,
         updated=entry.updated,
-        preview=known.preview or "",
-        name=known.title,
+        preview=stored.preview or "",
+        name=stored.title,
         status=status,
     )

@@ -60,13 +60,15 @@ class CodexThread:
         root = session.root.id
         self._moment = ActiveTurn(session.id)
         calls = CodexToolCalls(self._moment, root, self._cwd)
-        self._said: dict[TaskId, CodexItem] = {}
+        self._opening_messages: dict[TaskId, CodexItem] = {}
         """What was said in turns that have not begun."""
-        self._turn_ids: dict[str, str] = {begun: begun for begun in past.endings}
+        self._turn_ids: dict[str, str] = {turn_id: turn_id for turn_id in past.endings}
         """By the message that a turn began with."""
-        self._endings: dict[str, dict[str, Any]] = {begun: {"status": end} for begun, end in past.endings.items()}
+        self._endings: dict[str, dict[str, Any]] = {turn_id: {"status": end} for turn_id, end in past.endings.items()}
         """By turn: whatever the client was told of it, but for its items."""
-        self._news = ThreadNotifications(self._moment, calls, root, lambda task: self._said.pop(task, None), past.usage)
+        self._notifications = ThreadNotifications(
+            self._moment, calls, root, lambda task: self._opening_messages.pop(task, None), past.usage
+        )
         self._questions = CodexApprovalRequests(session, peer, self._moment, calls, self._nursery)
         # The client is asked by requests of its own protocol, whatever it shows of the events.
         self._feed = EventSender(session.events(session.activity.began_after, attend=True), sink, self._messages)
@@ -88,7 +90,7 @@ class CodexThread:
         await self._nursery.close(timeout_s)
 
     def state(self) -> dict[str, Any]:
-        """What it does now."""
+        """The status of the thread, in the form of Codex."""
         return self._moment.state()
 
     def opened(self, *, turns: bool) -> dict[str, Any]:
@@ -133,34 +135,34 @@ class CodexThread:
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def start(self, asked: StartTurn) -> dict[str, Any]:
+    async def start(self, request: StartTurn) -> dict[str, Any]:
         """A turn. It waits for the one that runs; what it changes holds from then on too."""
-        root, items = self.session.root, input_items(asked.input)
-        message = parse(Message, {"conversation_id": ROOT, "items": items, "output_schema": asked.output_schema})
+        root, items = self.session.root, input_items(request.input)
+        message = parse(Message, {"conversation_id": ROOT, "items": items, "output_schema": request.output_schema})
         # A turn that is refused changes nothing.
-        to_user_message(None, message.items, cwd=asked.cwd or root.details.cwd)
-        await change_terms(self.session, asked.changes())
+        to_user_message(None, message.items, cwd=request.cwd or root.details.cwd)
+        await change_terms(self.session, request.changes())
         submission = root.submit(message)
         # The client waits for a turn that it asked for: no other caller's giving up may stop it.
         submission.detach()
         turn_id = submission.task_id
         if submission.item is not None:
-            self._said[turn_id] = user_message(submission.item, asked.client_user_message_id)
+            self._opening_messages[turn_id] = user_message(submission.item, request.client_user_message_id)
             self._turn_ids[submission.item.id] = turn_id
         return {"turn": turn_object(turn_id)}
 
-    async def steer(self, asked: SteerTurn) -> dict[str, Any]:
+    async def steer(self, request: SteerTurn) -> dict[str, Any]:
         """Put a word into the turn that runs. InvalidRequest where another one does, NotRunning where none does."""
         turn_id = self.session.activity.current_task
         if turn_id is None:
             raise NotRunningError("no active turn to steer")
-        if turn_id != asked.expected_turn_id:
-            expected = asked.expected_turn_id[:64]
+        if turn_id != request.expected_turn_id:
+            expected = request.expected_turn_id[:64]
             raise InvalidRequestError(f"expected active turn id `{expected}` but found `{turn_id}`")
-        text = input_text(asked.input)
+        text = input_text(request.input)
         await self.session.root.steer(text)
         now_ms = int(SystemClock().now() * 1000)
-        item = user_message(UserMessage(new_item_id(), text_parts(text)), asked.client_user_message_id)
+        item = user_message(UserMessage(new_item_id(), text_parts(text)), request.client_user_message_id)
         place = {"threadId": self.session.id, "turnId": turn_id, "item": item}
         self._tell("item/started", {**place, "startedAtMs": now_ms})
         self._tell("item/completed", {**place, "completedAtMs": now_ms})
@@ -182,10 +184,10 @@ class CodexThread:
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _messages(self, event: Event) -> list[bytes]:
-        notes = self._news.of(event)
-        for method, told in notes:
+        notes = self._notifications.of(event)
+        for method, params in notes:
             if method == "turn/completed":
-                ended = told["turn"]
+                ended = params["turn"]
                 self._endings[ended["id"]] = {key: ended[key] for key in ended.keys() - {"items", "itemsView"}}
         self._questions.hear(event)
         return [_message(note) for note in notes if note[0] not in self._muted]

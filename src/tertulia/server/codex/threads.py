@@ -26,7 +26,7 @@ class CodexThreads:
         self._factory = factory
         self._peer = peer
         self._sink = sink
-        self._shelf = StoredThreads(factory.environment.home)
+        self._stored = StoredThreads(factory.environment.home)
         self._open: dict[str, CodexThread] = {}
         self.muted: frozenset[str] = frozenset()
         """What the client does not want to hear."""
@@ -39,67 +39,67 @@ class CodexThreads:
         return thread
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all threads, side by side."""
         async with asyncio.TaskGroup() as group:
             for thread in list(self._open.values()):
                 group.create_task(self._let_go(thread))
 
-    async def start(self, asked: p.StartThread) -> MethodResult:
-        """`thread/start`."""
-        opened = await self._factory.begin(SessionRequest(asked.cwd or self._own_cwd()))
-        return await self._changed(opened, asked, origin=None, turns=False, new=True)
+    async def start(self, request: p.StartThread) -> MethodResult:
+        """`thread/start`: open a new thread."""
+        opened = await self._factory.begin(SessionRequest(request.cwd or self._own_cwd()))
+        return await self._changed(opened, request, origin=None, turns=False, new=True)
 
-    async def resume(self, asked: p.ResumeThread) -> MethodResult:
+    async def resume(self, request: p.ResumeThread) -> MethodResult:
         """`thread/resume`: one of the past, or one that runs here already."""
-        await self._refuse_archived(asked.thread_id)
-        opened = await self._factory.bring_back(asked.thread_id, SessionRequest(await self._cwd(asked)))
-        return await self._changed(opened, asked, origin=None, turns=not asked.exclude_turns, new=False)
+        await self._refuse_archived(request.thread_id)
+        opened = await self._factory.bring_back(request.thread_id, SessionRequest(await self._cwd(request)))
+        return await self._changed(opened, request, origin=None, turns=not request.exclude_turns, new=False)
 
-    async def fork(self, asked: p.ForkThread) -> MethodResult:
+    async def fork(self, request: p.ForkThread) -> MethodResult:
         """`thread/fork`: a new one that begins with all of another, or with its turns up to one."""
-        at = None if asked.last_turn_id is None else await self._round(asked.thread_id, asked.last_turn_id)
-        opened = await self._factory.fork(asked.thread_id, SessionRequest(await self._cwd(asked)), at)
-        return await self._changed(opened, asked, origin=asked.thread_id, turns=not asked.exclude_turns, new=True)
+        at = None if request.last_turn_id is None else await self._round(request.thread_id, request.last_turn_id)
+        opened = await self._factory.fork(request.thread_id, SessionRequest(await self._cwd(request)), at)
+        return await self._changed(opened, request, origin=request.thread_id, turns=not request.exclude_turns, new=True)
 
-    async def list(self, asked: p.ListThreads) -> MethodResult:
-        """`thread/list`."""
+    async def list(self, request: p.ListThreads) -> MethodResult:
+        """`thread/list`: one page of the stored threads."""
         states = {id: thread.state() for id, thread in self._open.items()}
-        return MethodResult(await asyncio.to_thread(self._shelf.listed, asked, states))
+        return MethodResult(await asyncio.to_thread(self._stored.listed, request, states))
 
-    async def read(self, asked: p.ReadThread) -> MethodResult:
+    async def read(self, request: p.ReadThread) -> MethodResult:
         """`thread/read`: also one that does not run, which stays so."""
-        thread = self._open.get(asked.thread_id)
+        thread = self._open.get(request.thread_id)
         if thread is not None:
-            return MethodResult({"thread": thread.shown(turns=asked.include_turns)})
-        shown = await asyncio.to_thread(self._shelf.read, asked.thread_id, turns=asked.include_turns)
+            return MethodResult({"thread": thread.shown(turns=request.include_turns)})
+        shown = await asyncio.to_thread(self._stored.read, request.thread_id, turns=request.include_turns)
         return MethodResult({"thread": shown})
 
-    async def loaded(self, asked: p.CodexNoParams) -> MethodResult:
-        """`thread/loaded/list`."""
+    async def loaded(self, request: p.CodexNoParams) -> MethodResult:
+        """`thread/loaded/list`: the threads that are open here."""
         return MethodResult({"data": list(self._open), "nextCursor": None})
 
-    async def archive(self, asked: p.ThreadParams) -> MethodResult:
+    async def archive(self, request: p.ThreadParams) -> MethodResult:
         """`thread/archive`: it is closed, and lists leave it out. Nothing of it is lost."""
-        await asyncio.to_thread(self._shelf.archive, asked.thread_id, away=True)
-        thread = self._open.get(asked.thread_id)
+        await asyncio.to_thread(self._stored.archive, request.thread_id, away=True)
+        thread = self._open.get(request.thread_id)
         if thread is not None:
             await self._let_go(thread)
-            self._tell("thread/status/changed", {"threadId": asked.thread_id, "status": NOT_LOADED})
-        return MethodResult({}, lambda: self._tell("thread/archived", {"threadId": asked.thread_id}))
+            self._tell("thread/status/changed", {"threadId": request.thread_id, "status": NOT_LOADED})
+        return MethodResult({}, lambda: self._tell("thread/archived", {"threadId": request.thread_id}))
 
-    async def unarchive(self, asked: p.ThreadParams) -> MethodResult:
-        """`thread/unarchive`."""
-        await asyncio.to_thread(self._shelf.archive, asked.thread_id, away=False)
-        shown = await asyncio.to_thread(self._shelf.read, asked.thread_id, turns=False)
-        return MethodResult({"thread": shown}, lambda: self._tell("thread/unarchived", {"threadId": asked.thread_id}))
+    async def unarchive(self, request: p.ThreadParams) -> MethodResult:
+        """`thread/unarchive`: lists show the thread again."""
+        await asyncio.to_thread(self._stored.archive, request.thread_id, away=False)
+        shown = await asyncio.to_thread(self._stored.read, request.thread_id, turns=False)
+        return MethodResult({"thread": shown}, lambda: self._tell("thread/unarchived", {"threadId": request.thread_id}))
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _changed(
-        self, opened: OpenedSession, asked: p.ThreadOptions, *, origin: str | None, turns: bool, new: bool
+        self, opened: OpenedSession, request: p.ThreadOptions, *, origin: str | None, turns: bool, new: bool
     ) -> MethodResult:
         try:
-            await change_terms(opened.session, asked.changes())
+            await change_terms(opened.session, request.changes())
         except TertuliaError:
             # A thread that the client was never told of.
             if opened.session.id not in self._open:
@@ -117,8 +117,8 @@ class CodexThreads:
 
     async def _add(self, session: Session, origin: str | None) -> CodexThread:
         now = SystemClock().now()
-        created = await asyncio.to_thread(self._shelf.created, session.id, now)
-        past = await asyncio.to_thread(self._shelf.past, session.id)
+        created = await asyncio.to_thread(self._stored.created, session.id, now)
+        past = await asyncio.to_thread(self._stored.past, session.id)
         if session.id not in self._open:
             self._open[session.id] = CodexThread(
                 session, self._peer, self._sink, muted=self.muted, past=past, created=created, origin=origin
@@ -126,23 +126,23 @@ class CodexThreads:
         return self._open[session.id]
 
     async def _refuse_archived(self, thread_id: str) -> None:
-        if thread_id in await asyncio.to_thread(self._shelf.archived):
+        if thread_id in await asyncio.to_thread(self._stored.archived):
             raise InvalidRequestError(f"thread {thread_id} is archived; `thread/unarchive` takes it out again")
 
-    async def _cwd(self, asked: p.ResumeThread) -> str:
+    async def _cwd(self, request: p.ResumeThread) -> str:
         """Where a thread is to go on: where the client says, else where it was."""
-        if asked.cwd is not None:
-            return asked.cwd
-        running = self._open.get(asked.thread_id)
+        if request.cwd is not None:
+            return request.cwd
+        running = self._open.get(request.thread_id)
         if running is not None:
             return running.session.root.details.cwd
-        return await asyncio.to_thread(self._shelf.cwd, asked.thread_id) or self._own_cwd()
+        return await asyncio.to_thread(self._stored.cwd, request.thread_id) or self._own_cwd()
 
     async def _round(self, thread_id: str, turn_id: str) -> int:
         running = self._open.get(thread_id)
         if running is not None:
             return running.round_of(turn_id)
-        return await asyncio.to_thread(self._shelf.round_of, thread_id, turn_id)
+        return await asyncio.to_thread(self._stored.round_of, thread_id, turn_id)
 
     def _own_cwd(self) -> str:
         return self._factory.host.settings.cwd or "/"
