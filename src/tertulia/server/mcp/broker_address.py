@@ -142,6 +142,6 @@ def find_view(settings: Settings, name: str | None) -> NamedView:
         return NamedView(name="all")
     view = settings.mcp_views.get(name)
     if view is None:
-        known = ", ".join(sorted(settings.mcp_views)) or "none"
-        raise InvalidParamsError(f"there is no view {name[:64]!r}, [mcp_views] of the configuration has {known}")
+        names = ", ".join(sorted(settings.mcp_views)) or "none"
+        raise InvalidParamsError(f"there is no view {name[:64]!r}, [mcp_views] of the configuration has {names}")
     return view if isinstance(view, NamedView) else view_from_wire(name, view)

@@ -60,7 +60,7 @@ class BrokerSocket:
 
     @property
     def clients(self) -> int:
-        """How many are connected."""
+        """The number of clients that are connected."""
         return len(self._clients)
 
     async def serve(self) -> None:

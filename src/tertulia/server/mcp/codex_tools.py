@@ -23,7 +23,7 @@ from tertulia.session.session import Session
 
 
 class Codex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """Begin a thread."""
+    """The arguments of `codex`, which begins a thread."""
 
     prompt: str
     model: str | None = None
@@ -37,7 +37,7 @@ class Codex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class CodexReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Go on with a thread."""
+    """The arguments of `codex-reply`, which goes on with a thread."""
 
     prompt: str
     thread_id: str | None = None
@@ -46,7 +46,7 @@ class CodexReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class CodexToolResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What both answer."""
+    """The structured result of both tools."""
 
     thread_id: str
     content: str
@@ -63,11 +63,11 @@ class CodexTools:
     async def call(self, call: ServedCall) -> CallResult:
         """One of the two. InvalidParams says what is wrong with the arguments."""
         if call.tool == "codex":
-            asked = _read_arguments(call.arguments, Codex)
-            session = await self._begin(asked)
+            request = _read_arguments(call.arguments, Codex)
+            session = await self._begin(request)
             try:
-                await _instruct(session, asked)
-                return await _say(session, asked.prompt, call)
+                await _instruct(session, request)
+                return await _say(session, request.prompt, call)
             except TertuliaError:
                 # Refused before anything was said, in a thread that the client was never told of.
                 await self._host.close_session(session)
@@ -78,16 +78,16 @@ class CodexTools:
             raise InvalidParamsError("threadId is missing")
         return await _say(await self._host.resume(thread), reply.prompt, call)
 
-    async def _begin(self, asked: Codex) -> Session:
-        wanted = {name: getattr(asked, name) for name in ("cwd", "approval_policy", "sandbox")}
+    async def _begin(self, request: Codex) -> Session:
+        wanted = {name: getattr(request, name) for name in ("cwd", "approval_policy", "sandbox")}
         params = {name: value for name, value in wanted.items() if value is not None}
         done = await operate(self._host, None, "session/start", params)
         return self._host.find(done.answer.session_id)
 
 
-async def _instruct(session: Session, asked: Codex) -> None:
-    instructions = {"base_instructions": asked.base_instructions, "user_instructions": asked.developer_instructions}
-    wanted = {"model": asked.model, **instructions}
+async def _instruct(session: Session, request: Codex) -> None:
+    instructions = {"base_instructions": request.base_instructions, "user_instructions": request.developer_instructions}
+    wanted = {"model": request.model, **instructions}
     await change_terms(session, {name: text for name, text in wanted.items() if text is not None})
 
 
@@ -106,13 +106,18 @@ def _read_arguments(arguments: dict[str, object], kind: Any) -> Any:
         raise InvalidParamsError(str(error).replace("`$.", "`")) from None
 
 
-def _tool(name: str, description: str, kind: type[msgspec.Struct]) -> ServedTool:
+def _tool(name: str, description: str, kind: type[msgspec.Struct], summary: str) -> ServedTool:
     return ServedTool(
         name=name,
         description=description,
-        schema=msgspec.json.encode(_without_null(schema_of(kind))).decode(),
-        output_schema=msgspec.json.encode(schema_of(CodexToolResult)).decode(),
+        schema=msgspec.json.encode(_without_null(_described(kind, summary))).decode(),
+        output_schema=msgspec.json.encode(_described(CodexToolResult, "What both answer.")).decode(),
     )
+
+
+def _described(kind: type[msgspec.Struct], summary: str) -> dict[str, Any]:
+    """The schema with a description for hosts in the place of the docstring."""
+    return {**schema_of(kind), "description": summary}
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
@@ -123,6 +128,11 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 CODEX_TOOLS = (
-    _tool("codex", "Begin a thread with an agent: give it a prompt, get its answer and the thread's id.", Codex),
-    _tool("codex-reply", "Go on with a thread: its id and the next prompt.", CodexReply),
+    _tool(
+        "codex",
+        "Begin a thread with an agent: give it a prompt, get its answer and the thread's id.",
+        Codex,
+        "Begin a thread.",
+    ),
+    _tool("codex-reply", "Go on with a thread: its id and the next prompt.", CodexReply, "Go on with a thread."),
 )

@@ -157,7 +157,7 @@ class ConversationTools:
         return self._listed
 
     async def call(self, call: ServedCall) -> CallResult:
-        """Run the operation."""
+        """Carry out the operation that the tool stands for."""
         if call.tool in CodexTools.NAMES:
             return await self._codex.call(call)
         if call.tool not in _TOOLS:
@@ -171,7 +171,7 @@ class ConversationTools:
         return _answer((await operate(self._host, session, name, arguments)).answer)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """The list never changes."""
+        """Never calls `changed`: the list of tools stays the same."""
         return lambda: None
 
     def _named(self, own: Session, arguments: dict[str, Any]) -> Session:
@@ -186,18 +186,18 @@ def _is_usable(own: asyncio.Task[Session]) -> bool:
 
 
 def _served(name: str, operation: str, hints: ToolHints, description: str) -> ServedTool:
-    asked, given = params_schema(operation), result_schema(operation)
+    params, result = params_schema(operation), result_schema(operation)
     about = "Another session than that of this connection."
-    asked["properties"] = {**asked["properties"], "session_id": {"type": "string", "description": about}}
+    params["properties"] = {**params["properties"], "session_id": {"type": "string", "description": about}}
     if operation == "conversation/message":
         # With `detach` it answers with no more.
-        given["required"] = ["task_id"]
+        result["required"] = ["task_id"]
     return ServedTool(
         name=name,
         description=description,
-        schema=msgspec.json.encode(asked).decode(),
+        schema=msgspec.json.encode(params).decode(),
         hints=hints,
-        output_schema=msgspec.json.encode(given).decode(),
+        output_schema=msgspec.json.encode(result).decode(),
     )
 
 
@@ -224,7 +224,6 @@ class McpRoute:
         self._app: asyncio.Future[App] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI interface."""
         if self._stop.is_set():
             await HttpRefusal(503, "closed", "the server is ending").answer(scope, send)
             return
@@ -239,7 +238,7 @@ class McpRoute:
         await app(scope, receive, send)
 
     async def close(self) -> None:
-        """End every MCP session."""
+        """End every MCP session over HTTP."""
         self._stop.set()
         if self._running is not None:
             await asyncio.wait((self._running,), timeout=_CLOSE_S)

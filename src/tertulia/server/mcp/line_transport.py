@@ -29,7 +29,7 @@ _FLUSH_S = 2.0
 
 
 class LineSink(Protocol):
-    """Where answers go."""
+    """Takes the lines that are sent to the client."""
 
     async def send(self, line: bytes) -> None:
         """Waits while the other side does not read; returns at once when it is gone."""
@@ -74,7 +74,7 @@ async def _checked_lines(
 
 
 async def _checked(line: Line | OversizedLine) -> bytes | dict[str, Any]:
-    """Raises ParseError or Refused."""
+    """The message in a line. Raises ParseError or RequestRefusal."""
     if isinstance(line, OversizedLine):
         raise RequestRefusal(
             InvalidRequestError(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"), None

@@ -20,8 +20,8 @@ def refuse_non_messages(app: App) -> App:
         except RequestRefusal as refused:
             error = refused.error
             # Even where none would be due: over HTTP there always is an answer.
-            said = refused.line or encode_error(None, error)
-            await HttpRefusal(400, error.code, error.message, said).answer(scope, send)
+            line = refused.line or encode_error(None, error)
+            await HttpRefusal(400, error.code, error.message, line).answer(scope, send)
         else:
             # We keep no stream that could be taken up again. The SDK, asked for that, would say nothing at all.
             headers = [pair for pair in scope["headers"] if pair[0].lower() != b"last-event-id"]
