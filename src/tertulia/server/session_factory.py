@@ -82,15 +82,15 @@ class SessionFactory:
         self._names_model = model
 
     async def begin(self, request: SessionRequest) -> OpenedSession:
-        """Start a new session."""
-        settled = await self._settled(request)
-        session = await self.host.start(settled.settings)
-        return OpenedSession(session, settled.remarks)
+        """Start a new session under the settings of its directory."""
+        directory = await self._settled(request)
+        session = await self.host.start(directory.settings)
+        return OpenedSession(session, directory.remarks)
 
     async def bring_back(self, session_id: str, request: SessionRequest) -> OpenedSession:
         """One of the past, or one that runs here already. NotFound, Busy, or StorageError."""
-        settled = await self._settled(request)
-        settings = settled.settings
+        directory = await self._settled(request)
+        settings = directory.settings
         if isinstance(settings.model, str) and not self._names_model:
             # Its own model answers, unless the command line names one.
             settings = replace(settings, model=None)
@@ -99,15 +99,15 @@ class SessionFactory:
         if session.root.details.cwd != settings.cwd:
             async with nullcontext() if session.id in running else self._or_closed(session):
                 await session.root.set_context(cwd=settings.cwd)
-        return OpenedSession(session, settled.remarks)
+        return OpenedSession(session, directory.remarks)
 
     async def fork(self, session_id: str, request: SessionRequest, at: int | None = None) -> OpenedSession:
         """A new one that begins with all that was said in another, or with its first `at` rounds."""
-        settled = await self._settled(request)
+        directory = await self._settled(request)
         for session in self.host.sessions():
             if session.id == session_id and not session.closed:
                 await session.activity.flush()
-        fork = await fork_session(self.environment, settled.settings, SystemClock(), session_id, at=at)
+        fork = await fork_session(self.environment, directory.settings, SystemClock(), session_id, at=at)
         return await self.bring_back(fork, request)
 
     @asynccontextmanager
@@ -122,8 +122,8 @@ class SessionFactory:
     async def _settled(self, request: SessionRequest) -> DirectorySettings:
         cwd = _directory(request.cwd, "cwd")
         extra = [_directory(path, "additionalDirectories") for path in request.directories]
-        settled = await asyncio.to_thread(self._settle, Path(cwd))
-        settings, remarks = settled.settings, list(settled.remarks)
+        directory = await asyncio.to_thread(self._settle, Path(cwd))
+        settings, remarks = directory.settings, list(directory.remarks)
         roots, refused = _roots(settings, cwd, extra)
         remarks += [f"{path} may be read and not written: your settings say writable_roots" for path in refused]
         own, left_out = read_client_servers(request.servers, settings.mcp_servers)

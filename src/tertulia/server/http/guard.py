@@ -62,7 +62,7 @@ class HttpRefusal(Exception):
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Room for the longest text that is accepted, however it is escaped, up to a point."""
 BODY_S = 30.0
-"""For all of it."""
+"""Seconds that a whole body may take to arrive."""
 
 
 class RequestBody(msgspec.Struct, frozen=True):
@@ -165,7 +165,6 @@ class RequestGuard:
         self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI interface."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return

@@ -158,7 +158,7 @@ class SinkWebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 class _Sink:
-    """Implements `Sink`: see `event_sender.py`."""
+    """A WebSocket as the `Sink` of `event_sender.py`."""
 
     __slots__ = ("_socket",)
 
@@ -166,11 +166,9 @@ class _Sink:
         self._socket = socket
 
     def send(self, messages: Sequence[bytes]) -> None:
-        """See `Sink`."""
         self._socket.write_texts(messages)
 
     async def drain(self) -> None:
-        """See `Sink`."""
         await self._socket.writable.wait()
 
 

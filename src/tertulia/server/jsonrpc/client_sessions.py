@@ -59,15 +59,15 @@ class ClientSessions:
             self.adopt(session)
         return session
 
-    def subscribe(self, session: Session, asked: Subscribe) -> SubscribeAnswer:
+    def subscribe(self, session: Session, request: Subscribe) -> SubscribeAnswer:
         """Replaces what the client heard of the session. The answer goes out at once, a replay follows it."""
         last_seq = session.activity.last_seq
-        if asked.conversation_id is not None:
-            session.conversation(asked.conversation_id)
-        if asked.after_seq is not None and not 0 <= asked.after_seq <= last_seq:
+        if request.conversation_id is not None:
+            session.conversation(request.conversation_id)
+        if request.after_seq is not None and not 0 <= request.after_seq <= last_seq:
             raise InvalidParamsError(f"after_seq must be between 0 and {last_seq}, the last event so far")
-        attend = self.attends if asked.attend is None else asked.attend
-        self._follow(session, session.events(asked.after_seq, asked.conversation_id, attend=attend))
+        attend = self.attends if request.attend is None else request.attend
+        self._follow(session, session.events(request.after_seq, request.conversation_id, attend=attend))
         return SubscribeAnswer(subscribed=True, last_seq=last_seq)
 
     async def sent(self, session_id: str, seq: int) -> None:
@@ -95,9 +95,9 @@ class ClientSessions:
     def _close(self, session: Session) -> asyncio.Task[bool]:
         return self._nursery.start(self._host.close_session(session), "close session")
 
-    def _follow(self, session: Session, news: Subscription) -> None:
+    def _follow(self, session: Session, subscription: Subscription) -> None:
         former = self._feeds.get(session.id)
-        feed = EventSender(news, self._sink) if former is None else former.replace(news)
+        feed = EventSender(subscription, self._sink) if former is None else former.replace(subscription)
 
         async def run() -> None:
             await feed.run()

@@ -140,7 +140,6 @@ class EventBatcher:
         self._due: asyncio.TimerHandle | None = None
 
     def send(self, messages: Sequence[bytes]) -> None:
-        """See `Sink`."""
         if not (self._held or self._is_asked()):
             self._sink.send(messages)
             return
@@ -157,7 +156,7 @@ class EventBatcher:
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits here."""
+        """Send the messages that wait here."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -180,5 +179,4 @@ class ResponseSink:
         self.drain = batcher.drain
 
     def send(self, messages: Sequence[bytes]) -> None:
-        """See `Sink`."""
         self._batcher.send_now(messages)

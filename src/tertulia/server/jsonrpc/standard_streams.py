@@ -115,13 +115,11 @@ class PipeSink(asyncio.BaseProtocol):
         self._on_lost()
 
     def send(self, messages: Sequence[bytes]) -> None:
-        """See `Sink`."""
         if messages and self._transport is not None and not self._transport.is_closing():
             for piece in _lines(messages):
                 self._transport.write(piece)
 
     async def drain(self) -> None:
-        """See `Sink`."""
         await self._room.wait()
 
     async def close(self, timeout_s: float) -> None:
@@ -162,7 +160,6 @@ class FileSink:
         self._lost = False
 
     def send(self, messages: Sequence[bytes]) -> None:
-        """See `Sink`."""
         try:
             for piece in _lines(messages) if messages else ():
                 rest = memoryview(piece)
@@ -173,7 +170,7 @@ class FileSink:
             self._on_lost()
 
     async def drain(self) -> None:
-        """See `Sink`."""
+        """Returns at once: `send` has written everything."""
 
     async def close(self, timeout_s: float) -> None:
         """There is nothing left to write."""
