@@ -1,6 +1,6 @@
 """Where models are reached, and what is known of them: `provider/model` names a model.
 
-Plain data and how it is read; the wires that speak to providers are its siblings. Whoever is not listed works all the
+Plain data and how it is read; the wires that speak to providers are its siblings. What is not listed works all the
 same: a provider is described in the settings, and an unknown model has its provider's window.
 """
 
@@ -36,7 +36,7 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     env_key: str | None = None
     """The environment variable that holds the key; never the key."""
     context_window: _Positive = DEFAULT_WINDOW
-    """In tokens."""
+    """How many tokens a request may have."""
     request_max_retries: _Count = 4
     """After a refusal that may pass: 5xx and 429."""
     stream_max_retries: _Count = 4
@@ -133,15 +133,15 @@ PRICES: Mapping[str, tuple[float, float]] = {
 def model_facts(model: str) -> ModelFacts:
     """What is known of a model, by its name without the provider."""
     name = model.rsplit("/", 1)[-1].lower()
-    fitting = [(prefix, known) for prefix, known in FACTS if name.startswith(prefix)]
-    known = max(fitting, key=lambda entry: len(entry[0]))[1] if fitting else ModelFacts()
-    return replace(known, price=PRICES.get(name))
+    fitting = [(prefix, facts) for prefix, facts in FACTS if name.startswith(prefix)]
+    facts = max(fitting, key=lambda entry: len(entry[0]))[1] if fitting else ModelFacts()
+    return replace(facts, price=PRICES.get(name))
 
 
 def model_family(model: str) -> str | None:
     """`gpt-5`, `gpt-5-codex`, `claude` and the like: models that share prompts. None for a model we do not know."""
-    found = _FAMILY.match(model.lower())
-    return "".join(filter(None, found.groups())) if found else None
+    match = _FAMILY.match(model.lower())
+    return "".join(filter(None, match.groups())) if match else None
 
 
 class ModelLocation(msgspec.Struct, frozen=True):
@@ -153,7 +153,6 @@ class ModelLocation(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """`provider/model`."""
         return f"{self.provider_name}/{self.model}"
 
     @property
@@ -171,9 +170,9 @@ def locate_model(model: str, configured: Mapping[str, ModelProvider], variables:
         raise InvalidParamsError(f"model {model[:80]!r} must be written `provider/model`")
     provider = configured.get(provider_name) or PROVIDERS.get(provider_name)
     if provider is None:
-        known = ", ".join(sorted({*PROVIDERS, *configured}))
+        names = ", ".join(sorted({*PROVIDERS, *configured}))
         raise InvalidParamsError(
-            f"model {model[:80]!r}: unknown provider {provider_name[:40]!r}; there are {known}; "
+            f"model {model[:80]!r}: unknown provider {provider_name[:40]!r}; there are {names}; "
             "describe others under [model_providers.NAME]"
         )
     if provider_name in BASE_URL_VARIABLES and provider_name not in configured:

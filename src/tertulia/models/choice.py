@@ -37,13 +37,13 @@ def discover_local_models(configured: Mapping[str, ModelProvider]) -> dict[str, 
     """The usual local servers that answer, in their usual order, each with its models.
 
     Asks each for its list of models, all at once and each for as long as `TIMEOUT_S`, and sends nothing else. A server
-    of another address than loopback is not asked, whoever configured it.
+    of another address than loopback is not asked, even if it is configured.
     """
-    found: dict[str, list[str]] = {}
+    models_by_server: dict[str, list[str]] = {}
 
     def ask(name: str, base_url: str) -> None:
         if models := _list_models(base_url):
-            found[name] = models
+            models_by_server[name] = models
 
     addresses = {name: (configured.get(name) or PROVIDERS[name]).base_url for name in LOCAL_SERVERS}
     # In threads, because a timeout of a socket is for each byte: a server that dribbles would hold us for ever.
@@ -52,7 +52,7 @@ def discover_local_models(configured: Mapping[str, ModelProvider]) -> dict[str, 
         thread.start()
     for thread in threads:
         thread.join(TIMEOUT_S)
-    answered = dict(found)
+    answered = dict(models_by_server)
     return {name: answered[name] for name in LOCAL_SERVERS if name in answered}
 
 
@@ -108,23 +108,23 @@ class ModelChoice(msgspec.Struct, frozen=True):
 
 
 def choose_model(
-    asked: str | None,
+    configured: str | None,
     providers: Mapping[str, ModelProvider],
     variables: Mapping[str, str],
     home: Path,
     *,
     nearby: DiscoverModels = discover_local_models,
 ) -> ModelChoice:
-    """Who answers: whom the settings name; else the first provider whose key is set; else the embedded model; else
-    the scripted tour.
+    """Which model answers: the one the settings name; else the first provider whose key is set; else the embedded
+    model; else the scripted tour.
 
-    `local` names whoever is on this machine, a server first. Only then are ports looked at, for up to about a
-    second; InvalidParams says what was tried where there is nobody.
+    `local` names a model on this machine, that of a server first. Only then are ports looked at, for up to about a
+    second; InvalidParams says what was tried where there is none.
     """
-    if asked == LOCAL_PROVIDER:
+    if configured == LOCAL_PROVIDER:
         return _choose_local(providers, home, nearby)
-    if asked is not None:
-        return ModelChoice(asked, "it is configured")
+    if configured is not None:
+        return ModelChoice(configured, "it is configured")
     return _by_key(providers, variables) or _by_weights(home) or ModelChoice(None, _tour(home))
 
 

@@ -1,7 +1,7 @@
 """YAML as plain data: no aliases, no tags, no key written twice.
 
 Imported only by those who have a YAML file to read. Without aliases a document can neither be larger than its
-text nor contain itself, so whoever bounds the text has bounded the result.
+text nor contain itself, so a bound on the text bounds the result.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Dialect(Protocol):
         ...
 
     def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
-        """A JSON array."""
+        """The tools as a JSON array."""
         ...
 
 
@@ -69,7 +69,7 @@ class TextDelta(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
-    """A piece of reasoning."""
+    """A piece of the model's reasoning."""
 
     item_id: ItemId
     text: str
@@ -86,7 +86,7 @@ class ProviderSearch(msgspec.Struct, frozen=True, gc=False):
 
     call_id: CallId
     query: str | None = None
-    """None while it begins."""
+    """None as long as the search only begins."""
 
 
 class RetryNotice(msgspec.Struct, frozen=True, gc=False):
@@ -96,7 +96,7 @@ class RetryNotice(msgspec.Struct, frozen=True, gc=False):
 
 
 class AnswerEnd(msgspec.Struct, frozen=True, gc=False):
-    """The answer is whole."""
+    """The answer is complete; nothing follows."""
 
     usage: Usage = NO_USAGE
     stop_reason: StopReason = "stop"
@@ -135,7 +135,7 @@ class Wire(Protocol):
 
     @property
     def context_window(self) -> int:
-        """In tokens."""
+        """How many tokens a request may have."""
         ...
 
     @property

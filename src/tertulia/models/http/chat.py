@@ -108,7 +108,7 @@ class ChatWire(HttpWire):
         return [*parts, b',"messages":[', *messages, b"]}"]
 
     def reader(self) -> ChatDecoder:
-        """One who understands an answer."""
+        """A new decoder for one answer."""
         return ChatDecoder(self.place, self.dialect.name, self.limits)
 
 

@@ -95,11 +95,9 @@ class ChatDecoder:
 
     @property
     def said(self) -> int:
-        """See Reader."""
         return self._room.said
 
     def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
-        """See Reader."""
         if data == b"[DONE]":
             self.whole = True
             return ()
@@ -111,7 +109,6 @@ class ChatDecoder:
         return self._choose(chunk.choices[0]) if chunk.choices else ()
 
     def end(self) -> Iterable[AnswerPiece]:
-        """See Reader."""
         # Some servers close the stream after the reason why they stopped, others give no reason.
         if not self.whole and self._stop is None:
             raise stream_cut(self._place, "the stream ended before the answer did")

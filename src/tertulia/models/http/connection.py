@@ -74,7 +74,7 @@ class EventStream:
         if progress:
             self._waited_s = 0.0
         if self._ready:
-            # Whoever takes them may never wait for anything: others have their turn.
+            # The caller may never wait for anything itself: other tasks have their turn.
             await asyncio.sleep(0)
         else:
             self._ready = await self._read()
@@ -104,16 +104,16 @@ class EventStream:
                     pass
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching for silence and stalls."""
         self._timer.cancel()
 
     def _look(self) -> None:
         # One timer that looks up now and then, because one for each chunk would cost more than reading it. It minds
-        # only silence that somebody listens to: what lies here unread is not the provider's delay.
+        # only silence while a reader waits: what lies here unread is not the provider's delay.
         waits_s = 0.0 if self._waits_since is None else self._loop.time() - self._waits_since
         left, without_progress = self._idle_s - waits_s, self._progress_s - self._waited_s - waits_s
         if self._waits_since is None or min(left, without_progress) > 0:
-            # Where nobody waits, what came last is being looked at, and may be what was missing.
+            # Where no reader waits, what came last is being looked at, and may be what was missing.
             self._timer = self._loop.call_later(max(_LOOK_AGAIN_S, min(left, without_progress)), self._look)
         else:
             self._content.set_exception(aiohttp.ServerTimeoutError() if left <= 0 else _NoProgress())
@@ -132,9 +132,9 @@ class ProviderConnection:
 
     @asynccontextmanager
     async def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> AsyncGenerator[EventStream]:
-        """Send, and give the events of the answer; raises Trouble for any other answer, also while they are read.
+        """Send, and give the events of the answer; ProviderAttemptError for any other answer, also while they are read.
 
-        Whoever leaves before the stream is over has hung up when this returns.
+        A caller that leaves before the stream is over has hung up when this returns.
         """
         sent = _Body(body)
         self._sent.add(sent)
@@ -209,11 +209,9 @@ class _Body(aiohttp.Payload):
         self.cut_off = False
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The whole as text."""
         return b"".join(self._parts).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Send it."""
         if isinstance(writer, aiohttp.http.StreamWriter):
             self._transport = writer.transport
         for piece in _sendable(self._parts):

@@ -38,10 +38,10 @@ def arguments_of(call: ToolCall) -> dict[str, object] | None:
     if call.kind == "custom" or find_excess(call.arguments) is not None:
         return None
     try:
-        given: object = msgspec.json.decode(call.arguments)
+        arguments: object = msgspec.json.decode(call.arguments)
     except (ValueError, RecursionError):
         return None
-    return cast("dict[str, object]", given) if isinstance(given, dict) else None
+    return cast("dict[str, object]", arguments) if isinstance(arguments, dict) else None
 
 
 def argument_text(call: ToolCall) -> str:
@@ -73,11 +73,11 @@ class MessageSeam(msgspec.Struct, frozen=True):
     """Where two messages meet that the API wants to be one."""
 
     end: bytes
-    """How the first one ends,"""
+    """How the first message ends."""
     begin: bytes
-    """how the second begins,"""
+    """How the second message begins."""
     inside: bytes
-    """and what stands between them when they are one."""
+    """What stands between them when they are one."""
 
 
 def join_at_seams(chunks: Iterable[bytes], seams: Sequence[MessageSeam]) -> list[bytes]:

@@ -60,11 +60,11 @@ class ProviderTransport(Protocol):
     """A way to a provider."""
 
     def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> AbstractAsyncContextManager[AnswerEvents]:
-        """Send a request; Trouble where no answer comes. Leaving early hangs up."""
+        """Send a request; ProviderAttemptError where no answer comes. Leaving early hangs up."""
         ...
 
     async def close(self) -> None:
-        """Hang up everywhere. Idempotent."""
+        """Close every connection. May be called twice."""
         ...
 
 
@@ -96,7 +96,6 @@ class HttpWire(ABC):
 
     @property
     def name(self) -> str:
-        """`provider/model`."""
         return f"{self.provider_name}/{self.model}"
 
     @property
@@ -124,7 +123,7 @@ class HttpWire(ABC):
 
     @abstractmethod
     def reader(self) -> StreamDecoder:
-        """One who understands an answer."""
+        """A new decoder for one answer."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Ask, and ask again where that may help; see Wire for what is promised."""
@@ -136,20 +135,20 @@ class HttpWire(ABC):
             try:
                 headers = self._headers(key)
                 async with self._connected().post(body, headers) as events:
-                    said = 0
-                    while not reader.whole and (ready := await events.next_events(progress=reader.said > said)):
-                        said = reader.said
+                    characters = 0
+                    while not reader.whole and (ready := await events.next_events(progress=reader.said > characters)):
+                        characters = reader.said
                         async with aclosing(_read_pieces(reader, ready)) as pieces:
                             async for piece in pieces:
                                 yield piece
                     last = [*reader.end()]
                     await events.drain()
-            except ProviderAttemptError as trouble:
-                pause = patience.pause(trouble.retry, trouble.after)
+            except ProviderAttemptError as error:
+                pause = patience.pause(error.retry, error.after)
                 if pause is None:
-                    yield self._failed(trouble, patience.made, key)
+                    yield self._failed(error, patience.made, key)
                     return
-                yield RetryNotice(without_key(f"{trouble.message}; trying again in {pause:.1f} s", key))
+                yield RetryNotice(without_key(f"{error.message}; trying again in {pause:.1f} s", key))
                 await self._sleep(pause)
             else:
                 for piece in last:
@@ -183,19 +182,19 @@ class HttpWire(ABC):
             **self.headers_for(key),
         }
 
-    def _failed(self, trouble: ProviderAttemptError, retries: int, key: str | None) -> AnswerFailure:
-        message = trouble.message
+    def _failed(self, error: ProviderAttemptError, retries: int, key: str | None) -> AnswerFailure:
+        message = error.message
         if retries:
             message += f" (after {retries} {'retry' if retries == 1 else 'retries'})"
-        if trouble.after is not None and trouble.after > MAX_WAITING_S:
-            message += f" (it asks to wait {trouble.after:.0f} s)"
-        return AnswerFailure(without_key(message, key), overflow=trouble.overflow)
+        if error.after is not None and error.after > MAX_WAITING_S:
+            message += f" (it asks to wait {error.after:.0f} s)"
+        return AnswerFailure(without_key(message, key), overflow=error.overflow)
 
 
 async def _read_pieces(reader: StreamDecoder, events: list[bytearray]) -> AsyncGenerator[AnswerPiece, None]:
     """The pieces of some events. A long event is decoded in a step of its own, and given in short pieces.
 
-    Nothing of an event is held when its pieces are given: whoever takes them makes copies of their own.
+    Nothing of an event is held when its pieces are given: the caller makes its own copies.
     """
     events.reverse()
     while events and not reader.whole:

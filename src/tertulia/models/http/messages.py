@@ -133,7 +133,7 @@ class MessagesWire(HttpWire):
         return [*parts, b',"messages":[', *messages, b"]}"]
 
     def reader(self) -> MessagesDecoder:
-        """One who understands an answer."""
+        """A new decoder for one answer."""
         return MessagesDecoder(self.place, self.dialect.name, self.limits)
 
 
@@ -161,8 +161,8 @@ def _spell_part(part: Part) -> dict[str, object]:
 
 def _spell_call(call: ToolCall) -> dict[str, object]:
     # Decoded and not passed through: what a model wrote must not look like the seam between two messages.
-    given = arguments_of(call)
-    arguments = {"input": call.arguments} if given is None else given
+    decoded = arguments_of(call)
+    arguments = {"input": call.arguments} if decoded is None else decoded
     return {"type": "tool_use", "id": legal_call_id(call.call_id, _LEGAL_ID), "name": call.name, "input": arguments}
 
 

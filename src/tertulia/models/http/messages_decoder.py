@@ -117,11 +117,9 @@ class MessagesDecoder:
 
     @property
     def said(self) -> int:
-        """See Reader."""
         return self._room.said
 
     def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
-        """See Reader."""
         event = parse_known(_event, data, self._place, self._acts)
         if event is None:
             return ()
@@ -131,7 +129,6 @@ class MessagesDecoder:
         return () if act is None else act(self, event)
 
     def end(self) -> Iterable[AnswerPiece]:
-        """See Reader."""
         # Some servers close the stream after the reason why they stopped.
         if not self.whole and self._stop is None:
             raise stream_cut(self._place, "the stream ended before the answer did")
@@ -235,8 +232,8 @@ class MessagesDecoder:
 
     def _count(self, counts: object) -> None:
         """The later event counts on from the earlier; what it does not mention stands."""
-        given = object_fields(counts)
-        self._counts |= {name: given[name] for name in _COUNTED if given.get(name) is not None}
+        fields = object_fields(counts)
+        self._counts |= {name: fields[name] for name in _COUNTED if fields.get(name) is not None}
 
     _acts: ClassVar[dict[str, Callable[[MessagesDecoder, _Event], Iterable[AnswerPiece]]]] = {
         "content_block_delta": _on_delta,

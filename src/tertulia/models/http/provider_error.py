@@ -45,7 +45,7 @@ class ProviderAttemptError(Exception):
 
 
 class ProviderAddress(msgspec.Struct, frozen=True):
-    """Whom we talk to, for messages."""
+    """Which provider and model a request goes to, for messages."""
 
     provider: str
     model: str
@@ -69,41 +69,41 @@ def refused_request(
     place: ProviderAddress, status: int, headers: Mapping[str, str], body: bytes
 ) -> ProviderAttemptError:
     """An answer other than 200."""
-    told = _read(body)
-    said = f": {told.shown}" if told.shown else ""
+    answer = _read(body)
+    reason = f": {answer.shown}" if answer.shown else ""
     if status in (401, 403):
-        return ProviderAttemptError(f"{place.provider} refused the key ({status}){said}. {_where_from(place)}")
+        return ProviderAttemptError(f"{place.provider} refused the key ({status}){reason}. {_where_from(place)}")
     if 300 <= status < 400:
         return ProviderAttemptError(
             f"{place.provider} answered with a redirect ({status}), which is not followed, so that no key goes "
             "anywhere else; set base_url to the right address"
         )
-    if status == 413 or (status != 429 and _overflows(told)):
+    if status == 413 or (status != 429 and _overflows(answer)):
         return ProviderAttemptError(
-            f"{place.provider}: the request is too long for {place.model} ({status}){said}", overflow=True
+            f"{place.provider}: the request is too long for {place.model} ({status}){reason}", overflow=True
         )
     if status == 404:
-        found = f"{place.provider} found nothing for the model {place.model!r} at {place.host} (404){said}"
-        return ProviderAttemptError(f"{found}. Are model and base_url right?")
-    passing = status >= 500 or (status in (408, 429) and told.code not in _NEVER_PASSES)
+        message = f"{place.provider} found nothing for the model {place.model!r} at {place.host} (404){reason}"
+        return ProviderAttemptError(f"{message}. Are model and base_url right?")
+    passing = status >= 500 or (status in (408, 429) and answer.code not in _NEVER_PASSES)
     return ProviderAttemptError(
-        f"{place.provider} answered {status}{said}",
+        f"{place.provider} answered {status}{reason}",
         retry="request" if passing else None,
-        after=retry_after(headers, told.message),
+        after=retry_after(headers, answer.message),
     )
 
 
 def reported_failure(place: ProviderAddress, body: bytes | bytearray) -> ProviderAttemptError:
     """A failure that the provider reports inside a stream, as JSON."""
-    told = _read(body)
-    said = told.shown or told.code[:_SHOWN] or "no reason was given"
-    if _overflows(told):
+    answer = _read(body)
+    reason = answer.shown or answer.code[:_SHOWN] or "no reason was given"
+    if _overflows(answer):
         return ProviderAttemptError(
-            f"{place.provider}: the request is too long for {place.model}: {said}", overflow=True
+            f"{place.provider}: the request is too long for {place.model}: {reason}", overflow=True
         )
-    passing = _PASSING.search(told.code) is not None and told.code not in _NEVER_PASSES
+    passing = _PASSING.search(answer.code) is not None and answer.code not in _NEVER_PASSES
     return ProviderAttemptError(
-        f"{place.provider} gave up: {said}", retry="stream" if passing else None, after=advised_pause(told.message)
+        f"{place.provider} gave up: {reason}", retry="stream" if passing else None, after=advised_pause(answer.message)
     )
 
 
@@ -131,7 +131,7 @@ def without_key(message: str, key: str | None) -> str:
 
 
 class _ProviderMessage(msgspec.Struct, frozen=True):
-    """A provider's own words."""
+    """The message and code of a provider's error."""
 
     message: str = ""
     code: str = ""
@@ -146,13 +146,13 @@ class _ProviderMessage(msgspec.Struct, frozen=True):
 def _read(body: bytes | bytearray) -> _ProviderMessage:
     """The error of a JSON body in any of the usual shapes; nothing of any other body, which may be a whole page."""
     try:
-        said: object = msgspec.json.decode(body)
+        decoded: object = msgspec.json.decode(body)
     except (ValueError, RecursionError):
         return _ProviderMessage()
-    inner = said
-    if isinstance(said, dict):
-        given = cast("dict[str, Any]", said)
-        inner = given.get("error") or given.get("detail") or given
+    inner = decoded
+    if isinstance(decoded, dict):
+        fields = cast("dict[str, Any]", decoded)
+        inner = fields.get("error") or fields.get("detail") or fields
     if isinstance(inner, str):
         return _ProviderMessage(inner)
     if not isinstance(inner, dict):
@@ -161,8 +161,8 @@ def _read(body: bytes | bytearray) -> _ProviderMessage:
     return _ProviderMessage(str(error.get("message") or ""), str(error.get("code") or error.get("type") or ""))
 
 
-def _overflows(told: _ProviderMessage) -> bool:
-    return _OVERFLOW.search(f"{told.code} {told.message}"[:10_000]) is not None
+def _overflows(answer: _ProviderMessage) -> bool:
+    return _OVERFLOW.search(f"{answer.code} {answer.message}"[:10_000]) is not None
 
 
 def _where_from(place: ProviderAddress) -> str:

@@ -97,7 +97,7 @@ class ResponsesWire(HttpWire):
         return ResponsesDialect(self.provider_name)
 
     def body_of(self, request: ModelRequest) -> list[bytes]:
-        """The request; reasoning comes back sealed, so that it can be sent again whoever stores what."""
+        """The request; reasoning comes back sealed, so that it can be sent again if the provider stores nothing."""
         parts = [b'{"stream":true,"model":', encode(self.model), json_member("store", encode(request.store))]
         parts.append(json_member("prompt_cache_key", encode(request.cache_key)))
         if not self.model.startswith(_CANNOT_REASON):
@@ -112,7 +112,7 @@ class ResponsesWire(HttpWire):
         return [*parts, b',"input":[', *join_at_seams(request.chunks, ()), b"]}"]
 
     def reader(self) -> ResponsesDecoder:
-        """One who understands an answer."""
+        """A new decoder for one answer."""
         return ResponsesDecoder(self.place, self.dialect.name, self.limits)
 
 

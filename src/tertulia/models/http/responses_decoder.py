@@ -98,11 +98,9 @@ class ResponsesDecoder:
 
     @property
     def said(self) -> int:
-        """See Reader."""
         return self._room.said
 
     def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
-        """See Reader."""
         event = parse_known(_event, data, self._place, self._acts)
         if event is None:
             return ()
@@ -112,7 +110,6 @@ class ResponsesDecoder:
         return () if act is None else act(self, event)
 
     def end(self) -> Iterable[AnswerPiece]:
-        """See Reader."""
         if not self.whole:
             raise stream_cut(self._place, "the stream ended before the answer did")
         # A server that ends an answer without ending its items has said them nevertheless.

@@ -76,7 +76,7 @@ def _until(then: str, now: str) -> float:
 
 def advised_pause(message: str) -> float | None:
     """Seconds that a message asks to wait: "try again in 2 s"; None where it does not say."""
-    found = _ADVICE.search(message)
-    if found is None:
+    match = _ADVICE.search(message)
+    if match is None:
         return None
-    return float(found[1]) / (1000 if found[2].lower() == "ms" else 1)
+    return float(match[1]) / (1000 if match[2].lower() == "ms" else 1)

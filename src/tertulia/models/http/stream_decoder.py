@@ -37,7 +37,7 @@ _kind = msgspec.json.Decoder(_Kind)
 
 
 class StreamDecoder(Protocol):
-    """Understands one answer, event by event; made anew for each attempt. Raises Trouble, and nothing else."""
+    """Understands one answer, event by event; made anew for each attempt. Raises only ProviderAttemptError."""
 
     @property
     def whole(self) -> bool:
@@ -94,7 +94,7 @@ class AnswerBudget:
         return len(text)
 
     def check_argument(self, size: int) -> None:
-        """Trouble where the arguments of one call have more characters than they may have."""
+        """ProviderAttemptError where the arguments of one call have more characters than they may have."""
         if size > self.limits.argument:
             raise ProviderAttemptError(
                 f"{self._place.provider} wrote a tool call with more than {self.limits.argument:,} characters of "
@@ -130,7 +130,7 @@ class Draft:
         self._rest: StringIO | None = None
 
     def add(self, text: str) -> None:
-        """One piece more."""
+        """Append one piece of the text."""
         self._room.take(text)
         if not self._first:
             self._first = text
@@ -154,14 +154,14 @@ class ArgumentDraft(Draft):
         self._size = 0
 
     def add(self, text: str) -> None:
-        """One piece more; Trouble as soon as it is too much."""
+        """Append one piece; ProviderAttemptError as soon as it is too much."""
         self._size += len(text)
         self._room.check_argument(self._size)
         super().add(text)
 
 
 def parse(decoder: msgspec.json.Decoder[T], data: bytes | bytearray | msgspec.Raw, place: ProviderAddress) -> T:
-    """An event, or a part of one, as its type; Trouble when it is none.
+    """An event, or a part of one, as its type; ProviderAttemptError when it is none.
 
     Half of a surrogate pair, which some servers cut emoji into, becomes a question mark, and so do bytes that are
     not UTF-8: an answer is not lost for one character.
@@ -175,13 +175,13 @@ def parse(decoder: msgspec.json.Decoder[T], data: bytes | bytearray | msgspec.Ra
 
 
 def parse_known(
-    decoder: msgspec.json.Decoder[T], data: bytes | bytearray, place: ProviderAddress, known: Container[str]
+    decoder: msgspec.json.Decoder[T], data: bytes | bytearray, place: ProviderAddress, types: Container[str]
 ) -> T | None:
-    """The same for an event that names its type. One of another type than the known is None, whatever its form."""
+    """The same for an event that names its type. One of a type not in `types` is None, whatever its form."""
     try:
         return _parse(decoder, data)
     except (ValueError, RecursionError):
-        if parse(_kind, data, place).type in known:
+        if parse(_kind, data, place).type in types:
             raise malformed_response(place, "an event of an unknown form") from None
         return None
 

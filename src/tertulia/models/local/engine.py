@@ -67,7 +67,7 @@ class Engine:
             stack.pop_all()
         restore_child_limit(self._process.pid)
         self.end = weakref.finalize(self, _end, self._process, self._control)
-        """Stop everything, now. Idempotent."""
+        """Stop the process at once. May be called twice."""
 
     @property
     def alive(self) -> bool:
@@ -76,12 +76,11 @@ class Engine:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
         return self._process.pid
 
     @asynccontextmanager
     async def ask(self, body: bytes) -> AsyncGenerator[EngineLines]:
-        """Send a body of Chat Completions. On leaving, the model has stopped. EngineEnded: there is nobody to ask."""
+        """Send a body of Chat Completions. On leaving, the model has stopped. EngineEnded: its process is gone."""
         reader, writer = await self._connect()
         try:
             writer.write(body + b"\n")
@@ -144,12 +143,12 @@ class SharedEngine:
         self._changing = threading.Lock()
 
     def hold(self, holder: object) -> None:
-        """One holder more."""
+        """Keep the engine running for this holder."""
         with self._changing:
             self._holders.add(holder)
 
     def let_go(self, holder: object) -> None:
-        """One holder less."""
+        """This holder needs the engine no longer."""
         with self._changing:
             self._holders.discard(holder)
             if self._engine is not None and not self._holders:

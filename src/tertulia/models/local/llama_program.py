@@ -51,8 +51,8 @@ def load(weights: str, context_window: int) -> Any:
     params.verbosity = -1
     # With as many threads as cores, one busy neighbour makes a model ten times slower: each step waits for all.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, min(4, (os.cpu_count() or 1) // 2))
-    # There is no server without an HTTP server. It listens on a socket file that is gone before anybody could knock,
-    # in a directory that is ours alone, and wants a key that nobody knows.
+    # There is no server without an HTTP server. It listens on a socket file that is gone before any process connects,
+    # in a directory that is ours alone, and wants a key that no process is told.
     params.api_keys = [secrets.token_hex(32)]
     params.endpoint_slots = params.ui = False
     with tempfile.TemporaryDirectory() as place:
@@ -66,7 +66,7 @@ def load(weights: str, context_window: int) -> Any:
 
 
 def serve(control: socket.socket, server: Any) -> None:
-    """Answer requests, one at a time, until nobody can bring any more."""
+    """Answer requests, one at a time, until the control socket is closed."""
     turn = threading.Lock()
     while True:
         message, handles, _, _ = socket.recv_fds(control, 1, 1)
@@ -77,7 +77,7 @@ def serve(control: socket.socket, server: Any) -> None:
 
 
 def answer(connection: socket.socket, server: Any, turn: threading.Lock) -> None:
-    """Read one request and answer it when it is its turn, unless nobody waits for it any more."""
+    """Read one request and answer it when it is its turn, unless the client has hung up."""
     with connection, connection.makefile("rb") as incoming:
         body = incoming.readline()
         while not turn.acquire(timeout=_PATIENCE_S):
@@ -96,7 +96,7 @@ def speak(connection: socket.socket, server: Any, body: bytes) -> None:
     """Have the model answer, and pass on what it says."""
 
     def send(line: bytes) -> bool:
-        """True stops the model."""
+        """Send a line; True stops the model."""
         if hung_up(connection):
             return True
         try:

@@ -1,7 +1,7 @@
 """The embedded model: a real one, small, in a process beside ours. Needs no key and no network.
 
-It is honest about itself. It talks and cannot choose tools, so none are offered to it, unless its name says `:tools`;
-pictures are left out of what it is told.
+It is honest about itself. It writes text and cannot choose tools, so none are offered to it, unless its name says
+`:tools`; pictures are left out of what it is told.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LocalDialect:
         return b",".join(_message(role, text) for role, text in spelled if text)
 
     def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
-        """The functions among them."""
+        """Those of the kind `function`, as JSON."""
         return encode([_spell_tool(tool) for tool in tools if tool.kind == "function"])
 
 
@@ -90,8 +90,8 @@ class LocalWire:
                             yield piece
                 for piece in answer.end():
                     yield piece
-            except ProviderAttemptError as trouble:
-                yield AnswerFailure(trouble.message, overflow=trouble.overflow)
+            except ProviderAttemptError as error:
+                yield AnswerFailure(error.message, overflow=error.overflow)
             except EngineEndedError:
                 code = await engine.exit_code()
                 if code != UNLOADABLE and not last_chance:
@@ -132,7 +132,7 @@ class LocalWire:
 
 
 def _message(role: str, text: str) -> bytes:
-    # The model's marks of who speaks are read wherever they stand: whoever writes one could speak for somebody else.
+    # The model's marks of who speaks are read wherever they stand: a text with one could speak for another role.
     return encode({"role": role, "content": text.replace("<|", "< |")})
 
 

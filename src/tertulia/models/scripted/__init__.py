@@ -1,1 +1,1 @@
-"""The scripted model."""
+"""A model whose replies are written in advance."""

@@ -21,7 +21,6 @@ class ScriptedRequest(msgspec.Struct, frozen=True):
 
     @property
     def conversation_id(self) -> ConversationId:
-        """Who asked."""
         return self.request.conversation_id
 
     @property
@@ -91,16 +90,16 @@ class ReplyQueue:
         """How many are left for an input that they match."""
         return len(self._matching)
 
-    def take(self, asked: ScriptedRequest) -> QueuedReply | None:
+    def take(self, request: ScriptedRequest) -> QueuedReply | None:
         """The one for this request, or None when none is left for it."""
-        number, cue = self._matched(asked) or self._next() or (-1, None)
+        number, cue = self._matched(request) or self._next() or (-1, None)
         self._unused.discard(number)
         return cue
 
-    def _matched(self, asked: ScriptedRequest) -> tuple[int, QueuedReply] | None:
-        last_input = asked.last_input if self._matching else ""
+    def _matched(self, request: ScriptedRequest) -> tuple[int, QueuedReply] | None:
+        last_input = request.last_input if self._matching else ""
         for position, (number, match, reply) in enumerate(self._matching):
-            if match.meets(last_input, asked.instructions):
+            if match.meets(last_input, request.instructions):
                 if not (reply.repeat or self._repeat):
                     del self._matching[position]
                 return number, reply

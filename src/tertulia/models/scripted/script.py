@@ -43,7 +43,7 @@ class ScriptedCall(msgspec.Struct, frozen=True):
 
 
 class ScriptedError(msgspec.Struct, frozen=True):
-    """How a reply fails."""
+    """The error that a reply ends with."""
 
     message: str
     code: str = "model_error"
@@ -101,7 +101,7 @@ class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     """None: estimated from the length of what was asked and said."""
     delay_ms: float = 0
-    """Before the first piece."""
+    """The pause before the first piece."""
     delay_between_ms: float = 0
     """Between one piece and the next."""
     match: Match | None = None

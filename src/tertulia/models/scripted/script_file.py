@@ -106,7 +106,7 @@ def _from_mapping(value: _Form) -> ScriptedReply:
         if isinstance(nested := form.get(key), Mapping):
             _refuse_unknown_keys(cast("_Form", nested), struct.__struct_fields__, f"{key}: ")
     if isinstance(calls := form.get("tool_calls"), list | tuple):
-        form["tool_calls"] = [_call_form(each, n) for n, each in enumerate(cast("Sequence[object]", calls))]
+        form["tool_calls"] = [_call_form(call, n) for n, call in enumerate(cast("Sequence[object]", calls))]
     return msgspec.convert(form, ScriptedReply)
 
 
@@ -122,11 +122,11 @@ def _call_form(value: object, position: int) -> object:
     return form | {"arguments": arguments_text(cast("_Form | str | None", arguments))}
 
 
-def _refuse_unknown_keys(form: _Form, known: Sequence[str], place: str = "") -> None:
+def _refuse_unknown_keys(form: _Form, fields: Sequence[str], place: str = "") -> None:
     for key in form:
-        if key not in known:
-            near = difflib.get_close_matches(_shown(str(key), 40), known, 1)
-            advice = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+        if key not in fields:
+            near = difflib.get_close_matches(_shown(str(key), 40), fields, 1)
+            advice = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(fields)}"
             raise InvalidParamsError(f"{place}unknown key `{_shown(str(key), 40)}`; {advice}")
 
 

@@ -131,21 +131,23 @@ class ScriptedModel:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Take the next reply now, and say it while being read."""
-        asked = ScriptedRequest(request)
-        self._asked.append(asked)
-        return self._play(asked, self._cues.take(asked))
+        scripted_request = ScriptedRequest(request)
+        self._asked.append(scripted_request)
+        return self._play(scripted_request, self._cues.take(scripted_request))
 
     async def close(self) -> None:
         """There is nothing to let go of."""
 
-    async def _play(self, asked: ScriptedRequest, cue: QueuedReply | None) -> AsyncGenerator[AnswerPiece, None]:
+    async def _play(
+        self, scripted_request: ScriptedRequest, cue: QueuedReply | None
+    ) -> AsyncGenerator[AnswerPiece, None]:
         self._streaming += 1
         try:
-            reply = await self._reply(asked, cue)
+            reply = await self._reply(scripted_request, cue)
             if reply.gate is not None:
                 await reply.gate.wait()
             await self._pause(reply.delay_ms)
-            for number, piece in enumerate(self._pieces(reply, asked.request)):
+            for number, piece in enumerate(self._pieces(reply, scripted_request.request)):
                 if number and (reply.delay_between_ms or number % _PIECES_A_TICK == 0):
                     await self._pause(reply.delay_between_ms)
                 yield piece
@@ -156,11 +158,11 @@ class ScriptedModel:
         # Even no delay lets the others run: a stream that never waits would be unlike every real one.
         await (self._sleep(milliseconds / 1000) if milliseconds else asyncio.sleep(0))
 
-    async def _reply(self, asked: ScriptedRequest, cue: QueuedReply | None) -> ScriptedReply:
+    async def _reply(self, scripted_request: ScriptedRequest, cue: QueuedReply | None) -> ScriptedReply:
         if cue is None:
-            return fail(self._out_of_replies(asked))
+            return fail(self._out_of_replies(scripted_request))
         try:
-            answer = cue(asked) if callable(cue) else cue
+            answer = cue(scripted_request) if callable(cue) else cue
             if inspect.isawaitable(answer):
                 answer = await answer
             if isinstance(answer, Exception):
@@ -169,12 +171,12 @@ class ScriptedModel:
         except TertuliaError as error:
             return fail(error.message, code=error.code)
 
-    def _out_of_replies(self, asked: ScriptedRequest) -> str:
+    def _out_of_replies(self, scripted_request: ScriptedRequest) -> str:
         had = f"{self.name} has no reply left: it had {self._cues.total}"
         if waiting := self._cues.waiting:
             had += f", {waiting} of them for an input that this one does not match"
         # The sentence travels where errors travel, so it quotes only what may be kept.
-        last = asked.last_input if asked.request.store else ""
+        last = scripted_request.last_input if scripted_request.request.store else ""
         quoted = f"{last[: _QUOTED - 1]}…" if len(last) > _QUOTED else last
         return f"{had}; asked last: {quoted!r}" if quoted else had
 
@@ -249,11 +251,13 @@ def _usage(reply: ScriptedReply, request: ModelRequest) -> Usage:
     if reply.usage is not None:
         total = reply.usage.total_tokens or reply.usage.input_tokens + reply.usage.output_tokens
         return msgspec.structs.replace(reply.usage, total_tokens=total)
-    asked = _size(request.instructions) + len(request.tools_json) + sum(map(len, request.chunks))
+    input_size = _size(request.instructions) + len(request.tools_json) + sum(map(len, request.chunks))
     thought = _size(reply.reasoning or "")
-    said = thought + _size(reply.text or "") + sum(_size(call.name + call.arguments) for call in reply.tool_calls)
-    spent, given = _tokens(asked), _tokens(said)
-    return Usage(spent, 0, given, _tokens(thought), spent + given)
+    output_size = (
+        thought + _size(reply.text or "") + sum(_size(call.name + call.arguments) for call in reply.tool_calls)
+    )
+    input_tokens, output_tokens = _tokens(input_size), _tokens(output_size)
+    return Usage(input_tokens, 0, output_tokens, _tokens(thought), input_tokens + output_tokens)
 
 
 def _size(text: str) -> int:
