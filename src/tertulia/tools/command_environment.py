@@ -1,4 +1,4 @@
-"""Where commands run: one session's sandbox, directory, environment and approval desk, for every tool that needs them.
+"""Where commands run: one session's sandbox, directory, environment and approval queue, for every tool that needs them.
 
 A tool says what is to be done and in whose name; what that may touch is read here from the rights of the call.
 """
@@ -44,7 +44,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     environment_policy: str
     """How that was made, in one spelling: a grant is bound to it."""
     timeout_s: float
-    """How long one command may take at most, where somebody waits for it."""
+    """How long one command may take at most, where a call waits for it."""
     copies: str | None = None
     """Where copies are kept of what was written to protected files, by commands of which everything may be kept."""
 
@@ -98,11 +98,11 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self.guarded.hint(command.argv, finished.output.text())
 
     def subject(self, words: tuple[str, ...], cwd: str, sandbox: Confinement, *, outside: bool = False) -> GrantSubject:
-        """All that a grant will be bound to. What it is to leave counts: in a narrower sandbox nobody has asked yet."""
+        """All that a grant will be bound to. The sandbox it is to leave counts: a narrower one needs a new grant."""
         where = describe_confinement(sandbox)
         return GrantSubject(words, cwd, self.environment_policy, f"{OUTSIDE}, instead of {where}" if outside else where)
 
-    async def confined(self, argv: tuple[str, ...], stdin: bytes, kept: int, call: CallContext) -> bytes:
+    async def confined(self, argv: tuple[str, ...], stdin: bytes, output_bytes: int, call: CallContext) -> bytes:
         """What one of our own programs writes, run in the call's directory and confined by its rights.
 
         Raises SandboxError, or SandboxUnavailable, where it did not run to its end.
@@ -113,7 +113,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             confinement=self.confinement(call.rights),
             environment=self.environment,
             stdin=stdin,
-            kept_output_bytes=kept,
+            kept_output_bytes=output_bytes,
         )
         finished = await self.runner.run(command, timeout_s=self.timeout_s)
         if finished.ended != "exited" or finished.output.truncated:
@@ -183,6 +183,6 @@ def describe_confinement(confinement: Confinement) -> str:
 def describe_environment_policy(policy: ShellEnvironment) -> str:
     """An environment policy in words; of variables that were set, only their names: the values may be secrets."""
     lists = {"excluded": policy.exclude, "only": policy.include_only, "set": tuple(policy.set)}
-    said = [f"{name} {', '.join(sorted(names))}" for name, names in lists.items() if names]
+    variables = [f"{name} {', '.join(sorted(names))}" for name, names in lists.items() if names]
     secrets = ["variables called like secrets included"] if policy.ignore_default_excludes else []
-    return "; ".join([f"inherits {policy.inherit}", *said, *secrets])
+    return "; ".join([f"inherits {policy.inherit}", *variables, *secrets])

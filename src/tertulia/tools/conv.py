@@ -1,4 +1,4 @@
-"""The five conversation tools: with them a model opens conversations, talks to them, looks at them and closes them.
+"""The five conversation tools: with them a model opens conversations, sends to them, looks at them and closes them.
 
 They know neither the scheduler nor the session: what they may see is a `VisibleConversations`, and to let another
 conversation speak they return a `Handoff`.
@@ -99,12 +99,12 @@ class _Create(msgspec.Struct, frozen=True):
 
     def echoed(self) -> dict[str, Any]:
         """What of the input is repeated in the answer."""
-        said: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if self.user_instruction:
-            said["first_user_message"] = shorten_echo(self.user_instruction)
+            fields["first_user_message"] = shorten_echo(self.user_instruction)
         if self.items:
-            said["first_items_count"] = len(self.items)
-        return said
+            fields["first_items_count"] = len(self.items)
+        return fields
 
 
 def _shell_mode(streamable: bool | UnsetType, rights: Rights) -> str | UnsetType:
@@ -159,34 +159,32 @@ class ConvCreate:
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse what could not be opened. The file is read later, and before anything happens as well."""
         call.chain.check(call.rights.limits, opens=True)
-        asked = _read(arguments, _Create)
-        _spoken(asked.user_instruction, asked.items, "user_instruction")
-        if asked.base_instruction_text and asked.base_instruction_file:
+        params = _read(arguments, _Create)
+        _spoken(params.user_instruction, params.items, "user_instruction")
+        if params.base_instruction_text and params.base_instruction_file:
             raise InvalidParamsError("base_instruction_text and base_instruction_file are mutually exclusive")
-        self._directory.check_create(call, asked.spec(call.rights, asked.base_instruction_text))
+        self._directory.check_create(call, params.spec(call.rights, params.base_instruction_text))
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Hand the call over to a conversation that is yet to be opened."""
-        asked = _read(arguments, _Create)
-        base = asked.base_instruction_text
-        if asked.base_instruction_file:
+        params = _read(arguments, _Create)
+        base = params.base_instruction_text
+        if params.base_instruction_file:
             base = await read_text_inside(
                 call.cwd,
-                asked.base_instruction_file,
+                params.base_instruction_file,
                 MAX_INSTRUCTION_BYTES,
                 "base_instruction_file",
                 self._directory.hidden,
             )
-        items = await self._pictures.shown(asked.items, call)
-        said = _spoken(asked.user_instruction, items, "user_instruction")
-        shared: Rounds = None if asked.fork_history == "none" else asked.fork_history
-        echoed = asked.echoed()
-        return Handoff(asked.spec(call.rights, base), said, lambda result: target_result(result, echoed), shared)
+        items = await self._pictures.shown(params.items, call)
+        message = _spoken(params.user_instruction, items, "user_instruction")
+        shared: Rounds = None if params.fork_history == "none" else params.fork_history
+        echoed = params.echoed()
+        return Handoff(params.spec(call.rights, base), message, lambda result: target_result(result, echoed), shared)
 
 
 class _Send(msgspec.Struct, frozen=True):
-    """The arguments of `conv_send`."""
-
     conversation_id: str
     text: str = ""
     items: tuple[InputItem, ...] = ()
@@ -215,15 +213,14 @@ class ConvSend:
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse what could not be delivered."""
         call.chain.check(call.rights.limits, opens=False)
-        asked = _read(arguments, _Send)
-        _spoken(asked.text, asked.items, "text")
-        self._directory.check_send(call, asked.conversation_id)
+        params = _read(arguments, _Send)
+        _spoken(params.text, params.items, "text")
+        self._directory.check_send(call, params.conversation_id)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Hand the call over."""
-        asked = _read(arguments, _Send)
-        said = _spoken(asked.text, await self._pictures.shown(asked.items, call), "text")
-        return Handoff(ConversationId(asked.conversation_id), said, lambda result: target_result(result, {}))
+        params = _read(arguments, _Send)
+        message = _spoken(params.text, await self._pictures.shown(params.items, call), "text")
+        return Handoff(ConversationId(params.conversation_id), message, lambda result: target_result(result, {}))
 
 
 class ConvList:
@@ -245,7 +242,6 @@ class ConvList:
         """There is nothing to refuse."""
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """List them."""
         return listing_result(
             "conversations", self._directory.list(call), call.rights.limits.max_output_bytes, first=True
         )
@@ -273,7 +269,6 @@ class ConvHistory:
         self._directory.history(call, arguments["conversation_id"], 1)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Read it."""
         seen = self._directory.history(call, arguments["conversation_id"], arguments.get("limit"))
         return listing_result("entries", seen, call.rights.limits.max_output_bytes)
 
@@ -314,7 +309,7 @@ def _read(arguments: Any, kind: type[T]) -> T:
 
 def _spoken(text: str, items: tuple[InputItem, ...], name: str) -> tuple[InputItem, ...]:
     """Text first, then items; InvalidParams when there is neither."""
-    said = (TextInput(text), *items) if text else items
-    if not said:
+    message = (TextInput(text), *items) if text else items
+    if not message:
         raise InvalidParamsError(f"give {name} or items, at least one of them")
-    return said
+    return message

@@ -1,6 +1,6 @@
 """What conversation tools answer: one JSON object, always whole, however little room there is.
 
-Cutting JSON in the middle gives something that nobody can read, so what is too long is made shorter inside.
+Cutting JSON in the middle gives something that no parser reads, so what is too long is made shorter inside.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def success_result(fields: Mapping[str, Any]) -> Result:
-    """It was done."""
     return Result(_encode({"ok": True, **fields}).decode())
 
 
-def target_result(result: TargetResult, said: Mapping[str, Any]) -> Result:
+def target_result(result: TargetResult, echoed: Mapping[str, Any]) -> Result:
     """How the target ended, with what the caller had said to it. Anything but an answer is no success."""
     code, reason = result.code, result.reason
     if result.status == "completed" and not result.text:
@@ -37,7 +36,7 @@ def target_result(result: TargetResult, said: Mapping[str, Any]) -> Result:
     if code is not None:
         reason = bound(reason or code, _MAX_REASON_BYTES).text
         payload |= {"code": code, "reason": reason, "error": {"code": code, "message": reason}}
-    text, truncated = _fitting({**payload, **said}, "last_assistant_message", result.text, _room(result.room))
+    text, truncated = _fitting({**payload, **echoed}, "last_assistant_message", result.text, _room(result.room))
     return Result(text, success=code is None, truncated=truncated)
 
 
@@ -54,21 +53,21 @@ def listing_result(name: str, seen: ConversationEntries, max_bytes: int | None, 
     room = _room(max_bytes) - len(_encode({"ok": True, name: [], "omitted": seen.count}))
     head = [seen.entry(0)] if first and seen.count else []
     room -= sum(len(_encode(entry)) + 1 for entry in head)
-    kept: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     cut = False
     for index in range(seen.count - 1, len(head) - 1, -1):
         entry = seen.entry(index)
         size = len(_encode(entry)) + 1
         if size > room:
             cut = True
-            if not kept and "text" in entry:
-                kept.append(_shortened(entry, room))
+            if not entries and "text" in entry:
+                entries.append(_shortened(entry, room))
             break
         room -= size
-        kept.append(entry)
-    kept.reverse()
-    omitted = seen.count - len(head) - len(kept)
-    payload: dict[str, Any] = {"ok": True, name: [*head, *kept]}
+        entries.append(entry)
+    entries.reverse()
+    omitted = seen.count - len(head) - len(entries)
+    payload: dict[str, Any] = {"ok": True, name: [*head, *entries]}
     if omitted:
         payload["omitted"] = omitted
     return Result(_encode(payload).decode(), storage=seen.storage, truncated=cut)

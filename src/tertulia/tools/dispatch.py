@@ -1,7 +1,7 @@
 """From the calls of one answer to their outputs: check them all, then run those that passed.
 
 The only module of this stage that catches everything: whatever a tool does, the model gets an output and the
-task goes on. It publishes nothing and records nothing; whoever runs a `Dispatch` is told and does both.
+task goes on. It publishes nothing and records nothing; the caller that runs a `Dispatch` is told and does both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_CALLS = 128
 MAX_ARGUMENTS = 1024 * 1024
 """Characters of one call's arguments."""
 MAX_BRACKETS = 100_000
-"""In one call's arguments. Those inside texts count as well, but nobody writes so many; decoding a million empty
+"""In one call's arguments. Those inside texts count as well, but no text has so many; decoding a million empty
 lists takes longer than all the rest."""
 MAX_PARALLEL = 16
 """Calls that run at once."""
@@ -163,8 +163,8 @@ class Dispatch:
     One after another, but neighbours that are parallel_safe together. `began` and `ended` are called as it
     happens; outputs are to be recorded in the order of `progress`, which is that of the calls. A handoff begins
     and does not end here: it is kept for the continuation, after all ordinary calls have run. A tool that may
-    change something runs only when `committed` has returned: whoever finds an unfinished call after a crash must
-    be able to tell whether it had been started.
+    change something runs only when `committed` has returned: a resumed session that finds an unfinished call after a
+    crash must be able to tell whether it had been started.
     """
 
     __slots__ = ("_began", "_committed", "_context_for", "_ended", "_timeout_s", "progress")
@@ -179,7 +179,7 @@ class Dispatch:
         committed: Callable[[], Awaitable[object]] | None = None,
         timeout_s: float | None = TOOL_TIMEOUT_S,
     ) -> None:
-        self.progress = tuple(CallProgress(each) for each in checked)
+        self.progress = tuple(CallProgress(call) for call in checked)
         self._context_for = context_for
         self._began = began
         self._ended = ended
@@ -189,12 +189,16 @@ class Dispatch:
     @property
     def outputs(self) -> list[CompletedCall]:
         """What has ended so far, in the order of the calls."""
-        return [each.outcome for each in self.progress if isinstance(each.outcome, CompletedCall)]
+        return [progress.outcome for progress in self.progress if isinstance(progress.outcome, CompletedCall)]
 
     @property
     def handoffs(self) -> list[tuple[ToolCall, Handoff]]:
         """The calls that another conversation must answer, in the order of the calls."""
-        return [(each.checked.call, each.outcome) for each in self.progress if isinstance(each.outcome, Handoff)]
+        return [
+            (progress.checked.call, progress.outcome)
+            for progress in self.progress
+            if isinstance(progress.outcome, Handoff)
+        ]
 
     async def run(self) -> None:
         """Run them all; a call that ends the task is the last that runs.
@@ -210,21 +214,23 @@ class Dispatch:
                 await self._handle(batch[0])
             else:
                 async with asyncio.TaskGroup() as group:
-                    for each in batch:
-                        group.create_task(self._handle(each))
-            if any(isinstance(each.outcome, CompletedCall) and each.outcome.result.ends_task for each in batch):
+                    for progress in batch:
+                        group.create_task(self._handle(progress))
+            if any(
+                isinstance(progress.outcome, CompletedCall) and progress.outcome.result.ends_task for progress in batch
+            ):
                 return
 
     def _batches(self) -> Iterator[Sequence[CallProgress]]:
-        for together, group in groupby(self.progress, key=lambda each: _is_parallel_safe(each.checked)):
+        for together, group in groupby(self.progress, key=lambda progress: _is_parallel_safe(progress.checked)):
             calls, size = list(group), MAX_PARALLEL if together else 1
             yield from (calls[start : start + size] for start in range(0, len(calls), size))
 
     async def _begin(self, batch: Sequence[CallProgress]) -> None:
-        for each in batch:
-            each.begun = True
-            self._began(each.checked.call)
-        if self._committed is not None and any(_may_change(each.checked) for each in batch):
+        for progress in batch:
+            progress.begun = True
+            self._began(progress.checked.call)
+        if self._committed is not None and any(_may_change(progress.checked) for progress in batch):
             await self._committed()
 
     async def _handle(self, progress: CallProgress) -> None:
@@ -254,10 +260,10 @@ class Dispatch:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            # A tool may raise CancelledError although nobody cancelled this task: then it is its own failure.
+            # A tool may raise CancelledError although this task was not cancelled: then it is its own failure.
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 if left:
-                    # A thread cannot be stopped. Whoever cancelled decides how long that may take, then abandons it.
+                    # A thread cannot be stopped. The canceller decides how long that may take, then abandons it.
                     await asyncio.wait(left)
                 raise
             if deadline.expired():
@@ -323,7 +329,7 @@ def _describe(error: BaseException) -> str:
     """For the model: what it was and what it says, never where it came from."""
     name = type(error).__name__
     try:
-        said = str(error)
+        text = str(error)
     except Exception:
-        said = ""
-    return bound(f"{name}: {said}" if said else name, _MAX_REASON_BYTES).text
+        text = ""
+    return bound(f"{name}: {text}" if text else name, _MAX_REASON_BYTES).text

@@ -50,7 +50,7 @@ class Buffers(Protocol):
         ...
 
     async def write(self, path: str, text: str) -> None:
-        """Have it shown and saved. Whoever wants to know whether it was looks for himself."""
+        """Have it shown and saved. A caller that must know whether it was reads the file again."""
         ...
 
 
@@ -62,7 +62,7 @@ class EditorFile(msgspec.Struct, frozen=True):
     """None: the editor has nothing to say that can be believed."""
 
     def unsaved(self) -> bytes | None:
-        """What the editor would save, with the line ends and marks that the file has; None where that is no news."""
+        """What the editor would save, with the line ends and marks that the file has; None where nothing is unsaved."""
         try:
             saved = self.saved.decode()
         except UnicodeDecodeError:
@@ -86,8 +86,8 @@ class EditorFile(msgspec.Struct, frozen=True):
 
     def has(self, text: str) -> bool:
         """Whether the editor or the disk has this text now."""
-        known = [self.saved.decode("utf-8", "replace"), *([] if self.shown is None else [self.shown])]
-        return _plain(text) in map(_plain, known)
+        texts = [self.saved.decode("utf-8", "replace"), *([] if self.shown is None else [self.shown])]
+        return _plain(text) in map(_plain, texts)
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class _Look(msgspec.Struct, frozen=True):
 
 
 class EditorView:
-    """Files of the workspace as somebody at the editor sees them, with no more rights than the call has."""
+    """Files of the workspace as the user at the editor sees them, with no more rights than the call has."""
 
     def __init__(self, place: CommandEnvironment, buffers: Buffers) -> None:
         self._place = place
@@ -125,8 +125,8 @@ class EditorView:
             places.setdefault(root, {})[path] = relative
         seen: dict[str, EditorFile] = {}
         for root, below in places.items():
-            found = await self._below(root, list(below.values()), call, write=False)
-            seen |= {path: found[relative] for path, relative in below.items() if relative in found}
+            files = await self._below(root, list(below.values()), call, write=False)
+            seen |= {path: files[relative] for path, relative in below.items() if relative in files}
         return seen
 
     async def approve(self, patch: str, path: str, files: tuple[ApprovalFile, ...], call: CallContext) -> Decider:
@@ -178,15 +178,15 @@ class EditorView:
         worth_it = [path for path in paths if _worth_asking(before[path])][:MAX_ASKED]
         shown: dict[str, str | None] = {}
         for _ in range(_TRIES):
-            asked = [path for path in worth_it if path not in shown and _worth_asking(before[path])]
-            if not asked:
+            unread = [path for path in worth_it if path not in shown and _worth_asking(before[path])]
+            if not unread:
                 break
-            texts = await asyncio.gather(*(self._buffers.text(os.path.join(root, path)) for path in asked))
+            texts = await asyncio.gather(*(self._buffers.text(os.path.join(root, path)) for path in unread))
             after = await self._read(root, paths, call, write=write)
             # With full access there is nothing that a path which leads elsewhere could betray.
             shown |= {
                 path: text
-                for path, text in zip(asked, texts, strict=True)
+                for path, text in zip(unread, texts, strict=True)
                 if text is None or free or before[path].trail == after[path].trail
             }
             before = after
@@ -196,11 +196,11 @@ class EditorView:
     async def _read(self, root: str, paths: list[str], call: CallContext, *, write: bool) -> dict[str, _Look]:
         request = msgspec.json.encode({"verb": "look", "paths": paths, "write": write})
         there = msgspec.structs.replace(call, cwd=root)
-        said = await self._place.confined(_COMMAND, request, _MAX_ANSWER_BYTES, there)
+        output = await self._place.confined(_COMMAND, request, _MAX_ANSWER_BYTES, there)
         try:
-            answer = msgspec.json.decode(said, type=dict[str, Any])
+            answer = msgspec.json.decode(output, type=dict[str, Any])
         except msgspec.DecodeError:
-            raise SandboxError(f"files could not be read: {said[-500:].decode('utf-8', 'replace')!r}") from None
+            raise SandboxError(f"files could not be read: {output[-500:].decode('utf-8', 'replace')!r}") from None
         if not answer["ok"]:
             verb = "changed" if write else "read"
             raise InvalidParamsError(f"{answer['path']} cannot be {verb}: {answer['reason']}")

@@ -55,7 +55,6 @@ class FunctionTool(Generic[P, R]):
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The plain function."""
         return self._function(*args, **kwargs)
 
     def check(self, arguments: Any, call: CallContext) -> None:
@@ -64,14 +63,14 @@ class FunctionTool(Generic[P, R]):
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Call the function with converted arguments."""
-        given = self._read(arguments)
+        converted = self._read(arguments)
         if inspect.iscoroutinefunction(self._function):
-            return _outcome(await self._function(**given, **dict.fromkeys(self._contexts, call)))
-        answer = await run_in_thread(self._answer, given | dict.fromkeys(self._contexts, thread_context(call)))
+            return _outcome(await self._function(**converted, **dict.fromkeys(self._contexts, call)))
+        answer = await run_in_thread(self._answer, converted | dict.fromkeys(self._contexts, thread_context(call)))
         return _outcome(await answer) if inspect.isawaitable(answer) else answer
 
-    def _answer(self, given: Mapping[str, Any]) -> Any:
-        value = self._function(**given)
+    def _answer(self, converted: Mapping[str, Any]) -> Any:
+        value = self._function(**converted)
         # A decorator may have hidden that the function is asynchronous; what it returned is awaited on the loop.
         return value if inspect.isawaitable(value) else _outcome(value)
 
@@ -140,7 +139,7 @@ def _label(function: Callable[..., Any]) -> str:
 
 def _arguments(function: Callable[..., Any], label: str) -> tuple[type[msgspec.Struct], list[str]]:
     """The parameters as a struct that arguments are converted to, and the names of those that take the context."""
-    told = docstring_parameters(function.__doc__)
+    descriptions = docstring_parameters(function.__doc__)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     contexts: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -151,7 +150,7 @@ def _arguments(function: Callable[..., Any], label: str) -> tuple[type[msgspec.S
         if annotation is CallContext:
             contexts.append(name)
             continue
-        described = _described(annotation, told.get(name))
+        described = _described(annotation, descriptions.get(name))
         _check_supported(described, where)
         fields.append((name, described, *_default(parameter)))
     return msgspec.defstruct(label, fields, kw_only=True, forbid_unknown_fields=True), contexts
@@ -242,15 +241,15 @@ def docstring_summary(doc: str | None) -> str:
 def docstring_parameters(doc: str | None) -> dict[str, str]:
     """What is said about each parameter: Google's `Args:`, NumPy's underlined `Parameters`, Sphinx's `:param:`."""
     lines = inspect.cleandoc(doc or "").splitlines()
-    found = {**_entries(lines, _SPHINX_ENTRY)}
+    entries = {**_entries(lines, _SPHINX_ENTRY)}
     for number, line in enumerate(lines):
         after = lines[number + 1 :]
         if _GOOGLE_SECTION.fullmatch(line):
             body = "\n".join(takewhile(lambda line: not line or line[0].isspace(), after))
-            found.update(_entries(textwrap.dedent(body).splitlines(), _GOOGLE_ENTRY))
+            entries.update(_entries(textwrap.dedent(body).splitlines(), _GOOGLE_ENTRY))
         elif _NUMPY_SECTION.fullmatch(line) and after and _UNDERLINE.fullmatch(after[0]):
-            found.update(_entries(_numpy_body(after[1:]), _NUMPY_ENTRY))
-    return found
+            entries.update(_entries(_numpy_body(after[1:]), _NUMPY_ENTRY))
+    return entries
 
 
 def _numpy_body(lines: list[str]) -> Iterator[str]:

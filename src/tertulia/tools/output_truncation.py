@@ -58,10 +58,10 @@ def bound_result(result: Result, max_bytes: int) -> tuple[Result, bool]:
     parts: list[Part] = []
     for part in result.parts[:MAX_PARTS]:
         if isinstance(part, TextPart):
-            kept = bound(part.text, room)
-            room = max(0, room - kept.total_bytes)
-            parts.append(TextPart(kept.text))
-            truncated |= kept.truncated
+            bounded = bound(part.text, room)
+            room = max(0, room - bounded.total_bytes)
+            parts.append(TextPart(bounded.text))
+            truncated |= bounded.truncated
         elif len(part.image_url) <= image_room:
             image_room -= len(part.image_url)
             parts.append(ImagePart(_encodable(part.image_url)))
@@ -116,11 +116,11 @@ def bound_output(result: Result, max_bytes: int | None) -> tuple[Result, bool]:
 
 
 def _validate_handoff(handoff: Handoff) -> Handoff:
-    given = msgspec.convert(msgspec.to_builtins(handoff.input), tuple[InputItem, ...])
+    items = msgspec.convert(msgspec.to_builtins(handoff.input), tuple[InputItem, ...])
     target = handoff.target
     if not isinstance(target, str):
         # Field by field: its model may be a wire.
-        asked = {name: value for name, value in asdict(target).items() if value is not UNSET}
-        target = msgspec.convert(asked, NewConversation)
+        fields = {name: value for name, value in asdict(target).items() if value is not UNSET}
+        target = msgspec.convert(fields, NewConversation)
     shared = msgspec.convert(handoff.fork_history, Rounds)
-    return replace(handoff, input=given, target=target, fork_history=shared)
+    return replace(handoff, input=items, target=target, fork_history=shared)

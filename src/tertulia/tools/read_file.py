@@ -42,7 +42,7 @@ class ReadFile:
         self._editor = editor
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what lies outside."""
+        """Refuse a path outside the workspace."""
         self._editor.locate(arguments["path"], call)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:

@@ -1,4 +1,4 @@
-"""Synchronous functions off the loop, in threads that nobody has to wait for.
+"""Synchronous functions off the loop, in threads that the process need not wait for.
 
 Not `asyncio.to_thread` or any other ThreadPoolExecutor: its threads are joined when the process ends, so that
 one function that never returns would keep the process for ever.
@@ -53,12 +53,12 @@ async def run_in_thread(function: Callable[..., T], *args: Any) -> T:
         _slots.release()
         raise LimitError(f"no thread could be started: {error}") from None
     try:
-        # Shielded: the delivery still tells when the thread is done, though nobody wants its result.
+        # Shielded: the delivery still tells when the thread is done, though its result is not wanted.
         return await asyncio.shield(delivery.arrived)
     except asyncio.CancelledError:
         if (left := _left_behind.get()) is not None:
             left.append(delivery.arrived)
-        # Whatever it comes to, nobody asks; without this the loop complains that nobody did.
+        # Its result is never read; without this the loop complains of an exception that was not retrieved.
         delivery.arrived.add_done_callback(lambda arrived: arrived.cancelled() or arrived.exception())
         raise
 
@@ -107,7 +107,7 @@ def _publish(call: CallContext, data: EventData) -> None:
     except TertuliaError as error:
         _log.warning("call %s: %s", call.call_id, error.message)
     except asyncio.CancelledError:
-        # Its task is over, and nobody can tell a thread to stop.
+        # Its task is over, and a thread cannot be told to stop.
         pass
 
 

@@ -66,7 +66,7 @@ class CallContext(msgspec.Struct, frozen=True):
     unhurried: Callable[[], AbstractContextManager[object]] = nullcontext
     """Inside it the deadline of tools does not count: a person is asked, or there is a deadline of its own."""
     aside: Callable[[SamplingRequest], Awaitable[SamplingResult]] | None = None
-    """Ask the conversation's own model something that is not part of the talk; None: there is none."""
+    """Ask the conversation's own model something that is not part of its history; None: there is none."""
     program: str = ""
     """Which of several programs calls that have one conversation together: each has its limits for itself."""
 
@@ -144,7 +144,7 @@ class Tool(Protocol):
 
     @property
     def read_only(self) -> bool:
-        """Changes nothing anywhere."""
+        """Whether a call changes nothing anywhere."""
         ...
 
     def check(self, arguments: Any, call: CallContext) -> None:
@@ -161,7 +161,7 @@ class ConversationEntries(msgspec.Struct, frozen=True):
 
     count: int
     entry: Callable[[int], dict[str, Any]]
-    """From 0, oldest first."""
+    """Takes an index from 0, oldest first."""
     storage: StoragePolicy | None = None
     """The strictest policy of what was seen, where that is stricter than the caller's own."""
 
@@ -211,13 +211,13 @@ def define_tool(
 ) -> ToolSpec:
     """A tool with these arguments; `also` are taken and not shown. What is not required may be null. No others."""
     needed = list(required)
-    taken = {each: schema if each in needed else or_null(schema) for each, schema in shown.items()}
+    taken = {argument: schema if argument in needed else or_null(schema) for argument, schema in shown.items()}
     accepts = _object({**taken, **(also or {})}, needed)
     return ToolSpec.define(name, description, _object(shown, needed), accepts=accepts)
 
 
 def or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, or null."""
+    """The same schema, with null allowed."""
     listed = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
     return {**schema, "type": [schema["type"], "null"], **listed}
 

@@ -44,7 +44,7 @@ class UpdatePlan:
         """The schema says it all."""
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Tell whoever listens."""
+        """Publish the plan as an event."""
         plan = msgspec.convert(arguments["plan"], list[PlanStep])
         call.publish(PlanUpdate(plan=plan, explanation=arguments.get("explanation")))
         return Result("Plan updated")

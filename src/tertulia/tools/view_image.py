@@ -78,11 +78,11 @@ class ViewImage:
     async def _read(self, root: str, relative: str, call: CallContext) -> bytes:
         request = msgspec.json.encode({"verb": "read", "paths": [relative]})
         there = msgspec.structs.replace(call, cwd=root)
-        said = await self._place.confined(_DISK_COMMAND, request, _MAX_ANSWER_BYTES, there)
+        output = await self._place.confined(_DISK_COMMAND, request, _MAX_ANSWER_BYTES, there)
         try:
-            answer = msgspec.json.decode(said, type=dict[str, Any])
+            answer = msgspec.json.decode(output, type=dict[str, Any])
         except msgspec.DecodeError:
-            raise SandboxError(f"{relative} could not be read: {said[-500:].decode('utf-8', 'replace')!r}") from None
+            raise SandboxError(f"{relative} could not be read: {output[-500:].decode('utf-8', 'replace')!r}") from None
         if not answer["ok"]:
             raise InvalidParamsError(f"{relative} cannot be read: {answer['reason']}")
         content = answer["files"][relative]

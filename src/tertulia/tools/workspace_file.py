@@ -31,7 +31,7 @@ async def read_text_inside(workspace: str, path: str, max_bytes: int, field: str
 
 async def read_inside(workspace: str, path: str, max_bytes: int, field: str, hidden: Sequence[str] = ()) -> bytes:
     """The same for any file."""
-    # The disk may be slow, or somebody else's.
+    # The disk may be slow, or on another machine.
     return await run_in_thread(_read, workspace, path, max_bytes, f"{field} {path!r:.200}", hidden)
 
 
@@ -72,7 +72,7 @@ def _bytes_inside(workspace: str, path: str, size: int, named: str, hidden: Sequ
             below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
             os.close(place)
             place = below
-        # Without blocking: a pipe that nobody writes to must not hold anybody.
+        # Without blocking: a pipe without a writer must not hold the thread.
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
     finally:
         os.close(place)

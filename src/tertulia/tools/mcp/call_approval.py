@@ -27,7 +27,7 @@ from tertulia.protocol.tool_events import Decider
 from tertulia.tools.tool import CallContext
 
 _BELIEVED = ("user", "code")
-"""Origins whose hints count."""
+"""Servers of these origins are believed in their hints."""
 
 _canonical = msgspec.json.Encoder(order="deterministic", enc_hook=dict)
 

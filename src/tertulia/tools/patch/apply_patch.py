@@ -159,11 +159,11 @@ class ApplyPatch:
         return Result(f"{_success(plan)}\n{note}{other}")
 
     async def _on_disk(self, request: dict[str, Any], call: CallContext) -> dict[str, Any]:
-        said = await self._confined(DISK_COMMAND, msgspec.json.encode(request), call)
+        output = await self._confined(DISK_COMMAND, msgspec.json.encode(request), call)
         try:
-            answer = msgspec.json.decode(said, type=dict[str, Any])
+            answer = msgspec.json.decode(output, type=dict[str, Any])
         except msgspec.DecodeError:
-            raise SandboxError(f"the patch was not applied: {said[-500:].decode('utf-8', 'replace')!r}") from None
+            raise SandboxError(f"the patch was not applied: {output[-500:].decode('utf-8', 'replace')!r}") from None
         if not answer.get("undone", True):
             reason = f"{answer['path']}: {answer['reason']}"
             raise SandboxError(f"the patch failed, and it could not be undone: look at its files ({reason})")
@@ -183,7 +183,7 @@ def check_unprotected(paths: Iterable[str]) -> None:
 
 
 async def _planned(hunks: Sequence[Hunk], read: Read) -> PatchPlan:
-    """In a thread, which ends soon after nobody waits for it any more."""
+    """Plan in a thread, which ends soon after its caller was cancelled."""
     effort = WorkBudget()
     try:
         return await run_in_thread(make_plan, hunks, read, effort)

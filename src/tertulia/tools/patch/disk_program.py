@@ -66,7 +66,7 @@ class FileState(NamedTuple):
 
 
 def main() -> None:
-    """Answer one request."""
+    """Read one request from stdin and answer it."""
     request = json.load(sys.stdin.buffer)
     root = os.open(".", _DIRECTORY)
     try:
@@ -114,46 +114,46 @@ def read_state(root: int, path: str, access: int) -> FileState | None:
         except FileNotFoundError:
             return None
         with open(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise RefusedError(path, "it is not a regular file")
-            if found.st_nlink > 1:
+            if status.st_nlink > 1:
                 raise RefusedError(path, "it has other names (hard links), which would change with it or not")
             content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise RefusedError(path, f"it has more than {MAX_FILE_BYTES:,} bytes")
-    return FileState(content, stat.S_IMODE(found.st_mode), identity(found))
+    return FileState(content, stat.S_IMODE(status.st_mode), identity(status))
 
 
-def identity(found: os.stat_result) -> tuple[int, ...]:
+def identity(status: os.stat_result) -> tuple[int, ...]:
     """Changes with whatever happens to a file."""
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def trail(root: int, path: str) -> list[int]:
     """What a path leads through, from below the root to the file, each with the time of its last change.
 
-    Whoever moves a part of it away, puts a link there and moves it back leaves a later time on that part. The root
-    itself no command can move, and its time is another whenever the sandbox puts something into it.
+    A process that moves a part of it away, puts a link there and moves it back leaves a later time on that part. The
+    root itself no command can move, and its time is another whenever the sandbox puts something into it.
     """
-    found: list[os.stat_result] = []
+    statuses: list[os.stat_result] = []
     parts = path.split("/")
     for count in range(1, len(parts) + 1):
         with parent(root, "/".join(parts[:count])) as (folder, name):
-            found.append(os.stat(name, dir_fd=folder, follow_symlinks=False))
-    return [number for each in found for number in (each.st_dev, each.st_ino, each.st_ctime_ns)]
+            statuses.append(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    return [number for status in statuses for number in (status.st_dev, status.st_ino, status.st_ctime_ns)]
 
 
 def settled_trail(root: int, path: str, ticks: Iterator[int]) -> list[int] | None:
     """A trail that any change from now on would make another; None where there is no file, or no such moment."""
     while True:
         try:
-            found = trail(root, path)
+            times = trail(root, path)
         except OSError:
             return None
         # Within one tick of the clock a second change would leave no trace.
-        if max(found[2::3]) < time.clock_gettime_ns(_COARSE_CLOCK):
-            return found
+        if max(times[2::3]) < time.clock_gettime_ns(_COARSE_CLOCK):
+            return times
         if next(ticks, None) is None:
             return None
         time.sleep(0.002)
@@ -190,7 +190,7 @@ def parent(root: int, path: str) -> Generator[tuple[int, str]]:
 
 
 def apply_all(root: int, changes: list[dict[str, Any]]) -> None:
-    """Check every file, write the new ones beside the old, then exchange them; undo all of it at the first trouble."""
+    """Check every file, write the new ones beside the old, then exchange them; undo all of it at the first error."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     seen = [verified(root, change) for change in changes]
     modes = {change["path"]: old.mode for change, old in zip(changes, seen, strict=True) if old is not None}
@@ -280,7 +280,7 @@ def exchange(
 
 
 def present(folder: int, name: str) -> tuple[int, ...] | None:
-    """What is there now."""
+    """The identity of what is there now; None where nothing is."""
     try:
         return identity(os.stat(name, dir_fd=folder, follow_symlinks=False))
     except FileNotFoundError:
@@ -303,7 +303,7 @@ def remove(root: int, path: str, name: str) -> None:
 
 
 def remove_folder(root: int, path: str) -> None:
-    """Take away a directory that was made, unless somebody has put something into it."""
+    """Take away a directory that was made, unless another process has put something into it."""
     with parent(root, path) as (folder, name), contextlib.suppress(OSError):
         os.rmdir(name, dir_fd=folder)
 

@@ -60,7 +60,7 @@ class WorkBudget:
             yield entries[start : start + AT_ONCE]
 
     def joined(self, texts: Sequence[str], between: str = "") -> str:
-        """One text of many."""
+        """The texts as one, joined in steps."""
         return between.join([between.join(some) for some in self.some(texts)])
 
     def lines(self, content: str) -> list[str]:
@@ -90,9 +90,9 @@ class WorkBudget:
         step = max(CHARACTERS_AT_ONCE, len(wanted))
         for start in range(begin, max(begin + 1, len(text)), step):
             self.check()
-            found = text.find(wanted, start, start + step + len(wanted) - 1)
-            if found >= 0:
-                return found
+            position = text.find(wanted, start, start + step + len(wanted) - 1)
+            if position >= 0:
+                return position
         return -1
 
 
@@ -137,13 +137,13 @@ class _Index(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, lines: list[str], effort: WorkBudget) -> _Index:
-        known: set[str] = set()
+        distinct: set[str] = set()
         starts = [0]
         for some in effort.some(lines):
-            known.update(some)
+            distinct.update(some)
             starts += accumulate((len(line) + 1 for line in some[1:]), initial=starts[-1] + len(some[0]) + 1)
         text = "\n" + effort.joined(lines, between="\n") + "\n" if lines else "\n"
-        return cls(lines, known, text, starts)
+        return cls(lines, distinct, text, starts)
 
 
 class FileLines:
@@ -193,11 +193,11 @@ class FileLines:
         if not index.known.issuperset(wanted):
             return None
         begin = index.starts[start]
-        found = self._effort.find(index.text, "\n" + "".join(f"{line}\n" for line in wanted), begin)
-        self._left -= (found if found >= 0 else len(index.text)) - begin
+        position = self._effort.find(index.text, "\n" + "".join(f"{line}\n" for line in wanted), begin)
+        self._left -= (position if position >= 0 else len(index.text)) - begin
         if self._left < 0:
             raise LimitError("finding the places of this patch takes too long; give more context, or split it")
-        return bisect_left(index.starts, found) if found >= 0 else None
+        return bisect_left(index.starts, position) if position >= 0 else None
 
     def _index(self, number: int) -> _Index:
         index = self._indexes.get(number)
@@ -254,12 +254,12 @@ def _context_lines(lines: FileLines, begin: int, end: int, fallback: str) -> lis
 
 def _after_headers(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> int:
     for header in chunk.headers:
-        found = lines.find([header], cursor)
-        if found is None:
+        position = lines.find([header], cursor)
+        if position is None:
             raise InvalidParamsError(
                 f"Failed to find context '{header}' in {path} (line {chunk.line_number} of the patch)"
             )
-        cursor = found + 1
+        cursor = position + 1
     return cursor
 
 
@@ -268,17 +268,17 @@ def _place(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> tuple[int,
     wanted = [text for mark, text in chunk.lines if mark != "+"]
     if not wanted:
         return None
-    found = lines.find(wanted, cursor, at_end=chunk.at_end)
-    if found is not None:
-        return found, chunk.lines
+    position = lines.find(wanted, cursor, at_end=chunk.at_end)
+    if position is not None:
+        return position, chunk.lines
     if wanted[-1] == "":
         # Often the empty string after a file's last newline, which is no line.
         if len(wanted) == 1:
             return None
-        found = lines.find(wanted[:-1], cursor, at_end=chunk.at_end)
-        if found is not None:
+        position = lines.find(wanted[:-1], cursor, at_end=chunk.at_end)
+        if position is not None:
             last = max(number for number, (mark, _) in enumerate(chunk.lines) if mark != "+")
-            return found, (*chunk.lines[:last], *chunk.lines[last + 1 :])
+            return position, (*chunk.lines[:last], *chunk.lines[last + 1 :])
     raise InvalidParamsError(
         f"Failed to find expected lines in {path}:\n" + "\n".join(wanted) + f"\n(line {chunk.line_number} of the patch)"
     )

@@ -29,7 +29,7 @@ class PlannedChange(msgspec.Struct, frozen=True):
     old: bytes | None
     """What must be there when it is written; None: nothing."""
     new: bytes | None
-    """None: it is removed."""
+    """None where the file is removed."""
     like: str | None = None
     """The file whose permissions a new one gets."""
 

@@ -16,7 +16,7 @@ from tertulia.policy.commands.command_analysis import SCRIPT_FLAGS, SHELLS, read
 
 MAX_CHARACTERS = 8 * 1024 * 1024
 MAX_HUNKS = 1_000
-"""Files of one patch."""
+"""How many files one patch may change."""
 MAX_CHUNKS = 20_000
 """Places of one patch that change."""
 MAX_LINES = 100_000
@@ -111,15 +111,15 @@ class _Reader:
         self._chunks = 0
 
     def hunks(self) -> list[Hunk]:
-        found: list[Hunk] = []
+        hunks: list[Hunk] = []
         while (line := self._peek()) is not None:
             if not line.strip():
                 self._at += 1
                 continue
-            if len(found) == MAX_HUNKS:
+            if len(hunks) == MAX_HUNKS:
                 raise LimitError(f"invalid patch: it changes more than {MAX_HUNKS:,} files; split it")
-            found.append(self._hunk(line.strip()))
-        return found
+            hunks.append(self._hunk(line.strip()))
+        return hunks
 
     def _hunk(self, header: str) -> Hunk:
         number = self._at + 1
@@ -222,7 +222,7 @@ def checked_path(path: str, number: int) -> str:
     if not path or path.endswith("/"):
         raise _invalid(number, f"the path '{path[:200]}' names no file")
     parts = [part for part in path.split("/") if part not in ("", ".")]
-    # A directory may be called `~`, but whoever is asked about it would think of home.
+    # A directory may be called `~`, but an approver who is asked about it would think of home.
     if path.startswith("/") or parts[:1] == ["~"]:
         raise _invalid(number, f"the path '{path[:200]}' must be relative to the working directory")
     if _CONTROL.search(path):
@@ -266,14 +266,14 @@ def patch_in_command(argv: Sequence[str]) -> PatchCommand | None:
 
 
 def _in_script(script: str) -> PatchCommand | None:
-    found = _HEREDOC.fullmatch(script)
-    if found is None:
+    match = _HEREDOC.fullmatch(script)
+    if match is None:
         return None
-    if found["before"] is None:
-        return PatchCommand(found["text"], None)
-    before = read_script(found["before"])
+    if match["before"] is None:
+        return PatchCommand(match["text"], None)
+    before = read_script(match["before"])
     match before.commands if before is not None else ():
         case (("cd", workdir),) if not workdir.startswith("-"):
-            return PatchCommand(found["text"], workdir)
+            return PatchCommand(match["text"], workdir)
         case _:
             return None

@@ -66,7 +66,7 @@ def check_argv(argv: tuple[str, ...]) -> None:
 
 
 async def approve_command(place: CommandEnvironment, order: CommandRequest, call: CallContext) -> ApprovedCommand:
-    """The command as it may run. ApprovalDenied where it may not, NoApprover where nobody could say so."""
+    """The command as it may run. ApprovalDenied where it may not, NoApprover where there is no approver to ask."""
     reading, confinement = analyse_command(order.argv), place.confinement(call.rights)
     if order.wish.escalated and confinement.mode != "danger_full_access":
         granted = await _ask(place, order, call, reading, "escalation", _reason(order.wish))
@@ -110,7 +110,7 @@ async def approve_typing(place: CommandEnvironment, command: Command, chars: str
     within = place.confinement(call.rights)
     beyond = command.confinement != within
     words = (*command.argv, "<", chars)
-    # What a program makes of words that are typed into it nobody can tell.
+    # What a program makes of words that are typed into it cannot be known.
     named = NamedFiles(known=False) if _is_free(command.confinement) else WORDS_ALONE
     request = RequestedAction(
         kind="escalation" if beyond else "exec",
@@ -197,10 +197,10 @@ def _request(
     )
 
 
-def _reason(wish: EscalationRequest) -> str:
-    if not wish.justification:
+def _reason(escalation: EscalationRequest) -> str:
+    if not escalation.justification:
         return "The model gave no reason."
-    return with_label("The model's reason, in its own words", wish.justification)
+    return with_label("The model's reason, in its own words", escalation.justification)
 
 
 def _suggested(rule: tuple[str, ...]) -> str:

@@ -40,19 +40,19 @@ TOLERATED_ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 class EscalationRequest(msgspec.Struct, frozen=True):
-    """What a model asks for. It is a wish: nothing of it gives any right."""
+    """What a model asks for. It is a request only: it gives no right."""
 
     escalated: bool = False
-    """Outside the sandbox."""
+    """Whether it asks to run outside the sandbox."""
     justification: str | None = None
     rule: tuple[str, ...] = ()
     """The beginning of the commands that it would like to be allowed from now on. Shown, and without effect."""
 
 
 def read_escalation(arguments: dict[str, Any]) -> EscalationRequest:
-    """InvalidParams where it asks for what nobody could allow here."""
-    asked = arguments.get("sandbox_permissions")
-    if asked == _ADDITIONAL or arguments.get("additional_permissions"):
+    """InvalidParams where it asks for what no approver could allow here."""
+    permissions = arguments.get("sandbox_permissions")
+    if permissions == _ADDITIONAL or arguments.get("additional_permissions"):
         # Not turned into an escalation: that would be more than was asked for.
         raise InvalidParamsError(
             "single permissions cannot be added to the sandbox; where a command must leave it, say "
@@ -62,7 +62,7 @@ def read_escalation(arguments: dict[str, Any]) -> EscalationRequest:
         raise InvalidParamsError(f"there is no environment {place[:80]!r}; commands run in the one local environment")
     return EscalationRequest(
         # The second is how the first was spelled once.
-        escalated=asked == ESCALATED or arguments.get("with_escalated_permissions") is True,
+        escalated=permissions == ESCALATED or arguments.get("with_escalated_permissions") is True,
         justification=arguments.get("justification"),
         rule=tuple(arguments.get("prefix_rule") or ()),
     )

@@ -124,7 +124,7 @@ class ExecCommand:
 
 
 class WriteStdin:
-    """Types, and looks."""
+    """`write_stdin`: types into a running command, and reads its output."""
 
     __slots__ = ("_place", "_terminals")
     spec = _WRITE
@@ -180,9 +180,9 @@ def _argv(arguments: Any) -> tuple[str, ...]:
 
 
 def _wait_s(arguments: Any) -> float:
-    asked = arguments.get("yield_time_ms")
-    asked = _YIELD_MS if asked is None else asked
-    return min(max(asked, _SHORTEST_YIELD_MS), _LONGEST_YIELD_MS) / 1000
+    yield_ms = arguments.get("yield_time_ms")
+    yield_ms = _YIELD_MS if yield_ms is None else yield_ms
+    return min(max(yield_ms, _SHORTEST_YIELD_MS), _LONGEST_YIELD_MS) / 1000
 
 
 def _told(
@@ -194,8 +194,8 @@ def _told(
     hint: str | None,
 ) -> Result:
     room = (arguments.get("max_output_tokens") or _OUTPUT_TOKENS) * _BYTES_A_TOKEN
-    said = live.running.take()
-    text = bound(without_nul(said.text()), room)
+    output = live.running.take()
+    text = bound(without_nul(output.text()), room)
     lasted = call.clock.monotonic() - live.began_at if finished is None else finished.duration_s
     lines = [f"Wall time: {lasted:.1f} seconds"]
     if finished is None:
@@ -209,8 +209,8 @@ def _told(
         if (changes := finished.changes_text()) is not None:
             lines.append(changes)
     lines += [] if hint is None else [hint]
-    truncated = said.truncated or text.truncated
+    truncated = output.truncated or text.truncated
     if truncated:
-        lines.append(f"Original token count: {said.total // _BYTES_A_TOKEN}")
+        lines.append(f"Original token count: {output.total // _BYTES_A_TOKEN}")
     success = finished is None or finished.exit_code == 0
     return Result("\n".join([*lines, "Output:", text.text]), success=success, truncated=truncated)

@@ -33,7 +33,7 @@ def without_nul(text: str) -> str:
 
 
 class LiveCommand:
-    """A command that was started, and who is told of it. Its one end is told by whoever first sees it."""
+    """A command that was started, and who is told of it. Its end is published once, by the call that first sees it."""
 
     __slots__ = ("_publish", "_telling", "_told", "began_at", "call_id", "command", "running")
 
@@ -42,7 +42,7 @@ class LiveCommand:
         self.call_id = call_id
         """Of the call that started it."""
         self.began_at = began_at
-        """On the monotonic clock."""
+        """Seconds on the monotonic clock."""
         self.running: RunningCommand
         self._publish: Publish | None = publish
         self._telling = _Pieces(call_id)
@@ -60,7 +60,7 @@ class LiveCommand:
         return live
 
     def listen(self, publish: Publish | None) -> None:
-        """From now on these are told of it; None: nobody, until somebody asks."""
+        """Publish its output here from now on; None: nowhere, until a call asks."""
         self._publish = publish
 
     async def see_through(self, timeout_s: float) -> CommandResult:
@@ -80,7 +80,7 @@ class LiveCommand:
         return finished
 
     async def look(self, wait_s: float) -> CommandResult | None:
-        """How it ended, if it does so within this time. Cancelled, it is killed: nobody would look again."""
+        """How it ended, if it does so within this time. Cancelled, it is killed: no call would look again."""
         try:
             finished = await self.running.wait(wait_s)
         except asyncio.CancelledError:
@@ -128,7 +128,7 @@ class LiveCommand:
 
 
 class _Pieces:
-    """Makes news of output: whole characters, numbered, and not without end."""
+    """Makes events of output: whole characters, numbered, and not without end."""
 
     __slots__ = ("_call_id", "_decode", "_item_id", "_offset")
 
@@ -152,9 +152,9 @@ class _Pieces:
 
 
 MAX_TERMINALS = 16
-"""Of one conversation."""
+"""How many one conversation may have."""
 MAX_TERMINALS_IN_ALL = 64
-"""Of a session."""
+"""How many a session may have."""
 
 Tell = Callable[[ConversationId, EventData], object]
 """Publish something that no task says."""
@@ -192,7 +192,7 @@ class Terminals:
         return live
 
     def drop(self, conversation: ConversationId, number: int) -> None:
-        """Its end was seen."""
+        """Forget a command whose end was seen."""
         own = self._live.get(conversation, {})
         own.pop(number, None)
         if not own:

@@ -24,7 +24,7 @@ _ASKS = (
 )
 
 PLAIN = define_tool("shell", _SAYS, _ARGUMENTS, ["command"], TOLERATED_ARGUMENTS)
-"""What a model is told where it is not expected to ask for more. Whoever asks all the same is understood."""
+"""What a model is told where it is not expected to ask for more. A model that asks all the same is understood."""
 WITH_REQUEST = define_tool(
     "shell", _SAYS + _ASKS, {**_ARGUMENTS, **ESCALATION_ARGUMENTS}, ["command"], TOLERATED_ARGUMENTS
 )

@@ -87,7 +87,6 @@ class ShellCommandTool:
             self._patch.check(patch.text, call)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Run it and wait."""
         argv, place = tuple(arguments["command"]), self._place
         directory = place.directory(arguments.get(self.directory_argument), call)
         if (patch := patch_for(argv, call)) is not None:
