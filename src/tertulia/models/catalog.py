@@ -36,7 +36,7 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     env_key: str | None = None
     """The environment variable that holds the key; never the key."""
     context_window: _Positive = DEFAULT_WINDOW
-    """How many tokens a request may have."""
+    """How many tokens request and answer may have together."""
     request_max_retries: _Count = 4
     """After a refusal that may pass: 5xx and 429."""
     stream_max_retries: _Count = 4

@@ -86,7 +86,7 @@ class ProviderSearch(msgspec.Struct, frozen=True, gc=False):
 
     call_id: CallId
     query: str | None = None
-    """None as long as the search only begins."""
+    """None while the search is starting."""
 
 
 class RetryNotice(msgspec.Struct, frozen=True, gc=False):
@@ -135,7 +135,7 @@ class Wire(Protocol):
 
     @property
     def context_window(self) -> int:
-        """How many tokens a request may have."""
+        """How many tokens request and answer may have together."""
         ...
 
     @property

@@ -62,7 +62,7 @@ class EditorFile(msgspec.Struct, frozen=True):
     """None: the editor has nothing to say that can be believed."""
 
     def unsaved(self) -> bytes | None:
-        """What the editor would save, with the line ends and marks that the file has; None where nothing is unsaved."""
+        """Unsaved text of the editor, with the line ends and marks that the file has; None where there is none."""
         try:
             saved = self.saved.decode()
         except UnicodeDecodeError:

@@ -42,7 +42,7 @@ class ReadFile:
         self._editor = editor
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse a path outside the workspace."""
+        """Refuse a path that the call may not read."""
         self._editor.locate(arguments["path"], call)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:

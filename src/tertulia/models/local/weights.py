@@ -21,7 +21,7 @@ class Weights(msgspec.Struct, frozen=True):
     size: int
     sha256: str
     context_window: int
-    """How many tokens a request may have."""
+    """How many tokens request and answer may have together."""
     about: str
     package: str
     """The requirement given to pip, pinned."""

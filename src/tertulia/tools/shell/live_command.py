@@ -33,7 +33,7 @@ def without_nul(text: str) -> str:
 
 
 class LiveCommand:
-    """A command that was started, and who is told of it. Its end is published once, by the call that first sees it."""
+    """A command that was started, and who is told of it. Its end is published once, when it is first seen."""
 
     __slots__ = ("_publish", "_telling", "_told", "began_at", "call_id", "command", "running")
 
