@@ -23,7 +23,7 @@ class Answer(MappingStruct, frozen=True, gc=True):
 
 
 class SessionInfo(Answer, frozen=True):
-    """`session/info`."""
+    """`session/info`: a session, its model, its policy and its MCP servers."""
 
     session_id: SessionId
     root_conversation_id: ConversationId
@@ -38,7 +38,7 @@ class SessionInfo(Answer, frozen=True):
 
 
 class ServerInfo(Answer, frozen=True):
-    """Who answers `initialize`."""
+    """Name and version of the server that answers `initialize`."""
 
     name: str
     version: str
@@ -69,13 +69,13 @@ class SubscribeAnswer(Answer, frozen=True):
 
 
 class SessionList(Answer, frozen=True):
-    """`session/list`."""
+    """`session/list`: the sessions that are open in this process."""
 
     sessions: list[SessionInfo]
 
 
 class ConversationInfo(Answer, frozen=True):
-    """One line of `conversation/list`."""
+    """One conversation in the answer to `conversation/list`."""
 
     id: ConversationId
     parent_id: ConversationId | None
@@ -112,7 +112,7 @@ class ContextInfo(Answer, frozen=True):
 
 
 class OpenAnswer(Answer, frozen=True):
-    """`conversation/open` and `conversation/set_context`."""
+    """`conversation/open` and `conversation/set_context`: the context that holds now, and what was narrowed."""
 
     conversation_id: ConversationId
     context: ContextInfo
@@ -121,13 +121,13 @@ class OpenAnswer(Answer, frozen=True):
 
 
 class ForkAnswer(Answer, frozen=True):
-    """`conversation/fork`."""
+    """`conversation/fork`: the id of the new conversation."""
 
     conversation_id: ConversationId
 
 
 class SteerAnswer(Answer, frozen=True):
-    """`conversation/steer`: nothing to say."""
+    """`conversation/steer`: an empty answer, the text was accepted."""
 
 
 class InterruptAnswer(Answer, frozen=True):
@@ -157,9 +157,9 @@ class ApprovalPart(Answer, frozen=True):
 
     name: PartName
     size: int
-    """Characters."""
+    """Its length in characters, all pages together."""
     digest: str
-    """SHA-256 of its UTF-8."""
+    """The SHA-256 of its UTF-8 bytes."""
 
 
 class ApprovalText(Answer, frozen=True):
@@ -175,14 +175,14 @@ class ApprovalText(Answer, frozen=True):
 
 
 class ApprovalList(Answer, frozen=True):
-    """`approval/list`, oldest first."""
+    """`approval/list`: what waits for an answer, oldest first."""
 
     approvals: list[ApprovalRequest]
     elicitations: list[ElicitationRequest]
 
 
 class GrantList(Answer, frozen=True):
-    """`approval/grants`, oldest first."""
+    """`approval/grants`: the grants that hold, oldest first."""
 
     grants: list[Grant]
 
@@ -197,7 +197,7 @@ class RevokeAnswer(Answer, frozen=True):
 
 
 class CompactAnswer(Answer, frozen=True):
-    """`conversation/compact`."""
+    """`conversation/compact`: the size of the history before and after, or why it was left as it is."""
 
     compacted: bool
     before_tokens: int
@@ -206,7 +206,7 @@ class CompactAnswer(Answer, frozen=True):
 
 
 class CloseAnswer(Answer, frozen=True):
-    """`conversation/close` and `session/close`."""
+    """`conversation/close` and `session/close`: how it was closed."""
 
     closed: bool
     already_closed: bool
@@ -214,7 +214,7 @@ class CloseAnswer(Answer, frozen=True):
 
 
 class HistoryEntry(Answer, frozen=True, omit_defaults=True):
-    """One message of `conversation/history`."""
+    """One message in the answer to `conversation/history`."""
 
     role: Literal["user", "assistant"]
     attachments: list[dict[str, str]]
@@ -222,13 +222,13 @@ class HistoryEntry(Answer, frozen=True, omit_defaults=True):
 
 
 class HistoryAnswer(Answer, frozen=True):
-    """`conversation/history`, oldest first."""
+    """`conversation/history`: messages, the oldest first."""
 
     entries: list[HistoryEntry]
 
 
 class ToolInfo(Answer, frozen=True, omit_defaults=True):
-    """One tool of `conversation/tools`."""
+    """One tool in the answer to `conversation/tools`."""
 
     name: str
     source: ToolSource
@@ -262,7 +262,7 @@ class TaskList(Answer, frozen=True):
 
 
 class CancelAnswer(Answer, frozen=True):
-    """`task/cancel`."""
+    """`task/cancel`: whether the task was cancelled."""
 
     cancelled: bool
 
@@ -320,14 +320,14 @@ class ConversationCounts(Counts, frozen=True, kw_only=True):
 
 
 class MetricsAnswer(Answer, frozen=True):
-    """`metrics/get`."""
+    """`metrics/get`: the numbers of a session and of its conversations."""
 
     session: Counts
     conversations: list[ConversationCounts]
 
 
 class MessageAnswer(Answer, frozen=True, omit_defaults=True):
-    """`conversation/message`."""
+    """`conversation/message`: how the task ended, and its last message."""
 
     task_id: TaskId
     status: ReplyStatus
@@ -340,7 +340,7 @@ class MessageAnswer(Answer, frozen=True, omit_defaults=True):
 
 
 class DetachAnswer(Answer, frozen=True):
-    """`conversation/message` with `detach`."""
+    """`conversation/message` with `detach`: the id of the task."""
 
     task_id: TaskId
 

@@ -9,7 +9,7 @@ from tertulia.session.answers import Answer
 
 
 class CanvasAnswer(Answer, frozen=True):
-    """`canvas/get`."""
+    """The answer to `canvas/get`: one canvas."""
 
     html: str
     title: str | None
@@ -40,7 +40,7 @@ class CanvasClearAnswer(Answer, frozen=True):
 
 
 class TokenOwner(Answer, frozen=True):
-    """`internal/validate_token`."""
+    """`internal/validate_token`: the agent that a token belongs to."""
 
     agent_name: str
     session_id: str
