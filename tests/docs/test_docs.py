@@ -332,7 +332,7 @@ def answer_of(name: str) -> list[str]:
 
 async def asked_for(session: tertulia.Session, word: str) -> tuple[ApprovalRequest, asyncio.Task[Any]]:
     """A request that waits, and who waits for its answer."""
-    desk, asked = session.parts.command_services.desk, asyncio.Event()
+    desk, asked = session.parts.command_services.approvals, asyncio.Event()
     request = RequestedAction(
         kind="exec",
         conversation_id=session.root.id,

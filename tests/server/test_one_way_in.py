@@ -146,13 +146,13 @@ async def test_only_a_client_that_says_so_answers_approvals(send: Surface, decla
     heard: list[bool] = []
 
     def reply(asked: Any) -> str:
-        heard.append(on.parts.command_services.desk.is_heard(request(on.root.id)))
+        heard.append(on.parts.command_services.approvals.is_heard(request(on.root.id)))
         return "ok"
 
     async with stage(reply) as on:
         await send(on, "hi")
         assert heard == [declared]
-        assert not on.parts.command_services.desk.is_heard(request(on.root.id))
+        assert not on.parts.command_services.approvals.is_heard(request(on.root.id))
 
 
 @pytest.mark.parametrize("method", ["python", "json_rpc", "mcp"])

@@ -92,7 +92,7 @@ async def test_closing_the_session_ends_all_of_them(made: list[str]) -> None:
         for token in made:
             with pytest.raises(InvalidParamsError):
                 agent_registry.internal.validate_token(token)
-        assert not agent_registry.door.path.exists()
+        assert not agent_registry.callback_socket.path.exists()
 
 
 async def test_a_new_process_knows_no_token_of_an_old_one(lives: Lives, made: list[str]) -> None:

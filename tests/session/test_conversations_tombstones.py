@@ -15,7 +15,7 @@ def test_an_id_is_remembered() -> None:
 
 
 def test_only_the_newest_are_remembered() -> None:
-    gone = Tombstones(kept=3)
+    gone = Tombstones(limit=3)
     for id in "abcde":
         gone.add(id)
     assert [id in gone for id in "abcde"] == [False, False, True, True, True]

@@ -41,7 +41,7 @@ _ENVELOPE = msgspec.defstruct(
 def schema_document() -> dict[str, Any]:
     """Everything: `operations` with `params` and `result`, `events` with their `data`, and `$defs` for all of them."""
     page = _CONNECTION | {name: (operation.kind, answer_types(operation)) for name, operation in OPERATIONS.items()}
-    kinds = [each for kind, results in page.values() for each in (kind, *results)]
+    kinds = [struct for kind, results in page.values() for struct in (kind, *results)]
     every = list(dict.fromkeys([_ENVELOPE, *kinds, *event_types().values()]))
     references, definitions = msgspec.json.schema_components(every, ref_template="#/$defs/{name}")
     reference = dict(zip(every, references, strict=True))
@@ -49,7 +49,7 @@ def schema_document() -> dict[str, Any]:
         definitions[kind.__name__]["properties"].setdefault("session_id", _SESSION_ID)
     operations: dict[str, Any] = {}
     for name, (kind, results) in page.items():
-        options = [reference[each] for each in results]
+        options = [reference[struct] for struct in results]
         result = options[0] if len(options) == 1 else {"anyOf": options}
         operations[name] = {"params": reference[kind], "result": result}
     return {
@@ -86,5 +86,5 @@ def answer_types(operation: Operation) -> tuple[type[msgspec.Struct], ...]:
 
 
 def event_types() -> dict[str, type[EventData]]:
-    """Every kind of news by its name."""
+    """Every type of event by its name."""
     return dict(sorted(EVENT_TYPES.items()))

@@ -106,7 +106,7 @@ def _conversations(
 
 
 def _models(base: SessionFoundation, past: RecordedState | None) -> tuple[WireCache, object, str | None]:
-    """The session's wires, which model it speaks with, and a sentence where nobody named one."""
+    """The session's wires, which model it speaks with, and a sentence where the user named none."""
     models = ModelCatalogue(base.settings, base.environment)
     model, untold = models.choose(base.settings.model or (past.model if past else None) or None)
     return WireCache(models.find, base.nursery), model, untold
@@ -155,7 +155,7 @@ def _announce_session(
     else:
         _restore(parts, past, terms_resolver)
     _announce(parts, untold)
-    parts.nursery.start(parts.command_services.desk.keep_clean(), "approvals")
+    parts.nursery.start(parts.command_services.approvals.keep_clean(), "approvals")
     idle = IdleServers(parts.servers.members, parts.clock, parts.views.sees(parts.conversations))
     parts.nursery.start(idle.watch(), "idle servers")
     start_sweeper(parts)
@@ -163,7 +163,7 @@ def _announce_session(
 
 
 def _backends(base: SessionFoundation, command_services: CommandServices) -> Backends:
-    # Here, because every other agent that there is comes with it: whoever only imports us has no use for them.
+    # Here, because every other agent that there is comes with it: a program that only imports us has no use for them.
     from tertulia.session.agents.backends import backends_for
 
     return backends_for(base.settings, base.environment, command_services, base.nursery)
@@ -203,8 +203,8 @@ def _scheduler(
 
 def _restore(parts: SessionParts, past: RecordedState, terms_resolver: TermsResolver) -> None:
     restored = list(ConversationRestorer(past, terms_resolver, parts.clock, parts.journal).conversations())
-    for each in restored:
-        parts.conversations.restore(each.conversation, each.narrowed)
+    for entry in restored:
+        parts.conversations.restore(entry.conversation, entry.narrowed)
     for old in past.conversations.values():
         if old.drawn is not None:
             parts.agent_registry.remember(old.drawn)

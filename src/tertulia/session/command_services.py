@@ -1,4 +1,4 @@
-"""What the commands of one session need, made together and closed together: sandbox, approval desk, terminals."""
+"""What the commands of one session need, made together and closed together: sandbox, approval queue, terminals."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ from tertulia.tools.shell.live_command import Terminals
 
 
 class ConversationResource(Protocol):
-    """Keeps something for conversations."""
+    """Keeps something for conversations until they are closed."""
 
     async def forget(self, conversation: Any, /) -> None:
         """What was kept for this one is gone. Again is nothing."""
         ...
 
     async def close(self) -> None:
-        """All of it is."""
+        """Release what was kept for all conversations."""
         ...
 
 
 class ConversationResources:
-    """All of a session."""
+    """All that a session keeps for its conversations."""
 
     def __init__(self) -> None:
         self._all: list[ConversationResource] = []
         self._agents: dict[str, ConversationResource] = {}
 
-    def add(self, guest: ConversationResource, backend: str | None = None) -> None:
+    def add(self, resource: ConversationResource, backend: str | None = None) -> None:
         """One more. `backend`: the agent that it is, if it is one."""
-        self._all.append(guest)
+        self._all.append(resource)
         if backend is not None:
-            self._agents[backend] = guest
+            self._agents[backend] = resource
 
     async def forget(self, conversation: str) -> None:
-        """The conversation is closed."""
-        await asyncio.gather(*(guest.forget(conversation) for guest in self._all))
+        """Release what was kept for a conversation that is closed."""
+        await asyncio.gather(*(resource.forget(conversation) for resource in self._all))
 
     async def take_leave(self, conversation: str, backend: str) -> None:
         """The conversation has another agent now."""
@@ -63,34 +63,34 @@ class ConversationResources:
             await self._agents[backend].forget(conversation)
 
     async def close(self) -> None:
-        """The session is."""
-        await asyncio.gather(*(guest.close() for guest in self._all))
+        """Release everything: the session is closed."""
+        await asyncio.gather(*(resource.close() for resource in self._all))
 
 
 class CommandServices(msgspec.Struct, frozen=True, eq=False):
     """Belongs to the session; no conversation has one of its own."""
 
     sandbox: CommandRunner
-    desk: ApprovalQueue
+    approvals: ApprovalQueue
     elicitations: Elicitations
     attendance: ApproverPresence
     terminals: Terminals
     place: CommandEnvironment
-    guests: ConversationResources
+    resources: ConversationResources
 
     async def forget(self, conversation: ConversationId) -> None:
         """A conversation is closed: nothing of it waits, runs, or is allowed any more."""
-        self.desk.forget(conversation)
+        self.approvals.forget(conversation)
         self.elicitations.forget(conversation)
-        await self.guests.forget(conversation)
+        await self.resources.forget(conversation)
         await self.terminals.forget(conversation)
 
     async def close(self) -> None:
         """The session is closed: nothing runs any more."""
-        self.desk.close()
+        self.approvals.close()
         self.elicitations.close()
         try:
-            await self.guests.close()
+            await self.resources.close()
             await self.terminals.close()
         finally:
             await self.sandbox.close()
@@ -99,7 +99,7 @@ class CommandServices(msgspec.Struct, frozen=True, eq=False):
 def open_command_services(settings: Settings, environment: Environment, clock: Clock, bus: EventBus) -> CommandServices:
     """Ready, and nothing tried yet: the sandbox tests itself when the first command comes."""
     attendance = ApproverPresence()
-    desk = ApprovalQueue(
+    approvals = ApprovalQueue(
         clock,
         timeout_s=settings.approval_timeout_s,
         default_ttl_s=settings.approval_ttl_s,
@@ -114,7 +114,7 @@ def open_command_services(settings: Settings, environment: Environment, clock: C
         sweep_stub_paths(writable, (*guarded.masked_paths(), *guarded.protected_paths([writable])))
     place = CommandEnvironment(
         runner=sandbox,
-        desk=desk,
+        desk=approvals,
         root=root,
         guarded=guarded,
         environment=policy.build(environment.variables),
@@ -124,7 +124,7 @@ def open_command_services(settings: Settings, environment: Environment, clock: C
     )
     elicitations = Elicitations(timeout_s=settings.approval_timeout_s)
     return CommandServices(
-        sandbox, desk, elicitations, attendance, Terminals(_event_publisher(bus)), place, ConversationResources()
+        sandbox, approvals, elicitations, attendance, Terminals(_event_publisher(bus)), place, ConversationResources()
     )
 
 
@@ -141,7 +141,7 @@ def _event_publisher(bus: EventBus) -> Callable[[ConversationId, EventData], Non
         try:
             bus.publish(data, EventScope("", conversation))
         except ClosedError:
-            # Nobody is left who could hear it.
+            # The session is closed, and no client is left to hear it.
             return
 
     return tell

@@ -128,7 +128,7 @@ class ConversationDirectory:
             raise NotFoundError(_NOT_FOUND) from None
         except ClosedError:
             if call.rights.visibility == "subtree":
-                # Nobody knows any more whether it was in sight.
+                # Whether it was in sight is not known any more.
                 raise NotFoundError(_NOT_FOUND) from None
             raise ClosedError("conversation is closed") from None
         if not _is_visible(call, self._caller(call), conversation):

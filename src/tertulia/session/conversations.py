@@ -39,15 +39,15 @@ class Tombstones:
 
     __slots__ = ("_ids", "_kept")
 
-    def __init__(self, kept: int = _KEPT) -> None:
+    def __init__(self, limit: int = _KEPT) -> None:
         self._ids: dict[str, None] = {}
-        self._kept = kept
+        self._kept = limit
 
     def __contains__(self, id: object) -> bool:
         return id in self._ids
 
     def add(self, id: str) -> None:
-        """Remember one."""
+        """Remember an id, and forget the oldest where there are too many."""
         self._ids[id] = None
         if len(self._ids) > self._kept:
             del self._ids[next(iter(self._ids))]
@@ -65,7 +65,7 @@ class ListWatchers:
         return lambda: self._all.remove(changed)
 
     def notify(self) -> None:
-        """Call all of them."""
+        """Call every function that was added."""
         for changed in list(self._all):
             changed()
 
@@ -99,7 +99,7 @@ class Conversations:
         """Ids of those that were closed."""
         self._narrowed: dict[ConversationId, tuple[Narrowing, ...]] = {}
         self.release = terms_resolver.release
-        """For terms that nobody runs under any more."""
+        """For terms that no conversation runs under any more."""
         self._on_gone = on_gone
         self.watchers = ListWatchers()
         """Called whenever the list is another, or a title in it."""
@@ -187,23 +187,23 @@ class Conversations:
         open_terms = self._terms_resolver.under_caller(spec, caller)
         return self._add(new_conversation_id(), open_terms, spec, caller, cause=cause, shared=shared)
 
-    def change(self, conversation: ConversationState, asked: SetContext) -> ResolvedTerms:
+    def change(self, conversation: ConversationState, params: SetContext) -> ResolvedTerms:
         """New terms for a conversation, from its next model request on."""
         _refuse_if(self.closed)
-        _check_no_agent(asked)
-        title = _title(asked, conversation.title)
-        settled = self._terms_resolver.changed(conversation, asked)
+        _check_no_agent(params)
+        title = _title(params, conversation.title)
+        settled = self._terms_resolver.changed(conversation, params)
         conversation.adopt(settled.terms)
         if title != conversation.title:
             conversation.title = title
             self.watchers.notify()
         # After what was said on account of it: a stricter policy takes that along.
-        self._agree(conversation, _merge_narrowed(self.narrowed(conversation), settled, asked))
-        if asked.refresh_mcp_view and not conversation.terms.context.mcp_view.pins:
+        self._agree(conversation, _merge_narrowed(self.narrowed(conversation), settled, params))
+        if params.refresh_mcp_view and not conversation.terms.context.mcp_view.pins:
             # What was pinned holds no longer, and nothing has taken its place.
             conversation.note(pins_record(conversation))
-        changed = [name for name in ContextFields.__struct_fields__ if getattr(asked, name) is not UNSET]
-        if isinstance(asked, ChangeFromPython) and asked.functions is not UNSET:
+        changed = [name for name in ContextFields.__struct_fields__ if getattr(params, name) is not UNSET]
+        if isinstance(params, ChangeFromPython) and params.functions is not UNSET:
             changed.append("tools")
         scope = EventScope("", conversation.id)
         self._bus.publish(ConversationContextChanged(changed), scope)
@@ -214,7 +214,7 @@ class Conversations:
         """A conversation that shares this one's history up to a point, and its terms."""
         self._check_room()
         history = conversation.history.fork(at)
-        # A fork of an agent is told the same and is nobody: the name, the tools and the token stay with the first.
+        # A fork of an agent is told the same, without its identity: name, tools and token stay with the first.
         terms = replace(self._terms_resolver.copied(conversation.terms), agent=None)
         fork = ConversationState(new_conversation_id(), terms, clock=self._clock, journal=self._journal)
         fork.default, fork.ceiling, fork.because = conversation.default, conversation.ceiling, conversation.because
@@ -240,7 +240,7 @@ class Conversations:
             self.release(refused)
 
     def forget(self, conversation: ConversationState, *, forced: bool | None) -> None:
-        """The conversation is gone: its id answers `closed` from now on. `forced` is None where nobody heard of it."""
+        """The conversation is gone: its id answers `closed` now. `forced` is None where no client heard of it."""
         del self._open[conversation.id]
         self._on_gone(conversation.id)
         self.watchers.notify()
@@ -269,7 +269,7 @@ class Conversations:
             conversation.seed()
         else:
             conversation.inherit(parent, shared)
-        # Under the ids of the task that asked for it, so that whoever follows that task hears of it.
+        # Under the ids of the task that asked for it, so that clients that follow that task hear of it.
         scope = replace(cause or _NO_SCOPE, conversation_id=conversation.id)
         self._admit(conversation, scope)
         _publish_narrowed(self._bus, open_terms.settled, scope)
@@ -300,10 +300,10 @@ class Conversations:
 
 
 def _merge_narrowed(
-    earlier: Iterable[Narrowing], settled: ResolvedTerms, asked: ContextFields
+    earlier: Iterable[Narrowing], settled: ResolvedTerms, params: ContextFields
 ) -> tuple[Narrowing, ...]:
     """What was cut; of earlier cuts, those of fields that were not asked for anew."""
-    stay = (cut for cut in earlier if getattr(asked, cut.field, UNSET) is UNSET)
+    stay = (cut for cut in earlier if getattr(params, cut.field, UNSET) is UNSET)
     return (*stay, *settled.narrowed)
 
 
@@ -334,18 +334,18 @@ def _check_spec(spec: NewConversation) -> None:
     _title(spec, None)
 
 
-def _check_no_agent(asked: ContextFields) -> None:
-    if asked.agent not in (UNSET, None):
+def _check_no_agent(params: ContextFields) -> None:
+    if params.agent not in (UNSET, None):
         raise InvalidParamsError("agent: what a conversation is, is decided when a client opens it; leave it out")
 
 
-def _title(asked: ContextFields, current: str | None) -> str | None:
-    if asked.title is UNSET:
+def _title(params: ContextFields, current: str | None) -> str | None:
+    if params.title is UNSET:
         return current
-    if asked.title is None:
+    if params.title is None:
         return None
     # One line, whatever a model writes: it stands in lists.
-    title = " ".join(check_text(str(asked.title), "title").split())
+    title = " ".join(check_text(str(params.title), "title").split())
     if len(title) > MAX_TITLE:
         raise InvalidParamsError(f"title has {len(title)} characters; the limit is {MAX_TITLE}")
     return title or None

@@ -90,7 +90,7 @@ def policy(rights: Rights) -> dict[str, Any]:
 
 
 def session(parts: SessionParts) -> SessionInfo:
-    """`session/info`."""
+    """What `session/info` says of a session."""
     root = parts.conversations.root
     return SessionInfo(
         session_id=parts.session_id,
@@ -148,7 +148,7 @@ def tools(parts: SessionParts, state: ConversationState) -> tuple[list[ToolInfo]
 
 
 def context(parts: SessionParts, state: ConversationState) -> ContextInfo:
-    """`conversation/context`."""
+    """What `conversation/context` says of a conversation."""
     parts.views.look(state)
     terms, rights = state.terms, state.terms.rights
     offered = parts.toolbox.offered(terms, rights)
@@ -171,7 +171,7 @@ def context(parts: SessionParts, state: ConversationState) -> ContextInfo:
 
 
 def open_answer(parts: SessionParts, state: ConversationState, settled: ResolvedTerms) -> OpenAnswer:
-    """`conversation/open` and `conversation/set_context`."""
+    """What `conversation/open` and `conversation/set_context` answer."""
     return OpenAnswer(state.id, context(parts, state), list(settled.narrowed), list(settled.warnings))
 
 
@@ -210,7 +210,7 @@ def metrics(parts: SessionParts, conversation_id: str | None) -> MetricsAnswer:
     """`metrics/get`. One that was closed can be asked for by its id as long as its numbers are kept."""
     metrics = parts.bus.metrics
     if conversation_id is None:
-        listed = [_of_conversation(*each) for each in metrics.conversations()]
+        listed = [_of_conversation(*entry) for entry in metrics.conversations()]
     else:
         of = parts.conversations.root.id if conversation_id == ROOT else ConversationId(conversation_id)
         tally = metrics.of(of)
@@ -285,7 +285,7 @@ class ConversationDetails:
 
     @property
     def model(self) -> str:
-        """The model as `provider/model`."""
+        """Its model, written as `provider/model`."""
         return self._state.terms.wire.name
 
     @property
@@ -295,7 +295,7 @@ class ConversationDetails:
 
     @property
     def rights(self) -> Rights:
-        """What it may do."""
+        """What the conversation may do."""
         return self._state.terms.rights
 
     @property
@@ -336,7 +336,7 @@ _ADDITIONS = "context_additions"
 
 
 class PromptPart(msgspec.Struct, frozen=True):
-    """One part."""
+    """One part of a prompt, and what it comes from."""
 
     kind: PartKind
     name: str
@@ -366,8 +366,8 @@ def _message(state: ConversationState, item: Item) -> Iterator[PromptPart]:
     found = _TAG.match(text) if getattr(item, "injected", False) else None
     name = "message" if found is None else found[1]
     if name == _ADDITIONS and state.terms.agent is not None:
-        for each in state.terms.agent.additions:
-            yield PromptPart("message", name, each.provider, each.tokens, each.text)
+        for addition in state.terms.agent.additions:
+            yield PromptPart("message", name, addition.provider, addition.tokens, addition.text)
         return
     source = {"user_instructions": "user", "message": "history"}.get(name, "session")
     yield PromptPart("message", name, source, count_tokens(text), text)

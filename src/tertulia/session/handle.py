@@ -177,18 +177,18 @@ class Conversation:
             ClosedError: The conversation or the session is closed.
         """
         named = {"conversation_id": self.id, "refresh_mcp_view": refresh_mcp_view}
-        asked = parse_with_functions(ChangeFromPython, {**changes, **named})
+        params = parse_with_functions(ChangeFromPython, {**changes, **named})
         conversation = self._parts.conversations.find(self.id)
-        settled = await change_conversation(self._parts, conversation, asked)
+        settled = await change_conversation(self._parts, conversation, params)
         return describe.open_answer(self._parts, conversation, settled)
 
     async def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was said, oldest first; the newest `limit` messages."""
-        asked = parse(GetHistory, {"conversation_id": self.id, "limit": limit})
-        if asked.limit is not None and asked.limit < 1:
+        params = parse(GetHistory, {"conversation_id": self.id, "limit": limit})
+        if params.limit is not None and params.limit < 1:
             raise InvalidParamsError(f"limit must be a whole number of at least 1, not {limit}")
-        said = describe.history(self._parts.conversations.find(self.id), asked.limit)
-        return [self._parts.agent_registry.cleaned(entry) for entry in said]
+        entries = describe.history(self._parts.conversations.find(self.id), params.limit)
+        return [self._parts.agent_registry.cleaned(entry) for entry in entries]
 
     def tools(self) -> list[ToolInfo]:
         """What the model is offered now, in the order it is offered."""

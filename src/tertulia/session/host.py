@@ -1,4 +1,4 @@
-"""The process: the sessions that live in it, whoever started them."""
+"""The process: the sessions that live in it, whichever client started them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Host:
         return self._mcp_host
 
     async def _sweep(self) -> None:
-        """Before the first session begins, once; whoever comes meanwhile waits for it too."""
+        """Before the first session begins, once; callers that come meanwhile wait for it too."""
         if self._swept is None:
             sweep = sweep_before_serving(current_environment().home, self.settings, SystemClock())
             self._swept = self._nursery.start(sweep, "sweep")

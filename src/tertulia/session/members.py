@@ -67,7 +67,7 @@ class ModelCatalogue:
         self._environment = environment
 
     def choose(self, model: object) -> tuple[object, str | None]:
-        """The session's own model, and, where nobody was named and only the script is left, a sentence that says so."""
+        """The session's own model, and a sentence where the user named none and only the script is left."""
         if not (model is None or isinstance(model, str)):
             return model, None
         choice = choose_model(model, self._providers, self._environment.variables, self._environment.home)
@@ -140,12 +140,12 @@ def remote_tools(
     limiter = FairLimiter(
         base.clock, ceiling=limits, waited=base.bus.metrics.waited, shared=in_flight, leaves_room=broker
     )
-    asker = ServerRequests(command_services.desk, command_services.elicitations, has_workspace=not broker)
+    asker = ServerRequests(command_services.approvals, command_services.elicitations, has_workspace=not broker)
 
     def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:
         if spec.source == "injector":
             return InternalTool(spec, agent_registry)
-        return McpTool(spec, servers.reached_from(conversation), command_services.desk, limiter, asker, timeout_s)
+        return McpTool(spec, servers.reached_from(conversation), command_services.approvals, limiter, asker, timeout_s)
 
     return tool
 
@@ -200,7 +200,7 @@ def agent_registry_for(
         base.clock,
         nursery=base.nursery,
         redactor=base.redactor,
-        door_at=base.environment.home / "internal" / f"{base.session_id}.sock",
+        socket_path=base.environment.home / "internal" / f"{base.session_id}.sock",
         variables=base.environment.variables,
         keep=base.journal.keep,
         discover=installed_providers,

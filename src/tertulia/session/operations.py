@@ -37,7 +37,7 @@ class Operation(msgspec.Struct, frozen=True):
     """One entry of the set."""
 
     kind: type[msgspec.Struct]
-    """What it takes."""
+    """The type of the parameters that it takes."""
     answers: Any
     """The type of what it answers, or a union of them."""
     run: Callable[[Host, Session, Any], Awaitable[Any]]
@@ -46,55 +46,55 @@ class Operation(msgspec.Struct, frozen=True):
 # ── handlers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _session_start(host: Host, session: Session, asked: i.StartSession) -> a.SessionInfo:
-    settings, narrowed = _narrowed_settings(host.settings, asked)
+async def _session_start(host: Host, session: Session, params: i.StartSession) -> a.SessionInfo:
+    settings, narrowed = _narrowed_settings(host.settings, params)
     started = await host.start(settings)
     return replace(started.info, narrowed=list(narrowed))
 
 
-async def _session_resume(host: Host, session: Session, asked: i.ResumeSession) -> a.SessionInfo:
-    settings, narrowed = _narrowed_settings(host.settings, asked)
+async def _session_resume(host: Host, session: Session, params: i.ResumeSession) -> a.SessionInfo:
+    settings, narrowed = _narrowed_settings(host.settings, params)
     # Where it once worked is for its owner to say: naming a session is not being allowed its directory.
-    resumed = await host.resume(asked.session_id, replace(settings, cwd=workspace_of(settings)))
+    resumed = await host.resume(params.session_id, replace(settings, cwd=workspace_of(settings)))
     return replace(resumed.info, narrowed=list(narrowed))
 
 
-async def _session_list(host: Host, session: Session, asked: i.NoParams) -> a.SessionList:
+async def _session_list(host: Host, session: Session, params: i.NoParams) -> a.SessionList:
     return a.SessionList([s.info for s in host.sessions()])
 
 
-async def _session_info(host: Host, session: Session, asked: i.NoParams) -> a.SessionInfo:
+async def _session_info(host: Host, session: Session, params: i.NoParams) -> a.SessionInfo:
     return session.info
 
 
-async def _session_close(host: Host, session: Session, asked: i.CloseSession) -> OperationResult:
+async def _session_close(host: Host, session: Session, params: i.CloseSession) -> OperationResult:
     already = session.closed
-    forced = await host.close_session(session, asked.timeout_s)
+    forced = await host.close_session(session, params.timeout_s)
     return OperationResult(
         a.CloseAnswer(closed=True, already_closed=already, forced=forced), session.parts.bus.last_seq
     )
 
 
-async def _open(host: Host, session: Session, asked: i.NewConversation) -> Any:
+async def _open(host: Host, session: Session, params: i.NewConversation) -> Any:
     parts = session.parts
-    conversation, settled = await open_conversation(parts, asked)
+    conversation, settled = await open_conversation(parts, params)
     return describe.open_answer(parts, conversation, settled)
 
 
-async def _set_context(host: Host, session: Session, asked: i.SetContext) -> Any:
+async def _set_context(host: Host, session: Session, params: i.SetContext) -> Any:
     parts = session.parts
-    conversation = parts.conversations.find(asked.conversation_id)
-    settled = await change_conversation(parts, conversation, asked)
+    conversation = parts.conversations.find(params.conversation_id)
+    settled = await change_conversation(parts, conversation, params)
     return describe.open_answer(parts, conversation, settled)
 
 
-async def _context(host: Host, session: Session, asked: i.ConversationParams) -> Any:
-    return await session.conversation(asked.conversation_id).context()
+async def _context(host: Host, session: Session, params: i.ConversationParams) -> Any:
+    return await session.conversation(params.conversation_id).context()
 
 
-async def _message(host: Host, session: Session, asked: i.Message) -> Any:
-    submission = session.conversation(asked.conversation_id).submit(asked)
-    if asked.detach:
+async def _message(host: Host, session: Session, params: i.Message) -> Any:
+    submission = session.conversation(params.conversation_id).submit(params)
+    if params.detach:
         submission.detach()
         await submission.record()
         return a.DetachAnswer(submission.task_id)
@@ -102,115 +102,115 @@ async def _message(host: Host, session: Session, asked: i.Message) -> Any:
     return OperationResult(a.message_answer(reply), reply.last_seq)
 
 
-async def _steer(host: Host, session: Session, asked: i.Steer) -> Any:
-    await session.conversation(asked.conversation_id).steer(asked.text)
+async def _steer(host: Host, session: Session, params: i.Steer) -> Any:
+    await session.conversation(params.conversation_id).steer(params.text)
     return a.SteerAnswer()
 
 
-async def _interrupt(host: Host, session: Session, asked: i.ConversationParams) -> Any:
-    return await session.conversation(asked.conversation_id).interrupt()
+async def _interrupt(host: Host, session: Session, params: i.ConversationParams) -> Any:
+    return await session.conversation(params.conversation_id).interrupt()
 
 
-async def _compact(host: Host, session: Session, asked: i.ConversationParams) -> Any:
-    compacted = await session.conversation(asked.conversation_id).compact()
+async def _compact(host: Host, session: Session, params: i.ConversationParams) -> Any:
+    compacted = await session.conversation(params.conversation_id).compact()
     return OperationResult(compacted, session.parts.bus.last_seq)
 
 
-async def _list(host: Host, session: Session, asked: i.NoParams) -> Any:
+async def _list(host: Host, session: Session, params: i.NoParams) -> Any:
     parts = session.parts
     return a.ConversationList([describe.conversation(parts, conversation) for conversation in parts.conversations])
 
 
-async def _history(host: Host, session: Session, asked: i.GetHistory) -> Any:
-    return a.HistoryAnswer(await session.conversation(asked.conversation_id).history(asked.limit))
+async def _history(host: Host, session: Session, params: i.GetHistory) -> Any:
+    return a.HistoryAnswer(await session.conversation(params.conversation_id).history(params.limit))
 
 
-async def _tools(host: Host, session: Session, asked: i.ConversationParams) -> Any:
+async def _tools(host: Host, session: Session, params: i.ConversationParams) -> Any:
     parts = session.parts
     await parts.servers.settle()
-    tools, key = describe.tools(parts, parts.conversations.find(asked.conversation_id))
+    tools, key = describe.tools(parts, parts.conversations.find(params.conversation_id))
     return a.ToolList(tools, key)
 
 
-async def _fork(host: Host, session: Session, asked: i.ForkConversation) -> Any:
-    fork = await session.conversation(asked.conversation_id).fork(asked.at)
+async def _fork(host: Host, session: Session, params: i.ForkConversation) -> Any:
+    fork = await session.conversation(params.conversation_id).fork(params.at)
     return a.ForkAnswer(fork.id)
 
 
-async def _close(host: Host, session: Session, asked: i.CloseConversation) -> Any:
-    return await close_conversation(session.parts, asked.conversation_id, asked.timeout_s)
+async def _close(host: Host, session: Session, params: i.CloseConversation) -> Any:
+    return await close_conversation(session.parts, params.conversation_id, params.timeout_s)
 
 
-async def _task_list(host: Host, session: Session, asked: i.NoParams) -> Any:
+async def _task_list(host: Host, session: Session, params: i.NoParams) -> Any:
     return a.TaskList(session.activity.tasks())
 
 
-async def _task_get(host: Host, session: Session, asked: i.TaskParams) -> Any:
-    return session.activity.task(asked.task_id)
+async def _task_get(host: Host, session: Session, params: i.TaskParams) -> Any:
+    return session.activity.task(params.task_id)
 
 
-async def _task_cancel(host: Host, session: Session, asked: i.TaskParams) -> Any:
-    session.activity.task(asked.task_id)
-    return a.CancelAnswer(session.activity.cancel(asked.task_id))
+async def _task_cancel(host: Host, session: Session, params: i.TaskParams) -> Any:
+    session.activity.task(params.task_id)
+    return a.CancelAnswer(session.activity.cancel(params.task_id))
 
 
-async def _approvals(host: Host, session: Session, asked: i.ListApprovals) -> Any:
+async def _approvals(host: Host, session: Session, params: i.ListApprovals) -> Any:
     approvals = session.approvals
-    of = asked.conversation_id
+    of = params.conversation_id
     return a.ApprovalList(approvals.pending(of), approvals.elicitations(of))
 
 
-async def _approval(host: Host, session: Session, asked: i.GetApproval) -> Any:
-    return session.approvals.get(asked.approval_id, asked.part, asked.offset)
+async def _approval(host: Host, session: Session, params: i.GetApproval) -> Any:
+    return session.approvals.get(params.approval_id, params.part, params.offset)
 
 
-async def _resolve(host: Host, session: Session, asked: i.ResolveApproval) -> Any:
-    return await session.approvals.resolve(**asdict(asked))
+async def _resolve(host: Host, session: Session, params: i.ResolveApproval) -> Any:
+    return await session.approvals.resolve(**asdict(params))
 
 
-async def _grants(host: Host, session: Session, asked: i.ListApprovals) -> Any:
-    return a.GrantList(session.approvals.grants(asked.conversation_id))
+async def _grants(host: Host, session: Session, params: i.ListApprovals) -> Any:
+    return a.GrantList(session.approvals.grants(params.conversation_id))
 
 
-async def _revoke(host: Host, session: Session, asked: i.RevokeGrant) -> Any:
-    return await session.approvals.revoke(asked.grant_id)
+async def _revoke(host: Host, session: Session, params: i.RevokeGrant) -> Any:
+    return await session.approvals.revoke(params.grant_id)
 
 
-async def _mcp_status(host: Host, session: Session, asked: i.NoParams) -> Any:
+async def _mcp_status(host: Host, session: Session, params: i.NoParams) -> Any:
     return a.ServerList(await session.mcp.status())
 
 
-async def _mcp_refresh(host: Host, session: Session, asked: i.RefreshServers) -> Any:
-    return a.ServerList(await session.mcp.refresh(asked.names))
+async def _mcp_refresh(host: Host, session: Session, params: i.RefreshServers) -> Any:
+    return a.ServerList(await session.mcp.refresh(params.names))
 
 
-async def _canvas_get(host: Host, session: Session, asked: i.ConversationParams) -> Any:
-    conversation = session.parts.conversations.find(asked.conversation_id)
+async def _canvas_get(host: Host, session: Session, params: i.ConversationParams) -> Any:
+    conversation = session.parts.conversations.find(params.conversation_id)
     return g.CanvasAnswer(**asdict(session.parts.agent_registry.canvases.get(conversation.id)))
 
 
-async def _canvas_list(host: Host, session: Session, asked: i.NoParams) -> Any:
+async def _canvas_list(host: Host, session: Session, params: i.NoParams) -> Any:
     shown = session.parts.agent_registry.canvases.list()
     return g.CanvasList([describe.canvas(conversation, canvas) for conversation, canvas in shown.items()])
 
 
-async def _canvas_clear(host: Host, session: Session, asked: i.ConversationParams) -> Any:
-    conversation = session.parts.conversations.find(asked.conversation_id)
+async def _canvas_clear(host: Host, session: Session, params: i.ConversationParams) -> Any:
+    conversation = session.parts.conversations.find(params.conversation_id)
     return g.CanvasClearAnswer(session.parts.agent_registry.canvases.clear(conversation.id))
 
 
-async def _validate_token(host: Host, session: Session, asked: i.ValidateToken) -> Any:
-    owner = session.parts.agent_registry.internal.validate_token(asked.token)
+async def _validate_token(host: Host, session: Session, params: i.ValidateToken) -> Any:
+    owner = session.parts.agent_registry.internal.validate_token(params.token)
     return g.TokenOwner(owner.agent_name, owner.session_id, owner.pid)
 
 
-async def _internal_call(host: Host, session: Session, asked: i.InternalCall) -> Any:
+async def _internal_call(host: Host, session: Session, params: i.InternalCall) -> Any:
     internal = session.parts.agent_registry.internal
-    return g.InternalCallAnswer(await internal.call(asked.token, asked.tool, asked.arguments, source="rpc"))
+    return g.InternalCallAnswer(await internal.call(params.token, params.tool, params.arguments, source="rpc"))
 
 
-async def _metrics(host: Host, session: Session, asked: i.GetMetrics) -> Any:
-    return session.metrics(asked.conversation_id)
+async def _metrics(host: Host, session: Session, params: i.GetMetrics) -> Any:
+    return session.metrics(params.conversation_id)
 
 
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -278,11 +278,11 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
     return answer if isinstance(answer, OperationResult) else OperationResult(answer)
 
 
-async def _run(operation: Operation, host: Host, session: Session | None, asked: Any) -> Any:
-    """What it answers, without session tokens: whoever holds one has it from elsewhere."""
+async def _run(operation: Operation, host: Host, session: Session | None, params: Any) -> Any:
+    """What it answers, without session tokens: the agent that holds one has it from elsewhere."""
     agent_registry = None if session is None or session.closed else session.parts.agent_registry
     try:
-        answer = await operation.run(host, cast(Session, session), asked)
+        answer = await operation.run(host, cast(Session, session), params)
     except TertuliaError as error:
         if agent_registry is not None:
             error.message = agent_registry.cleaned(error.message)
@@ -296,22 +296,22 @@ async def _run(operation: Operation, host: Host, session: Session | None, asked:
     )
 
 
-def _narrowed_settings(base: Settings, asked: i.SessionFields) -> tuple[Settings, tuple[Narrowing, ...]]:
+def _narrowed_settings(base: Settings, params: i.SessionFields) -> tuple[Settings, tuple[Narrowing, ...]]:
     """The server's settings, narrowed by what a client asked for; a client never widens them."""
-    check_directory_exists(asked.cwd)
+    check_directory_exists(params.cwd)
     ceiling = base.rights()
     if ceiling.writable_roots is None:
         # Unless the server's owner said so, no root above the workspace: "/" must not count as narrower than unsaid.
         ceiling = replace(ceiling, writable_roots=(workspace_of(base),))
-    plain = {n: v for n in ("model", "cwd") if (v := getattr(asked, n)) is not None}
-    wanted = {n: v for n in _SESSION_RIGHTS if (v := getattr(asked, n)) is not None}
-    if base.writable_roots is None and (asked.cwd or "").startswith("/"):
+    plain = {n: v for n in ("model", "cwd") if (v := getattr(params, n)) is not None}
+    wanted = {n: v for n in _SESSION_RIGHTS if (v := getattr(params, n)) is not None}
+    if base.writable_roots is None and (params.cwd or "").startswith("/"):
         # A client's directory is writable as far as the server's own is: naming one is not being allowed it (A8).
-        wanted.setdefault("writable_roots", [asked.cwd])
-    if asked.limits is not None:
-        wanted["limits"] = limits_from_wire(asked.limits, ceiling.limits)
+        wanted.setdefault("writable_roots", [params.cwd])
+    if params.limits is not None:
+        wanted["limits"] = limits_from_wire(params.limits, ceiling.limits)
     settings = replace(base, **plain, **wanted)
     parsed = {n: getattr(settings.rights(), n) for n in wanted}
     given, narrowed = narrow(parsed, ceiling, ceiling, "session")
-    told = tuple(cut for cut in narrowed if getattr(asked, cut.field) is not None)
-    return replace(settings, **{n: getattr(given, n) for n in wanted}), told
+    reported = tuple(cut for cut in narrowed if getattr(params, cut.field) is not None)
+    return replace(settings, **{n: getattr(given, n) for n in wanted}), reported

@@ -141,7 +141,7 @@ class Session:
 
     @property
     def id(self) -> SessionId:
-        """The session's id."""
+        """The id that names the session."""
         return self.parts.session_id
 
     @property
@@ -181,8 +181,8 @@ class Session:
 
     def conversation(self, id: str) -> Conversation:
         """The open conversation of that id, or of the name "root"; NotFound or Closed."""
-        asked = parse(ConversationParams, {"conversation_id": id})
-        return Conversation(self.parts, self.parts.conversations.find(asked.conversation_id).id)
+        params = parse(ConversationParams, {"conversation_id": id})
+        return Conversation(self.parts, self.parts.conversations.find(params.conversation_id).id)
 
     def find(self, id: str) -> Conversation | None:
         """The open conversation of that id; None where there is none, or none any more."""
@@ -207,9 +207,9 @@ class Session:
         its reader answers each `approval_request` that shows in it, see `approvals`; without it the reader looks on.
         `limit`: how many events may wait for a slow reader before it is told that it lags.
         """
-        asked = parse(Subscribe, {"after_seq": after, "conversation_id": conversation})
-        wanted = None if asked.conversation_id is None else self.parts.conversations.find(asked.conversation_id).id
-        subscription = self.parts.bus.subscribe(after=asked.after_seq, conversation=wanted, limit=limit)
+        params = parse(Subscribe, {"after_seq": after, "conversation_id": conversation})
+        wanted = None if params.conversation_id is None else self.parts.conversations.find(params.conversation_id).id
+        subscription = self.parts.bus.subscribe(after=params.after_seq, conversation=wanted, limit=limit)
         if attend:
             self.parts.command_services.attendance.add(subscription, wanted)
         return subscription

@@ -45,7 +45,7 @@ async def close_conversation(parts: SessionParts, conversation_id: str, timeout:
 def start_closing(parts: SessionParts, conversation: ConversationState, seconds: float) -> asyncio.Task[CloseAnswer]:
     """From now on the conversation is closed for everybody, and what runs there is asked to stop.
 
-    Its own task may ask for that; whoever else does waits for what comes back.
+    Its own task may ask for that; every other caller waits for what comes back.
     """
     conversation.closed = True
     last = parts.scheduler.release(conversation, seconds)
@@ -82,7 +82,7 @@ async def close_session(parts: SessionParts, seconds: float) -> bool:
     """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
     until = parts.clock.monotonic() + seconds
     stop_accepting(parts)
-    parts.command_services.desk.close()
+    parts.command_services.approvals.close()
     try:
         async with asyncio.timeout(seconds + _LAST_GRACE_S):
             try:
@@ -130,8 +130,8 @@ async def _close_wire(wire: Wire) -> None:
 
 def close_seconds(settings: Settings, timeout: float | None) -> float:
     """How long a close may take; InvalidParams for what is no such time."""
-    asked = parse(CloseSession, {"timeout_s": timeout}).timeout_s
-    seconds = settings.close_timeout_s if asked is None else asked
+    timeout_s = parse(CloseSession, {"timeout_s": timeout}).timeout_s
+    seconds = settings.close_timeout_s if timeout_s is None else timeout_s
     if not 0 <= seconds <= MAX_CLOSE_TIMEOUT_S:
         raise InvalidParamsError(f"timeout must be between 0 and {MAX_CLOSE_TIMEOUT_S:,} seconds, not {seconds}")
     return seconds

@@ -132,7 +132,7 @@ def submit(
         if subscription is not None:
             subscription.close()
         raise
-    presence = parts.command_services.desk.attended(conversation.id) if approver else None
+    presence = parts.command_services.approvals.attended(conversation.id) if approver else None
     item = plan.input[0] if chain.task_id == plan.task_id else None
     return Submission(parts, chain, item=item, subscription=subscription, presence=presence)
 

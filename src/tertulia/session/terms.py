@@ -25,7 +25,7 @@ from tertulia.scheduler.nursery import Nursery
 
 
 class WireCache:
-    """Makes wires from names and remembers them. A wire that somebody else made is theirs, and is never closed here."""
+    """Makes wires from names and remembers them. A wire that the caller made is never closed here."""
 
     def __init__(self, make: Callable[[object], Wire], nursery: Nursery) -> None:
         """`make`: from `provider/model`; it gives back a Wire as it is. In the nursery wires are closed."""
@@ -39,7 +39,7 @@ class WireCache:
     def find(self, model: object) -> Wire:
         """The wire for what people write as a model."""
         wire = self._make(model)
-        # A script is played to all conversations of a session; whoever wants one of its own names it.
+        # A script is played to all conversations of a session; a conversation that wants its own names it.
         if isinstance(model, str) and not wire.name.startswith("scripted/"):
             self._made[id(wire)] = (wire, wire.name)
         return wire
@@ -50,7 +50,7 @@ class WireCache:
         return wire if made is None else self.find(made[1])
 
     def let_go(self, wire: Wire) -> None:
-        """Nobody uses it any more: close it, if it was made here."""
+        """No conversation uses it any more: close it, if it was made here."""
         if self._made.pop(id(wire), None) is not None:
             self._nursery.start(wire.close(), f"close {wire.name}")
 
@@ -150,11 +150,11 @@ class TermsResolver:
             self.release(settled.terms)
         return settled.terms.rights
 
-    def changed(self, conversation: ConversationState, asked: SetContext) -> ResolvedTerms:
+    def changed(self, conversation: ConversationState, params: SetContext) -> ResolvedTerms:
         """For one that exists already."""
         ground = self._ground(conversation.default, conversation.ceiling, conversation.because)
-        current = self._refreshed(conversation) if asked.refresh_mcp_view else conversation.terms
-        return self._check_tools(resolve_terms(asked, current, ground))
+        current = self._refreshed(conversation) if params.refresh_mcp_view else conversation.terms
+        return self._check_tools(resolve_terms(params, current, ground))
 
     def copied(self, terms: Terms) -> Terms:
         """The same terms for another conversation: all but the wire."""
@@ -166,7 +166,7 @@ class TermsResolver:
         return self._wires.find(model)
 
     def release(self, terms: Terms) -> None:
-        """Nobody runs under these terms any more."""
+        """No conversation runs under these terms any more."""
         if terms.wire is not self._default.wire:
             self._wires.let_go(terms.wire)
 
@@ -188,10 +188,10 @@ class TermsResolver:
             return terms, changed, ()
         # What many conversations come to from the same place they share.
         step = (id(old.tools), id(old.pins), id(view.seen))
-        _, twin = self._steps.setdefault(step, (old, view))
+        _, shared = self._steps.setdefault(step, (old, view))
         if len(self._steps) > _KEPT_STEPS:
             del self._steps[next(iter(self._steps))]
-        new = _with_view(terms, twin.with_allowlist(old.allowlist))
+        new = _with_view(terms, shared.with_allowlist(old.allowlist))
         before = self._toolbox.offered(terms, terms.rights).conflicts
         now = self._toolbox.offered(new, new.rights).conflicts
         return new, changed, tuple(conflict for conflict in now if conflict not in before)

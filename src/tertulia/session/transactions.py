@@ -18,7 +18,7 @@ from tertulia.session.settings.workspace import check_directory_exists
 async def open_conversation(parts: SessionParts, spec: NewConversation) -> tuple[ConversationState, ResolvedTerms]:
     """A new conversation. What the journal refuses has not happened."""
     check_directory_exists(spec.cwd)
-    # Whoever names tools means those that are about to be there.
+    # A client that names tools means those that are about to be there.
     await parts.servers.settle()
     if spec.agent is UNSET or spec.agent is None:
         conversation, settled = parts.conversations.open(spec)
@@ -67,13 +67,15 @@ async def _commit_new(parts: SessionParts, conversation: ConversationState) -> N
         raise
 
 
-async def change_conversation(parts: SessionParts, conversation: ConversationState, asked: SetContext) -> ResolvedTerms:
+async def change_conversation(
+    parts: SessionParts, conversation: ConversationState, params: SetContext
+) -> ResolvedTerms:
     """New terms. Where the journal refuses them the former ones hold again; what was said about them stays said."""
-    check_directory_exists(asked.cwd)
+    check_directory_exists(params.cwd)
     await parts.servers.settle()
     conversations = parts.conversations
     former, title, cuts = conversation.terms, conversation.title, conversations.narrowed(conversation)
-    settled = conversations.change(conversation, asked)
+    settled = conversations.change(conversation, params)
     try:
         await parts.bus.flush()
     except TertuliaError:
@@ -84,5 +86,5 @@ async def change_conversation(parts: SessionParts, conversation: ConversationSta
         conversations.release(former)
     if former.backend != settled.terms.backend and conversation.task is None:
         # One that still works for it is told when its task is over.
-        await parts.command_services.guests.take_leave(conversation.id, former.backend)
+        await parts.command_services.resources.take_leave(conversation.id, former.backend)
     return settled

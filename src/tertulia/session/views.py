@@ -35,7 +35,7 @@ class ViewUpdater:
         self._catch_up(scope.conversation, scope.publish)
 
     def begin(self, conversations: Iterable[ConversationState]) -> None:
-        """The session has just begun: whatever is there already is no news, but what is not as it was is."""
+        """The session has just begun: whatever is there already is no change, but what is not as it was is."""
         for conversation in conversations:
             self._catch_up(conversation, partial(self._warn, conversation))
 
@@ -50,7 +50,7 @@ class ViewUpdater:
         return anybody
 
     def look(self, conversation: ConversationState) -> None:
-        """Somebody looks at a conversation: what it shows is what its next task would see."""
+        """A client looks at a conversation: what it shows is what its next task would see."""
         if conversation.task is None:
             self._catch_up(conversation, lambda data: self._tell(conversation, data))
 

@@ -25,9 +25,9 @@ def context(*warnings: str, **texts: str) -> SessionContext:
 
 def test_who_says_nothing_any_more_has_taken_it_back_until_he_speaks_again() -> None:
     agent = ActiveAgent(ADA, context(a="one", b="two"))
-    assert agent.said == ["one", "two"]
+    assert agent.current_texts == ["one", "two"]
     agent = agent.followed_by(context(b="two"))
-    assert (agent.silent, agent.said) == (("a",), ["two", "What was said above by a no longer holds."])
+    assert (agent.silent, agent.current_texts) == (("a",), ["two", "What was said above by a no longer holds."])
     agent = agent.followed_by(context(b="two"))
     assert agent.silent == ("a",)
     assert agent.followed_by(context(a="one", b="two")).silent == ()

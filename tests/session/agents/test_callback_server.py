@@ -58,7 +58,7 @@ async def calling(door: AgentSocket) -> AsyncIterator[Caller]:
 async def opened(**settings: Any) -> AsyncIterator[tuple[Stage, AgentSocket, str]]:
     async with stage(**settings) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        yield acting, acting.parts.agent_registry.door, str(acting.parts.agent_registry.token(agent.id))
+        yield acting, acting.parts.agent_registry.callback_socket, str(acting.parts.agent_registry.token(agent.id))
 
 
 def error(heard: Any) -> str:
@@ -69,7 +69,7 @@ def error(heard: Any) -> str:
 async def test_it_is_there_with_the_first_agent_for_this_user_alone_and_gone_with_the_session() -> None:
     """Issue 9, item 6: 0600, in a directory of mode 0700."""
     async with stage() as acting:
-        door = acting.parts.agent_registry.door
+        door = acting.parts.agent_registry.callback_socket
         assert (door.is_open, door.path.exists()) == (False, False)
         await acting.session.open()
         assert not door.path.exists()
@@ -285,7 +285,7 @@ async def test_where_no_socket_can_be_an_agent_starts_all_the_same() -> None:
 async def test_what_a_killed_process_left_of_this_very_session_is_in_nobodys_way() -> None:
     """S001-44, crash: the session is resumed under the same id."""
     async with stage() as acting:
-        door = acting.parts.agent_registry.door
+        door = acting.parts.agent_registry.callback_socket
         door.path.parent.mkdir(parents=True)
         with socket.socket(socket.AF_UNIX) as left, short_path(door.path) as address:
             left.bind(address)

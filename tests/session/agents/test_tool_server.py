@@ -215,7 +215,7 @@ async def test_between_two_tasks_nothing_can_be_called(home: Path) -> None:
     async with guests() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         await said(conversation, "hello")
-        (guest,) = [each for each in acting.parts.command_services.guests._all if hasattr(each, "_lasting")]
+        (guest,) = [each for each in acting.parts.command_services.resources._all if hasattr(each, "_lasting")]
         (room,) = guest._lasting.values()
         assert [tool.name for tool in await room.tools.tools()] == ["conv_list", "conv_history"]
         call = ServedCall("conv_list", {}, "x", False, _nobody, lambda *_: None)  # type: ignore[arg-type]

@@ -320,7 +320,7 @@ async def test_a_stream_of_one_conversation_is_nobody_to_another(tmp_path: Path)
         stream = acting.root.stream("go", approver=True)
         first = await anext(stream)
         assert first.type == "task_started"
-        desk = acting.parts.command_services.desk
+        desk = acting.parts.command_services.approvals
         untrusted = acting.parts.conversations.find(other.id).terms.rights.approval_policy
         seen = RequestedAction(
             kind="exec", conversation_id=other.id, title="t", detail="d", subject=GrantSubject(("touch",), "/", "", "")

@@ -22,10 +22,10 @@ def context_updates(first: str, before: Iterable[str], now: Sequence[str]) -> li
 
     A section begins with a heading.
     """
-    told = "\n".join(before)
+    earlier = "\n".join(before)
     sections = [section for text in now for part in _HEADING.split(text) if (section := part.strip())]
-    news = [section for section in sections if section not in told]
-    return [section for section in sections if section in news or section not in first] if news else []
+    updates = [section for section in sections if section not in earlier]
+    return [section for section in sections if section in updates or section not in first] if updates else []
 
 
 def withdrawal_text(provider: str) -> str:
@@ -42,8 +42,8 @@ class ActiveAgent(msgspec.Struct, frozen=True, eq=False):
     """Providers that had something to say, and have not any more."""
 
     @property
-    def said(self) -> list[str]:
-        """All that holds now."""
+    def current_texts(self) -> list[str]:
+        """The texts that its providers contribute now, and which earlier ones no longer hold."""
         return [*self.context.system_context_additions, *map(withdrawal_text, self.silent)]
 
     def followed_by(self, context: SessionContext) -> ActiveAgent:
@@ -55,12 +55,12 @@ class ActiveAgent(msgspec.Struct, frozen=True, eq=False):
 
 
 def injected_texts(conversation: ConversationState) -> list[str]:
-    """What was put into a history by nobody."""
+    """The messages of a history that the system put there, not the user."""
     return [item.text for item in conversation.history.snapshot() if isinstance(item, UserMessage) and item.injected]
 
 
 def tell_changes(conversation: ConversationState, before: Iterable[str], now: Sequence[str]) -> None:
     """Say what holds now and did not before, if anything."""
     first = next((text for text in injected_texts(conversation) if text.startswith("<context_additions>")), "")
-    if news := context_updates(first, before, now):
-        conversation.instruct([additions_message(news, "context_update")])
+    if updates := context_updates(first, before, now):
+        conversation.instruct([additions_message(updates, "context_update")])

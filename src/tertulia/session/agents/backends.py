@@ -32,7 +32,7 @@ from tertulia.session.settings.settings import Settings
 
 
 class AcpBackendFactory:
-    """Makes them."""
+    """Makes the backends of ACP agents."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class AcpBackendFactory:
         self._nursery = nursery
         self._continuity = continuity
         self._tool_servers = tool_servers
-        command_services.guests.add(tool_servers)
+        command_services.resources.add(tool_servers)
 
     def make(self, name: str, definition: AcpDefinition, environment: Mapping[str, str], system: SystemPart) -> Backend:
         """One of them, for all conversations of the session. `environment`: all that its program gets."""
         place = self._command_services.place
         executor = AcpExecutor(name, definition, self._command_services.sandbox, environment, self._nursery.start)
-        self._command_services.guests.add(executor, name)
+        self._command_services.resources.add(executor, name)
         return ExecutorBackend(
             executor,
             self._continuity,
@@ -102,7 +102,7 @@ class Backends:
         self._around = around
 
     def add(self, name: str, make: MakeBackend, *, can_ask: bool, sandboxes: Collection[SandboxMode]) -> None:
-        """One more."""
+        """Add a backend that is made when its name is first used."""
         self.can_ask[name] = can_ask
         self.sandboxes[name] = sandboxes
         self._makers[name] = make
@@ -161,11 +161,11 @@ def backends_for(
         backends.add(name, make, can_ask=definition.can_ask, sandboxes=definition.sandbox)
     acp = AcpBackendFactory(command_services, nursery, continuity, backends.tool_servers)
 
-    def guest(name: str, described: AcpDefinition) -> Backend:
+    def acp_backend(name: str, described: AcpDefinition) -> Backend:
         return acp.make(name, described, child_environment(described.program, environment.variables), _additions)
 
     for name, described in acp_agents_from_wire(settings.acp).items():
-        backends.add(name, partial(guest, name, described), can_ask=True, sandboxes=described.sandbox)
+        backends.add(name, partial(acp_backend, name, described), can_ask=True, sandboxes=described.sandbox)
     return backends
 
 

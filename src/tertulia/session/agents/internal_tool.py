@@ -12,7 +12,7 @@ from tertulia.tools.tool import CallContext, Result
 
 
 class InternalToolDispatcher(Protocol):
-    """Who answers for agents."""
+    """Runs internal tools in the name of agents."""
 
     async def call(self, call: CallContext, tool: str, arguments: Any, source: str) -> Any:
         """In the name of the agent that the call's conversation is; the scope is checked now."""
@@ -20,7 +20,7 @@ class InternalToolDispatcher(Protocol):
 
 
 class InternalTool:
-    """One dispatcher behind three doors: this is the one inside the house, and the broker's."""
+    """Calls the dispatcher of internal tools from within the session, and for the broker."""
 
     parallel_safe = False
     read_only = False

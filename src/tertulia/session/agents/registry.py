@@ -79,7 +79,7 @@ class AgentRegistry:
         *,
         nursery: Nursery,
         redactor: Redactor,
-        door_at: Path,
+        socket_path: Path,
         variables: Mapping[str, str],
         keep: Callable[[CanvasRecord], object],
         discover: Callable[[], list[tuple[str, Callable[[], object]]]] = list,
@@ -97,7 +97,7 @@ class AgentRegistry:
         self.canvases = CanvasStore(self._drawn, clock, redactor.without_tokens)
         drawing = {method: _with_commit(handler, bus) for method, handler in self.canvases.handlers().items()}
         self.internal = InternalTools(self._tokens, self._note, drawing, clock=clock)
-        self.door = callback_socket(door_at, self.internal, nursery.start)
+        self.callback_socket = callback_socket(socket_path, self.internal, nursery.start)
         self.audit: deque[AuditRecord] = deque(maxlen=_KEPT_AUDITS)
         """The last calls of internal tools, oldest first."""
         self._starts_servers = starts_servers
@@ -148,8 +148,8 @@ class AgentRegistry:
             prepared_agent = await self.prepare(conversation.id, spec, conversation.terms.cwd, conversation.storage)
         except (TertuliaError, msgspec.ValidationError) as error:
             conversation.terms = replace(conversation.terms, agent=None)
-            told = WarningEvent(f"the agent of this conversation is not back: {error}", "agent")
-            self._bus.publish(told, EventScope("", conversation.id))
+            warning = WarningEvent(f"the agent of this conversation is not back: {error}", "agent")
+            self._bus.publish(warning, EventScope("", conversation.id))
             return
         conversation.terms = replace(conversation.terms, agent=prepared_agent.agent)
         tell_changes(
@@ -162,7 +162,7 @@ class AgentRegistry:
         if present is None or conversation.terms.agent is None:
             return
         if not self._tokens.renew(conversation.id):
-            # It has expired, for those outside. The house knows its own.
+            # It has expired for outside callers; the session gives its own agent a new one.
             token = self._tokens.generate(present.meta.name, conversation.id)
             present = self._present[conversation.id] = replace(present, context=replace(present.context, token=token))
         with _acting_for(_AgentEventSource(conversation.storage, conversation=conversation.id)):
@@ -173,13 +173,13 @@ class AgentRegistry:
                 return
             now = self._admit(conversation.id, present.followed_by(context))
         conversation.terms = replace(conversation.terms, agent=_to_agent(now.meta, context))
-        tell_changes(conversation, present.said, now.said)
+        tell_changes(conversation, present.current_texts, now.current_texts)
 
     def dismiss(self, conversation: ConversationId) -> None:
         """The conversation is gone, or never came to be. Twice does no harm."""
         self._present.pop(conversation, None)
         if self._servers.has_private(conversation):
-            # Whoever closes a conversation has waited for their end; one that did not come to be has not.
+            # Closing a conversation has waited for their end already; one that did not come to be has not.
             self._nursery.start(self._servers.forget(conversation), "end an agent's servers")
         self.internal.dismiss(conversation)
         self.canvases.close(conversation)
@@ -187,7 +187,7 @@ class AgentRegistry:
 
     def close(self) -> None:
         """The session is closed: no token is valid any more."""
-        self.door.close()
+        self.callback_socket.close()
         for conversation in list(self._present):
             self.dismiss(conversation)
 
@@ -204,7 +204,7 @@ class AgentRegistry:
     def environment(self, conversation: ConversationId) -> dict[str, str]:
         """Variables for a program that calls back in this agent's name. Not to be shown."""
         token = self.token(conversation)
-        address = {"TERTULIA_SOCKET": str(self.door.path)} if self.door.is_open else {}
+        address = {"TERTULIA_SOCKET": str(self.callback_socket.path)} if self.callback_socket.is_open else {}
         return {} if not token else {"TERTULIA_TOKEN": token, **address}
 
     def cleaned(self, data: T) -> T:
@@ -213,7 +213,7 @@ class AgentRegistry:
 
     @property
     def tokens(self) -> int:
-        """How many are valid."""
+        """How many tokens are valid now."""
         return self._tokens.size
 
     async def call(self, call: CallContext, tool: str, arguments: Any, source: str) -> Any:
@@ -224,12 +224,12 @@ class AgentRegistry:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _get_ready(self) -> None:
-        """With the first agent: other packages' providers, which cost more to find than a session; and the door."""
+        """With the first agent: the callback socket, and other packages' providers, which are slow to find."""
         discover, self._discover = self._discover, None
         for problem in () if discover is None else self._injector.register_each(discover()):
             self._bus.publish(WarningEvent(problem, "provider"))
         try:
-            await self.door.open()
+            await self.callback_socket.open()
         except (OSError, StorageError) as error:
             self._bus.publish(WarningEvent(f"`tertulia internal` cannot reach this session: {error}", "internal"))
 
@@ -267,8 +267,8 @@ class AgentRegistry:
         # Without the arguments: they are content, and a log is no place for it.
         line = msgspec.json.encode(replace(record, params="")).decode()
         _log.info("internal call %s", line)
-        said = f"internal tool {record.tool} called ({record.source}, {record.duration_ms} ms): {record.result}"
-        self._tell(record.session_id, BackgroundEvent(said))
+        text = f"internal tool {record.tool} called ({record.source}, {record.duration_ms} ms): {record.result}"
+        self._tell(record.session_id, BackgroundEvent(text))
 
     def _tell(self, conversation: str | None, data: EventData) -> None:
         cause = _SOURCE.get()
@@ -301,7 +301,7 @@ def _acting_for(cause: _AgentEventSource) -> Generator[None]:
 
 
 def _with_commit(handler: Handler, bus: EventBus) -> Handler:
-    """The same, answered when what it changed is written down: whoever draws faster than that waits."""
+    """The same, answered when what it changed is written down: an agent that draws faster than that waits."""
 
     async def act(call: InternalCaller, arguments: dict[str, Any]) -> Any:
         answer = await handler(call, arguments)
@@ -325,6 +325,8 @@ def _server_table(server: McpServer) -> dict[str, Any]:
 
 def _to_agent(meta: AgentInstanceMeta, context: SessionContext) -> Agent:
     described = {name: getattr(meta, name) for name in AgentSpec.__struct_fields__}
-    additions = tuple(ContextAddition(each.provider, each.text, each.tokens) for each in context.fragments)
+    additions = tuple(
+        ContextAddition(fragment.provider, fragment.text, fragment.tokens) for fragment in context.fragments
+    )
     tools = tuple(tool.spec() for tool in context.tools)
     return Agent(meta.name, meta.archetype, described, additions, tools)

@@ -21,7 +21,7 @@ from tertulia.session.parts import SessionParts
 
 _MAX_NAME = 100
 _client: ContextVar[str] = ContextVar("tertulia_client", default="python")
-"""Who answers from here."""
+"""The name of the client that answers in this context."""
 
 
 @contextmanager
@@ -44,7 +44,7 @@ class Approvals:
 
     def pending(self, conversation: str | None = None) -> list[ApprovalRequest]:
         """What waits for an answer, oldest first: all, or what shows in one conversation."""
-        return self._parts.command_services.desk.pending(self._find(conversation))
+        return self._parts.command_services.approvals.pending(self._find(conversation))
 
     def elicitations(self, conversation: str | None = None) -> list[ElicitationRequest]:
         """What MCP servers ask a person, oldest first: all, or what shows in one conversation."""
@@ -55,19 +55,19 @@ class Approvals:
 
         NotFound once it is settled: nothing of it is kept.
         """
-        asked = parse(GetApproval, {"approval_id": approval_id, "part": part, "offset": offset})
-        request, texts = self._parts.command_services.desk.texts(asked.approval_id)
-        name = asked.part or "detail"
+        params = parse(GetApproval, {"approval_id": approval_id, "part": part, "offset": offset})
+        request, texts = self._parts.command_services.approvals.texts(params.approval_id)
+        name = params.part or "detail"
         text = texts.get(name)
         if text is None:
             raise NotFoundError(f"this request has no part {name!r}; it has {', '.join(texts)}")
-        end = asked.offset + MAX_PAGE
+        end = params.offset + MAX_PAGE
         return ApprovalText(
             approval=request,
-            parts=[ApprovalPart(each, len(whole), sha256(whole)) for each, whole in texts.items()],
+            parts=[ApprovalPart(part_name, len(whole), sha256(whole)) for part_name, whole in texts.items()],
             part=name,
-            offset=asked.offset,
-            text=text[asked.offset : end],
+            offset=params.offset,
+            text=text[params.offset : end],
             next_offset=end if end < len(text) else None,
         )
 
@@ -78,23 +78,23 @@ class Approvals:
         asked for, or denied. The first answer counts: a later one changes nothing, and is told so. A yes with a scope
         that was not offered holds once, and `narrowed` says so. NotFound for what was never asked here.
         """
-        asked = parse(ResolveApproval, {**fields, "approval_id": approval_id, "decision": decision})
+        params = parse(ResolveApproval, {**fields, "approval_id": approval_id, "decision": decision})
         command_services = self._parts.command_services
-        if command_services.elicitations.gave(asked.approval_id):
-            if asked.scope is not None or asked.ttl_s is not None:
+        if command_services.elicitations.gave(params.approval_id):
+            if params.scope is not None or params.ttl_s is not None:
                 raise InvalidParamsError("an elicitation is answered once; leave out scope and ttl_s")
             answer = ResolveAnswer(
-                command_services.elicitations.resolve(asked.approval_id, asked.decision, asked.content)
+                command_services.elicitations.resolve(params.approval_id, params.decision, params.content)
             )
-        elif asked.content is not None:
+        elif params.content is not None:
             raise InvalidParamsError("content answers an elicitation, and this is none")
         else:
-            became = command_services.desk.resolve(
-                asked.approval_id,
-                asked.decision,
-                scope=asked.scope,
-                ttl_s=asked.ttl_s,
-                message=asked.message,
+            became = command_services.approvals.resolve(
+                params.approval_id,
+                params.decision,
+                scope=params.scope,
+                ttl_s=params.ttl_s,
+                message=params.message,
                 by=Decider("client", _client.get()),
             )
             answer = ResolveAnswer(became.resolved, became.scope, became.narrowed)
@@ -113,14 +113,14 @@ class Approvals:
 
     def grants(self, conversation: str | None = None) -> list[Grant]:
         """What was allowed for longer, oldest first: all, or what counts in one conversation."""
-        return self._parts.command_services.desk.grants(self._find(conversation))
+        return self._parts.command_services.approvals.grants(self._find(conversation))
 
     async def revoke(self, grant_id: str) -> RevokeAnswer:
         """Take a grant back. One that was over already is no mistake; NotFound if there never was one."""
         return RevokeAnswer(
-            self._parts.command_services.desk.revoke(parse(RevokeGrant, {"grant_id": grant_id}).grant_id)
+            self._parts.command_services.approvals.revoke(parse(RevokeGrant, {"grant_id": grant_id}).grant_id)
         )
 
     def _find(self, conversation: str | None) -> ConversationId | None:
-        asked = parse(ListApprovals, {"conversation_id": conversation}).conversation_id
-        return None if asked is None else self._parts.conversations.find(asked).id
+        conversation_id = parse(ListApprovals, {"conversation_id": conversation}).conversation_id
+        return None if conversation_id is None else self._parts.conversations.find(conversation_id).id

@@ -45,7 +45,7 @@ class ApprovalCallback:
         self._asking: dict[str, asyncio.Task[object]] = {}
         self._news = parts.bus.subscribe(conversation=conversation)
         parts.command_services.attendance.add(self._news, conversation, elicitations=False)
-        for request in parts.command_services.desk.pending(conversation):
+        for request in parts.command_services.approvals.pending(conversation):
             self._ask(request)
         parts.nursery.start(self._serve(self._news), "answer approvals")
 
@@ -59,8 +59,8 @@ class ApprovalCallback:
         """Ask it no more; what it was asked it may still answer. Again is nothing."""
         self._news.close()
 
-    async def _serve(self, news: Subscription) -> None:
-        async for event in news:
+    async def _serve(self, events: Subscription) -> None:
+        async for event in events:
             match event.data:
                 case ApprovalRequest() as request:
                     self._ask(request)
@@ -76,7 +76,7 @@ class ApprovalCallback:
         asking.add_done_callback(partial(self._answered, request))
 
     def _forget(self, resolved: ApprovalResolved) -> None:
-        """Somebody else was quicker: a person, an interruption, or the clock."""
+        """Another answer came first: a client's, an interruption, or the timeout."""
         asking = self._asking.pop(resolved.approval_id, None)
         if asking is not None:
             asking.cancel()
@@ -93,10 +93,10 @@ class ApprovalCallback:
         else:
             self._resolve(request, asking.result())
 
-    def _resolve(self, request: ApprovalRequest, said: object) -> None:
+    def _resolve(self, request: ApprovalRequest, decision: object) -> None:
         try:
-            answer = parse(ResolveApproval, {**_decision_fields(said), "approval_id": request.approval_id})
-            became = self._parts.command_services.desk.resolve(
+            answer = parse(ResolveApproval, {**_decision_fields(decision), "approval_id": request.approval_id})
+            became = self._parts.command_services.approvals.resolve(
                 answer.approval_id,
                 answer.decision,
                 scope=answer.scope,
@@ -111,7 +111,7 @@ class ApprovalCallback:
 
     def _refuse(self, request: ApprovalRequest, why: str) -> None:
         message = f"the function that answers approvals {why}"
-        self._parts.command_services.desk.resolve(request.approval_id, "deny", message=message, by=self._decider)
+        self._parts.command_services.approvals.resolve(request.approval_id, "deny", message=message, by=self._decider)
         self._warn(request.approval_id, why)
 
     def _warn(self, approval_id: str, why: str) -> None:
@@ -120,7 +120,7 @@ class ApprovalCallback:
                 WarningEvent(f"the function that answers approvals {why} ({approval_id})", "on_approval")
             )
         except ClosedError:
-            # The session is over, and whoever would have read it is gone.
+            # The session is closed, and no client is left to read it.
             return
 
 
@@ -128,15 +128,15 @@ async def _call_handler(handler: ApprovalHandler, request: ApprovalRequest) -> o
     if inspect.iscoroutinefunction(handler):
         return await handler(request)
     # It may ask a person at a terminal, and the loop must not wait for that.
-    said = await run_in_thread(handler, request)
-    return await said if inspect.isawaitable(said) else said
+    decision = await run_in_thread(handler, request)
+    return await decision if inspect.isawaitable(decision) else decision
 
 
-def _decision_fields(said: object) -> dict[str, Any]:
-    match said:
+def _decision_fields(decision: object) -> dict[str, Any]:
+    match decision:
         case str():
-            return {"decision": said}
+            return {"decision": decision}
         case Mapping():
-            return dict(cast("Mapping[str, Any]", said))
+            return dict(cast("Mapping[str, Any]", decision))
         case _:
-            raise InvalidParamsError(f"it must be 'allow', 'deny' or a mapping, not {type(said).__name__}")
+            raise InvalidParamsError(f"it must be 'allow', 'deny' or a mapping, not {type(decision).__name__}")

@@ -1,4 +1,4 @@
-"""The desk of elicitations: what MCP servers ask a person in the middle of a call waits here for its answer.
+"""The queue of elicitations: what MCP servers ask a person in the middle of a call waits here for its answer.
 
 It runs on the loop's thread, and nothing of it is written down but that something was asked and how that ended.
 """
@@ -57,17 +57,17 @@ class Elicitations:
         self._pending: dict[str, _PendingElicitation] = {}
         self._closed = False
 
-    async def ask(self, asked: Elicitation, call: CallContext) -> ElicitationResult:
-        """What the person said. InvalidParams for what nobody could be asked, Busy where too much waits already."""
+    async def ask(self, elicitation: Elicitation, call: CallContext) -> ElicitationResult:
+        """What the person said. InvalidParams for what no person can be asked, Busy where too much waits already."""
         self._check_room(call.conversation_id)
-        schema = _compile_schema(asked)
+        schema = _compile_schema(elicitation)
         elicitation_id, loop = self._ids.next(), asyncio.get_running_loop()
         event = ElicitationRequest(
             elicitation_id=elicitation_id,
-            server=asked.server,
-            message=make_display_text(asked.message, lines=True).text,
-            schema=_shown_schema(asked.schema),
-            url=_display_url(asked.url),
+            server=elicitation.server,
+            message=make_display_text(elicitation.message, lines=True).text,
+            schema=_shown_schema(elicitation.schema),
+            url=_display_url(elicitation.url),
             chain=call.chain.callers,
         )
         waiting = _PendingElicitation(event, call.conversation_id, schema, call.publish, loop.create_future())
@@ -108,7 +108,7 @@ class Elicitations:
         return [one.event for one in waiting if one.shows_in(conversation)]
 
     def forget(self, conversation: ConversationId) -> None:
-        """The conversation is closed."""
+        """Cancel what waits in a conversation that is closed."""
         for elicitation_id, waiting in list(self._pending.items()):
             if waiting.conversation_id == conversation:
                 self._settle(elicitation_id, ElicitationResult("cancel"))
@@ -121,7 +121,7 @@ class Elicitations:
 
     def _check_room(self, conversation: ConversationId) -> None:
         if self._closed:
-            raise ClosedError("the session is closing; nobody is asked any more")
+            raise ClosedError("the session is closing; no person is asked any more")
         own = sum(waiting.conversation_id == conversation for waiting in self._pending.values())
         if own >= MAX_PENDING_OF_ONE or len(self._pending) >= MAX_PENDING:
             raise BusyError(f"{max(own, MAX_PENDING_OF_ONE)} elicitations wait for an answer already", retry_after_s=1)
@@ -139,11 +139,11 @@ class Elicitations:
         return True
 
 
-def _compile_schema(asked: Elicitation) -> Schema | None:
-    if asked.url is not None:
+def _compile_schema(elicitation: Elicitation) -> Schema | None:
+    if elicitation.url is not None:
         return None
     try:
-        text = msgspec.json.encode(asked.schema).decode()
+        text = msgspec.json.encode(elicitation.schema).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidParamsError(f"the schema of the answer cannot be written as JSON: {error}") from None
     if len(text) > MAX_SCHEMA_BYTES:
@@ -158,11 +158,11 @@ def _shown_schema(value: Any) -> Any:
         case dict():
             members = cast("dict[str, Any]", value)
             return {
-                _seen(name): _fit_text(each) if name in _FOR_PEOPLE else _shown_schema(each)
-                for name, each in members.items()
+                _seen(name): _fit_text(entry) if name in _FOR_PEOPLE else _shown_schema(entry)
+                for name, entry in members.items()
             }
         case list():
-            return [_shown_schema(each) for each in cast("list[Any]", value)]
+            return [_shown_schema(entry) for entry in cast("list[Any]", value)]
         case str():
             return _seen(value)
         case _:
@@ -171,14 +171,14 @@ def _shown_schema(value: Any) -> Any:
 
 def _seen(text: str) -> str:
     if printable(text) != text:
-        raise InvalidParamsError("the server asks for names or values with characters in them that nobody would see")
+        raise InvalidParamsError("the server asks for names or values with characters in them that no person would see")
     return text
 
 
 def _fit_text(value: Any) -> Any:
     """A text; also a property may be called like one, and then it is a schema."""
     if isinstance(value, list):
-        return [_fit_text(each) for each in cast("list[Any]", value)]
+        return [_fit_text(entry) for entry in cast("list[Any]", value)]
     return visible(value, lines=True) if isinstance(value, str) else _shown_schema(value)
 
 
@@ -188,7 +188,7 @@ def _display_url(url: str | None) -> str | None:
         return None
     plain = make_display_text(url, max_characters=MAX_URL)
     if plain.text != url or not url.lower().startswith(("https://", "http://")):
-        raise InvalidParamsError("the server named a page that nobody should be sent to")
+        raise InvalidParamsError("the server named a page that no person should be sent to")
     return url
 
 

@@ -30,5 +30,5 @@ class ApproverPresence:
     def sees(self, request: RequestedAction, elicitation: bool = False) -> bool:
         """Whether a client attends that hears of this request and can answer such a one."""
         shown = (None, request.conversation_id, *request.chain)
-        attending = [(news, *where) for news, where in self._attending.items()]
-        return any(news.is_open and where in shown and (e or not elicitation) for news, where, e in attending)
+        attending = [(events, *where) for events, where in self._attending.items()]
+        return any(events.is_open and where in shown and (e or not elicitation) for events, where, e in attending)

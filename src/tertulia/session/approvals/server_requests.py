@@ -1,6 +1,6 @@
 """How an MCP server asks back while it is called: a person through the desks, the model through its conversation.
 
-Denied unless the server's configuration, the chain's approval policy and somebody's presence allow it (C16).
+Denied unless the server's configuration, the chain's approval policy and the presence of an approver allow it (C16).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MAX_TOKENS = 4_096
 
 
 class ServerRequests:
-    """Implements `Asker`."""
+    """Answers what MCP servers request during a call; implements `Asker`."""
 
-    def __init__(self, desk: ApprovalQueue, elicitations: Elicitations, *, has_workspace: bool = True) -> None:
+    def __init__(self, approvals: ApprovalQueue, elicitations: Elicitations, *, has_workspace: bool = True) -> None:
         """`has_workspace`: whether those who call work in a directory that servers may be told of."""
-        self._desk = desk
+        self._approvals = approvals
         self._elicitations = elicitations
         self._has_workspace = has_workspace
 
@@ -44,30 +44,40 @@ class ServerRequests:
             os.path.realpath(call.cwd) if self._has_workspace else None,
         )
 
-    async def _elicit(self, definition: ServerDefinition, call: CallContext, asked: Elicitation) -> ElicitationResult:
+    async def _elicit(
+        self, definition: ServerDefinition, call: CallContext, elicitation: Elicitation
+    ) -> ElicitationResult:
         if not definition.elicitation:
-            raise NoApproverError(f"`[mcp_servers.{definition.name}] elicitation` lets it ask nobody")
+            raise NoApproverError(f"`[mcp_servers.{definition.name}] elicitation` does not let it ask a person")
         if not call.rights.approval_policy.may_ask:
-            raise NoApproverError("the approval policy lets nobody be asked")
+            raise NoApproverError("the approval policy lets no person be asked")
         request = _approval_request(
-            definition, call, f"the MCP server {definition.name} asks for something", asked.message
+            definition, call, f"the MCP server {definition.name} asks for something", elicitation.message
         )
-        if not self._desk.is_heard(request, elicitation=True):
+        if not self._approvals.is_heard(request, elicitation=True):
             raise NoApproverError(f"no client attends to answer it: {HOW_TO_ATTEND}")
-        return await self._elicitations.ask(asked, call)
+        return await self._elicitations.ask(elicitation, call)
 
-    async def _sample(self, definition: ServerDefinition, call: CallContext, asked: SamplingRequest) -> SamplingResult:
+    async def _sample(
+        self, definition: ServerDefinition, call: CallContext, sampling: SamplingRequest
+    ) -> SamplingResult:
         if not definition.sampling:
             raise NoApproverError(f"`[mcp_servers.{definition.name}] sampling` does not let it ask the model")
         if call.aside is None:
             raise UnsupportedByBackendError("no model speaks here")
-        bounded = SamplingRequest(asked.server, asked.messages, asked.system, max(1, min(asked.max_tokens, MAX_TOKENS)))
-        said = [with_label(f"{as_one_line(role)}, in the words of the server", text) for role, text in bounded.messages]
-        told = [with_label("instructions, in the words of the server", bounded.system)] if bounded.system else []
-        detail = "\n".join([*told, *said])
+        bounded = SamplingRequest(
+            sampling.server, sampling.messages, sampling.system, max(1, min(sampling.max_tokens, MAX_TOKENS))
+        )
+        messages = [
+            with_label(f"{as_one_line(role)}, in the words of the server", text) for role, text in bounded.messages
+        ]
+        instructions = (
+            [with_label("instructions, in the words of the server", bounded.system)] if bounded.system else []
+        )
+        detail = "\n".join([*instructions, *messages])
         title = f"the MCP server {definition.name} wants an answer of the model"
         request = _approval_request(definition, call, title, detail)
-        await self._desk.ask(request, call.rights.approval_policy, call.publish)
+        await self._approvals.ask(request, call.rights.approval_policy, call.publish)
         return await call.aside(bounded)
 
 

@@ -105,7 +105,7 @@ class ClientQuestions:
 
     def __enter__(self) -> ClientQuestions:
         if self._call.can_be_asked:
-            self._while.enter_context(self._parts.command_services.desk.attended(self._conversation.id))
+            self._while.enter_context(self._parts.command_services.approvals.attended(self._conversation.id))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -139,7 +139,9 @@ class ClientQuestions:
         scope = _ALLOW.get(decision)
         scope = scope if scope in request.scopes else None
         by = Decider("client", "MCP client")
-        self._parts.command_services.desk.resolve(request.approval_id, "allow" if scope else "deny", scope=scope, by=by)
+        self._parts.command_services.approvals.resolve(
+            request.approval_id, "allow" if scope else "deny", scope=scope, by=by
+        )
 
     async def _pass_on(self, request: ElicitationRequest) -> None:
         """Pass an elicitation of a server to the client's user; the answer is checked as any other."""

@@ -38,14 +38,14 @@ _TARGET_LOST = "interrupted: the process died before the other conversation had 
 
 def close_open_work(parts: SessionParts, past: RecordedState, restored: Sequence[RestoredConversation]) -> None:
     """Give every open call its output and every task its end, and say what could not be restored."""
-    conversations = {each.conversation.id: each for each in restored}
+    conversations = {entry.conversation.id: entry for entry in restored}
     for old in sorted(past.conversations.values(), key=partial(_innermost, past), reverse=True):
         back = conversations.get(old.id)
         if back is not None:
             _close_calls(parts, old, back, past.without_end(old))
         _end_tasks(parts, past, old.id)
-    for each in restored:
-        _publish_missing(parts, past.conversations[each.conversation.id], each)
+    for entry in restored:
+        _publish_missing(parts, past.conversations[entry.conversation.id], entry)
     if past.damaged:
         message = f"{past.damaged} damaged records of this session could not be read and were left out"
         parts.bus.publish(WarningEvent(message, "record_damaged"))
@@ -95,7 +95,7 @@ def _close_calls(
         parts.bus.publish(end, scope, output.storage)
     lost = {id: begun for id, begun in endless.items() if id not in {call.call_id for call in calls}}
     _end_unknown_calls(parts, lost, conversation)
-    if any(canonical_name(each.name) in INTERRUPTING for each in (*calls, *lost.values())):
+    if any(canonical_name(entry.name) in INTERRUPTING for entry in (*calls, *lost.values())):
         message = f"the chain in which conversation {conversation.id} waited was dropped: the process died"
         parts.bus.publish(WarningEvent(message, "chain_dropped"), EventScope("", conversation.id))
 
@@ -105,7 +105,7 @@ def _restart_history(
 ) -> None:
     """Write down what the history does not know: the outputs of its last calls, and that it begins anew.
 
-    Whoever reads the record later, to resume or to fork, must count the same items as this life does.
+    A later reader of the record, to resume or to fork, must count the same items as this life does.
     """
     segments = forgotten.segments
     if outputs:
@@ -115,8 +115,8 @@ def _restart_history(
         conversation.note(
             RewriteRecord(conversation.id, forgotten.seeds, segments, len(forgotten.seeds), None, segments)
         )
-    if forgotten.said:
-        conversation.note(ItemsRecord(conversation.id, forgotten.said))
+    if forgotten.stand_ins:
+        conversation.note(ItemsRecord(conversation.id, forgotten.stand_ins))
 
 
 def _end_unknown_calls(
@@ -145,7 +145,7 @@ def _output(call: ToolCall, old: RecordedConversation, storage: StoragePolicy, n
 
 def _outcome_text(tool: str, text: str) -> tuple[TextPart]:
     if (name := canonical_name(tool)) in CONV_TOOLS:
-        # Whoever reads the answer of a conversation tool reads JSON, in every ending.
+        # The answer of a conversation tool is JSON, in every ending.
         text = refusal(TaskCancelledError(_TARGET_LOST if name in INTERRUPTING else text)).text
     return (TextPart(text),)
 

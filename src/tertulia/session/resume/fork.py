@@ -128,7 +128,7 @@ class _SessionFork:
         environment: Environment,
         settings: Settings,
     ) -> None:
-        """All of it, or nothing that anybody would find. `talk` has a plan that goes along."""
+        """Write all of it, or nothing that a reader would find. The plan of `conversation` goes along."""
         own = replace(settings, storage_policy=self._agreed.storage)
         journal = create_record(own, self.session_id, self._clock, environment, now=SystemClock())
         bus = EventBus(self.session_id, self._clock, journal)

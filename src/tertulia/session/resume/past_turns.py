@@ -33,29 +33,31 @@ class PastTurns(msgspec.Struct, frozen=True):
 
 
 def read_past_turns(home: Path, session_id: str) -> PastTurns:
-    """From the whole record of a session, whoever owns it. Blocks. NotFound, or StorageError."""
+    """From the whole record of a session, whichever process owns it. Blocks. NotFound, or StorageError."""
     with closing(SqliteReader(find_files(home, session_id).db, SystemClock())) as reader:
         return past_turns(RowReader().lines(reader.rows()))
 
 
 def past_turns(lines: Iterable[RecordLine]) -> PastTurns:
     """The same from its lines."""
-    told = _PastTurnsReader()
+    reader = _PastTurnsReader()
     for line in lines:
         match line.what:
             case Event() as event:
-                told.hear(event)
-            case ItemsRecord() as said if said.conversation_id == told.root:
-                told.asked = next((item.id for item in reversed(said.items) if is_user_request(item)), told.asked)
+                reader.hear(event)
+            case ItemsRecord() as record if record.conversation_id == reader.root:
+                reader.request_id = next(
+                    (item.id for item in reversed(record.items) if is_user_request(item)), reader.request_id
+                )
             case _:
                 pass
-    return PastTurns(told.usage, told.endings)
+    return PastTurns(reader.usage, reader.endings)
 
 
 class _PastTurnsReader:
     def __init__(self) -> None:
         self.root: ConversationId | None = None
-        self.asked: ItemId | None = None
+        self.request_id: ItemId | None = None
         """The last message to the root, until a turn begins with it or ends."""
         self.usage = NO_USAGE
         self.endings: dict[ItemId, str] = {}
@@ -79,12 +81,12 @@ class _PastTurnsReader:
                 pass
 
     def _begin(self) -> None:
-        asked = self.asked
+        request_id = self.request_id
         self._end("interrupted")
-        self._turn = asked
+        self._turn = request_id
 
     def _end(self, status: str) -> None:
         if self._turn is not None:
             self.endings[self._turn] = status
         # A task without a message of its own, as compaction is, must find neither the turn nor what was put into it.
-        self._turn = self.asked = None
+        self._turn = self.request_id = None

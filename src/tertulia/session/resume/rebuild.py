@@ -1,6 +1,6 @@
 """From the past of a conversation to a conversation: its terms within what is allowed now, its history as it was.
 
-Makes talks and nothing else: who finds them, and what is said about them, is decided elsewhere.
+Makes conversations and nothing else: who finds them, and what is said about them, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class UnstoredHistory(msgspec.Struct, frozen=True):
     seeds: tuple[int, ...]
     """The places of the segments that are said again."""
     segments: int
-    """How many there are."""
-    said: tuple[Item, ...]
+    """How many segments the record holds."""
+    stand_ins: tuple[Item, ...]
     """What stands for all of it."""
 
 
@@ -126,8 +126,8 @@ class ConversationRestorer:
         try:
             return self._terms_resolver.find_wire(agreement.model), ()
         except TertuliaError as error:
-            told = f"conversation {old.id} spoke with {agreement.model}, which cannot be had: {error.message}"
-            return self._terms_resolver.copied(default).wire, (told,)
+            warning = f"conversation {old.id} spoke with {agreement.model}, which cannot be had: {error.message}"
+            return self._terms_resolver.copied(default).wire, (warning,)
 
 
 def _missing_functions(conversation: ConversationId, names: tuple[str, ...]) -> Iterator[str]:
@@ -156,9 +156,9 @@ def _history(old: RecordedConversation, terms: Terms) -> tuple[HistoryStore, int
     fresh = seeds(terms.context.user_instructions, terms.cwd, terms.rights)
     if not _has_stored_text(old):
         store = HistoryStore(limits, fresh)
-        said = (not_stored_message(),) if old.tasks else ()
-        store.append(said)
-        return store, missing or old.tasks, _unstored_history(old, said)
+        stand_ins = (not_stored_message(),) if old.tasks else ()
+        store.append(stand_ins)
+        return store, missing or old.tasks, _unstored_history(old, stand_ins)
     begun = [piece.items for piece in old.pieces if piece.seed and not piece.missing]
     rest = [piece for piece in old.pieces if not piece.seed]
     first = begun[0] if begun else fresh
@@ -174,7 +174,7 @@ def _history(old: RecordedConversation, terms: Terms) -> tuple[HistoryStore, int
     return store, missing, None
 
 
-def _unstored_history(old: RecordedConversation, said: tuple[Item, ...]) -> UnstoredHistory:
+def _unstored_history(old: RecordedConversation, stand_ins: tuple[Item, ...]) -> UnstoredHistory:
     open_calls: dict[CallId, ToolCall] = {}
     for item in old.items:
         if isinstance(item, ToolCall):
@@ -182,15 +182,15 @@ def _unstored_history(old: RecordedConversation, said: tuple[Item, ...]) -> Unst
         elif isinstance(item, ToolOutput):
             open_calls.pop(item.call_id, None)
     again = tuple(at for at, piece in enumerate(old.pieces) if piece.seed)
-    return UnstoredHistory(tuple(open_calls.values()), again, len(old.pieces), said)
+    return UnstoredHistory(tuple(open_calls.values()), again, len(old.pieces), stand_ins)
 
 
 def mend_segments(pieces: Sequence[RecordedSegment]) -> list[RecordedSegment]:
     """The same, each call with one output; every turn as old as the oldest that is in it."""
-    said = {item.id: (piece.ts, at in piece.missing) for piece in pieces for at, item in enumerate(piece.items)}
+    origins = {item.id: (piece.ts, at in piece.missing) for piece in pieces for at, item in enumerate(piece.items)}
     whole: list[RecordedSegment] = []
     for turn in turns(mend([item for piece in pieces for item in piece.items], _DAMAGED)):
-        known = [said.get(item.id, (math.inf, False)) for item in turn]
+        known = [origins.get(item.id, (math.inf, False)) for item in turn]
         missing = tuple(at for at, (_, is_missing) in enumerate(known) if is_missing)
         whole.append(RecordedSegment(tuple(turn), missing=missing, ts=min(ts for ts, _ in known)))
     return whole
@@ -198,7 +198,9 @@ def mend_segments(pieces: Sequence[RecordedSegment]) -> list[RecordedSegment]:
 
 def _has_stored_text(old: RecordedConversation) -> bool:
     """Whether any message of a user or the model is there, or there never was one to be stored."""
-    said = [at not in piece.missing for piece in old.pieces for at, item in enumerate(piece.items) if is_message(item)]
+    stored = [
+        at not in piece.missing for piece in old.pieces for at, item in enumerate(piece.items) if is_message(item)
+    ]
     # A task in which nothing was said: under a policy that forgets nothing it was a compaction, or failed at once.
     forgets = old.kept_by is not None or (old.agreed is not None and not isinstance(old.agreed.storage, Full))
-    return any(said) or not (said or (old.tasks and forgets))
+    return any(stored) or not (stored or (old.tasks and forgets))

@@ -52,7 +52,7 @@ class RecordedSegment(msgspec.Struct, frozen=True):
     missing: tuple[int, ...] = ()
     """Positions of items whose text was not stored: something stands in for them."""
     ts: float = 0.0
-    """When it was said."""
+    """When it was written down."""
 
 
 class StartedCall(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ class UnfinishedTask(msgspec.Struct, frozen=True):
 
 
 class RecordedChain:
-    """What one message caused, for whoever asks again under the same message id."""
+    """What one message caused, for a client that asks again under the same message id."""
 
     def __init__(self, submitted: SubmissionRecord, started: float) -> None:
         self.conversation_id = submitted.conversation_id
@@ -166,7 +166,7 @@ class RecordedState:
         return self.session_id, self.root_id
 
     def without_end(self, conversation: RecordedConversation) -> dict[CallId, StartedCall]:
-        """The calls of a conversation whose end nobody was told, as far as can be known.
+        """The calls of a conversation whose end no client was told, as far as can be known.
 
         Where no task is unfinished, the end of a call that was answered has been told: some policies do not keep it.
         """
@@ -213,9 +213,9 @@ class RecordedState:
             case _:
                 pass
 
-    def _say(self, conversation: RecordedConversation, said: ItemsRecord, line: RecordLine) -> None:
-        conversation.pieces.append(RecordedSegment(said.items, said.pinned, said.seed, line.absent, line.ts))
-        for at, item in enumerate(said.items):
+    def _say(self, conversation: RecordedConversation, record: ItemsRecord, line: RecordLine) -> None:
+        conversation.pieces.append(RecordedSegment(record.items, record.pinned, record.seed, line.absent, line.ts))
+        for at, item in enumerate(record.items):
             if isinstance(item, UserMessage):
                 conversation.queued.pop(item.id, None)
             elif isinstance(item, ToolOutput):
@@ -344,8 +344,13 @@ def _apply_rewrite(conversation: RecordedConversation, done: RewriteRecord, line
     # Those that have expired were the oldest.
     gone = max(0, done.total - len(conversation.pieces))
     places = [at - gone for at in done.kept]
-    kept = [conversation.pieces[at] for at in places if 0 <= at < len(conversation.pieces)]
-    place = max(0, done.place - (len(places) - len(kept)))
+    remaining = [conversation.pieces[at] for at in places if 0 <= at < len(conversation.pieces)]
+    place = max(0, done.place - (len(places) - len(remaining)))
     missing = (0,) if line.missing else ()
     summary = [] if done.summary is None else [RecordedSegment((done.summary,), missing=missing, ts=line.ts)]
-    conversation.pieces = [*kept[:place], *summary, *kept[place:], *conversation.pieces[max(done.end - gone, 0) :]]
+    conversation.pieces = [
+        *remaining[:place],
+        *summary,
+        *remaining[place:],
+        *conversation.pieces[max(done.end - gone, 0) :],
+    ]

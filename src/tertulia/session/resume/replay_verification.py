@@ -33,7 +33,7 @@ class RequestVerdict(msgspec.Struct, frozen=True):
     """What came of one request."""
 
     n: int
-    """The record's number."""
+    """The number of the record in its session."""
     ts: float
     conversation_id: ConversationId
     task_id: TaskId
@@ -48,11 +48,13 @@ def verify_requests(lines: Iterable[RecordLine]) -> Iterator[RequestVerdict]:
     past = RecordedState()
     rebuilt: dict[ConversationId, _RebuiltHistory] = {}
     for line in lines:
-        asked = line.what
-        if isinstance(asked, ModelRequestRecord):
-            conversation = past.conversations.get(asked.conversation_id) or RecordedConversation(asked.conversation_id)
+        request = line.what
+        if isinstance(request, ModelRequestRecord):
+            conversation = past.conversations.get(request.conversation_id) or RecordedConversation(
+                request.conversation_id
+            )
             history = rebuilt.setdefault(conversation.id, _RebuiltHistory())
-            yield _verify_request(line, asked, conversation, history, past.damaged)
+            yield _verify_request(line, request, conversation, history, past.damaged)
         past.read((line,))
 
 
@@ -77,80 +79,80 @@ class _RebuiltHistory:
 
 def _verify_request(
     line: RecordLine,
-    asked: ModelRequestRecord,
+    request: ModelRequestRecord,
     conversation: RecordedConversation,
     history: _RebuiltHistory,
     damaged: int,
 ) -> RequestVerdict:
-    verdict = RequestVerdict(line.n, line.ts, asked.conversation_id, asked.task_id, "same")
+    verdict = RequestVerdict(line.n, line.ts, request.conversation_id, request.task_id, "same")
     try:
-        again = _rebuild_request(asked, conversation, history)
+        again = _rebuild_request(request, conversation, history)
     except TertuliaError as error:
         return msgspec.structs.replace(verdict, outcome="unknown", because=error.message)
-    differing = _differences(asked, again)
+    differing = _differences(request, again)
     if not differing:
         return verdict
-    gaps = _gaps(line, asked, conversation, damaged)
+    gaps = _gaps(line, request, conversation, damaged)
     outcome = "unknown" if gaps else "different"
     return msgspec.structs.replace(verdict, outcome=outcome, because=", ".join(gaps or differing))
 
 
 def _rebuild_request(
-    asked: ModelRequestRecord, conversation: RecordedConversation, history: _RebuiltHistory
+    request: ModelRequestRecord, conversation: RecordedConversation, history: _RebuiltHistory
 ) -> ModelRequestRecord:
-    base, model = asked.override, ""
+    base, model = request.override, ""
     if conversation.agreed is not None:
         agreement = read_terms(conversation.agreed)
         base = agreement.base_instructions if base is None else base
         model = agreement.model
     provider, _, name = model.partition("/")
     return fingerprint_request(
-        (asked.conversation_id, asked.task_id),
-        full_instructions(base, has_apply_patch=_PATCHES in asked.tools_json, family=model_family(name) or provider),
-        asked.tools_json,
-        _view(asked, conversation, history),
-        override=asked.override,
-        output_schema=asked.output_schema,
+        (request.conversation_id, request.task_id),
+        full_instructions(base, has_apply_patch=_PATCHES in request.tools_json, family=model_family(name) or provider),
+        request.tools_json,
+        _view(request, conversation, history),
+        override=request.override,
+        output_schema=request.output_schema,
     )
 
 
-def _view(asked: ModelRequestRecord, conversation: RecordedConversation, history: _RebuiltHistory) -> HistoryView:
-    if not asked.summarises:
+def _view(request: ModelRequestRecord, conversation: RecordedConversation, history: _RebuiltHistory) -> HistoryView:
+    if not request.summarises:
         return history.view(conversation.pieces)
     items = [item for piece in conversation.pieces for item in piece.items]
-    return history_to_summarise([item for begin, end in asked.summarises for item in items[begin:end]]).snapshot()
+    return history_to_summarise([item for begin, end in request.summarises for item in items[begin:end]]).snapshot()
 
 
-def _differences(asked: ModelRequestRecord, again: ModelRequestRecord) -> list[str]:
+def _differences(request: ModelRequestRecord, again: ModelRequestRecord) -> list[str]:
     """The parts that are not what they were; the prompt itself, where each of them is."""
-    parts = [name for name in ("instructions", "tools", "history") if getattr(asked, name) != getattr(again, name)]
-    return parts or ([] if asked.prompt == again.prompt else ["the form of the answer"])
+    parts = [name for name in ("instructions", "tools", "history") if getattr(request, name) != getattr(again, name)]
+    return parts or ([] if request.prompt == again.prompt else ["the form of the answer"])
 
 
-def _gaps(line: RecordLine, asked: ModelRequestRecord, conversation: RecordedConversation, damaged: int) -> list[str]:
+def _gaps(line: RecordLine, request: ModelRequestRecord, conversation: RecordedConversation, damaged: int) -> list[str]:
     """Why it could not have come out the same."""
     missing = sum(len(piece.missing) for piece in conversation.pieces)
-    expired = _expired(asked, conversation)
+    expired = _expired(request, conversation)
     gaps = {
         "the instructions are not stored": conversation.agreed is None or not conversation.agreed.terms,
         "the list of tools is not stored": bool(line.missing),
         f"{missing} texts are not stored": missing > 0,
         f"{expired} items have expired": expired > 0,
-        "secrets were redacted": _is_redacted(conversation.pieces) or _is_redacted_beside(asked, conversation),
+        "secrets were redacted": _is_redacted(conversation.pieces) or _is_redacted_beside(request, conversation),
         f"{damaged + len(line.damaged)} records are damaged": damaged + len(line.damaged) > 0,
     }
     return [reason for reason, holds in gaps.items() if holds]
 
 
-def _expired(asked: ModelRequestRecord, conversation: RecordedConversation) -> int:
+def _expired(request: ModelRequestRecord, conversation: RecordedConversation) -> int:
     """How many items of the request are gone whole, where its policy lets them go (`ttl_action = "delete"`)."""
-    return max(0, asked.items - len(conversation.items)) if conversation.may_expire else 0
+    return max(0, request.items - len(conversation.items)) if conversation.may_expire else 0
 
 
-def _is_redacted_beside(asked: ModelRequestRecord, conversation: RecordedConversation) -> bool:
+def _is_redacted_beside(request: ModelRequestRecord, conversation: RecordedConversation) -> bool:
     """In what a request says besides its history."""
     own = None if conversation.agreed is None else conversation.agreed.terms.get("base_instructions")
-    return any(_REDACTED in part for part in (asked.tools_json, msgspec.json.encode((asked.override, own))))
+    return any(_REDACTED in part for part in (request.tools_json, msgspec.json.encode((request.override, own))))
 
 
 def _is_redacted(pieces: Sequence[RecordedSegment]) -> bool:

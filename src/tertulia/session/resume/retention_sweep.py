@@ -33,15 +33,15 @@ async def sweep_before_serving(home: Path, settings: Settings, clock: Clock) -> 
 
 
 async def sweep_all(home: Path, settings: Settings, clock: Clock) -> HomeSweepResult:
-    """Sweep every session of a home that nobody owns. What could not be swept is logged; it never raises."""
+    """Sweep every session of a home that no process owns. What could not be swept is logged; it never raises."""
     if not sessions_folder(home).is_dir():
         return HomeSweepResult()
-    # With its database, which nobody needs who stores nothing yet.
+    # With its database, which a process that stores nothing yet does not need.
     from tertulia.rollout.sweep.home_sweep import sweep_home
 
     swept = await asyncio.to_thread(sweep_home, home, retention_of(settings), clock)
-    for trouble in swept.troubles:
-        _log.warning("a session could not be swept: %s", trouble)
+    for problem in swept.troubles:
+        _log.warning("a session could not be swept: %s", problem)
     return swept
 
 
@@ -103,16 +103,16 @@ class RetentionSweeper:
                     await self._news.wait()
             except TimeoutError:
                 return
-            # Never later: news that keeps coming would put it off for ever.
+            # Never later: changes that keep coming would put it off for ever.
             until = min(until, loop.time() + self.pause(due))
 
     async def sweep(self) -> SweepResult:
-        """Once, now."""
+        """Sweep the session once, now."""
         answer: asyncio.Future[SweepResult | StorageError] = asyncio.get_running_loop().create_future()
         self._store.sweep(
             self._clock.now(),
             self._action,
-            # Whoever closes the session may have given up waiting.
+            # The caller that closes the session may have given up waiting.
             lambda swept: None if answer.done() else answer.set_result(swept),
         )
         swept = await answer

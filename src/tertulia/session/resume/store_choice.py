@@ -92,15 +92,15 @@ def _read(file: Path, reader: RowReader, past: RecordedState) -> None:
 async def _wait_for(act: Callable[[Callable[[Any], None]], object]) -> Any:
     """Wait for something that a store does; raises what it says went wrong."""
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    act(lambda said: None if answer.done() else answer.set_result(said))
-    said = await answer
-    if isinstance(said, TertuliaError):
-        raise said
-    return said
+    act(lambda result: None if answer.done() else answer.set_result(result))
+    result = await answer
+    if isinstance(result, TertuliaError):
+        raise result
+    return result
 
 
 def _store(settings: Settings, session_id: str, clock: Clock, environment: Environment) -> RolloutStore:
-    # Here and below: with its database, which nobody needs who only imports us.
+    # Here and below: with its database, which a program that only imports us does not need.
     from tertulia.rollout.sqlite.sqlite_store import SqliteStore
 
     return SqliteStore(environment.home, session_id, clock, settings.durability)
@@ -115,8 +115,8 @@ def redactor_of(settings: Settings, environment: Environment) -> Redactor:
 def _executor_secrets(settings: Settings) -> Iterator[str]:
     """Keys in the tables of other agents: the same kinds of values as for servers. What is no table has none."""
     for table in (*settings.executors.values(), *settings.acp.values()):
-        said = _members(table)
-        words, variables = said.get("args"), _members(said.get("env"))
+        members = _members(table)
+        words, variables = members.get("args"), _members(members.get("env"))
         given = Stdio(
             command="",
             args=tuple(map(str, cast("Sequence[object]", words) if isinstance(words, list | tuple) else ())),

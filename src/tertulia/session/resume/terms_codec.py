@@ -1,7 +1,7 @@
 """The terms of a conversation as they are written down, and read back.
 
 What people wrote (instructions, titles, directories) is kept apart from what only says what is allowed: the first
-goes by the storage policy, the second is always kept, so that nobody who comes back has more rights than he had.
+goes by the storage policy, the second is always kept, so that a resumed conversation has no more rights than it had.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing])
             **({} if terms.agent is None else {"agent": terms.agent.meta}),
             **({"functions": [tool.spec.name for tool in terms.functions]} if terms.functions else {}),
             "roots": [terms.rights.writable_roots, conversation.ceiling.writable_roots],
-            # Of the root, which may work elsewhere: what commands may write where nobody named a directory.
+            # Of the root, which may work elsewhere: what commands may write where the client named no directory.
             **({} if conversation.parent_id is not None else {"workspace": conversation.default.cwd}),
         },
     )
@@ -79,10 +79,10 @@ def keep_recorded_rights(then: TermsRecord | None, now: TermsRecord) -> TermsRec
     """The terms of now, but with the rights that were agreed then; what is stored stays as strict as it has become."""
     if then is None:
         return now
-    storage = {name: {"storage_policy": told["storage_policy"]} for name, told in now.rights.items()}
+    storage = {name: {"storage_policy": rights["storage_policy"]} for name, rights in now.rights.items()}
     return replace(
         now,
-        rights={name: {**told, **storage.get(name, {})} for name, told in then.rights.items()},
+        rights={name: {**rights, **storage.get(name, {})} for name, rights in then.rights.items()},
         terms={**now.terms, **{name: then.terms[name] for name in ("roots", "workspace") if name in then.terms}},
     )
 
@@ -95,10 +95,10 @@ def recorded_workspace(record: TermsRecord | None) -> str | None:
 
 def read_terms(record: TermsRecord) -> RecordedTerms:
     """The same, read back. Directories that were not stored may not be written. StorageError for nonsense."""
-    told = dict(record.terms)
-    roots = told.pop("roots", ((), ()))
+    terms = dict(record.terms)
+    roots = terms.pop("roots", ((), ()))
     try:
-        written = msgspec.convert({**record.place, **told, **record.rights}, RecordedTerms)
+        written = msgspec.convert({**record.place, **terms, **record.rights}, RecordedTerms)
         now, most = msgspec.convert(roots, tuple[tuple[str, ...] | None, tuple[str, ...] | None])
     except (msgspec.ValidationError, TypeError) as error:
         raise StorageError(f"the terms of conversation {record.conversation_id} cannot be read: {error}") from None

@@ -73,9 +73,9 @@ class ConversationFields(TypedDict, total=False):
     mcp_tool_allowlist: Sequence[str] | None
     """`server__tool` or `server__*`; None: every tool of every MCP server."""
     include_plan_tool: bool | None
-    """Whether there is `update_plan`."""
+    """Whether the model has `update_plan`."""
     include_apply_patch_tool: bool | None
-    """Whether there is `apply_patch`."""
+    """Whether the model has `apply_patch`."""
     include_conv_tools: bool | None
     """Whether there are `conv_create` and the other conversation tools."""
     tools_web_search_request: bool | None
@@ -83,7 +83,7 @@ class ConversationFields(TypedDict, total=False):
     shell_mode: ShellMode | None
     """The form of the shell; `none`: no shell, and no tool that looks at files."""
     model: str | Wire | None
-    """`provider/model`, or a wire."""
+    """The model as `provider/model`, or a wire."""
     backend: str | None
     """Who does the work: `native`, `codex`, `claude`, `command:NAME` or `acp:NAME`."""
     agent: AgentInstanceMeta | AgentFields | None

@@ -17,7 +17,7 @@ class Environment(msgspec.Struct, frozen=True):
 
     user_home: Path
     home: Path
-    """Our data: `$TERTULIA_HOME`. Nobody has made it yet."""
+    """Our data: `$TERTULIA_HOME`. The directory may not exist yet."""
     config_file: Path
     """The user's own settings. It need not exist."""
     variables: Mapping[str, str]

@@ -29,7 +29,7 @@ class ProjectFile(msgspec.Struct, frozen=True):
     warnings: list[str]
     """What it asked for in vain, with file and key."""
     servers: list[ProjectServer]
-    """MCP servers that it defines. None of them is started before somebody trusts it."""
+    """MCP servers that it defines. None of them is started before the user trusts it."""
 
 
 def read_project_servers(folder: Path) -> list[ProjectServer]:
@@ -62,7 +62,7 @@ def find_project_files(cwd: Path, user_home: Path) -> list[Path]:
 
 def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -> ProjectFile:
     """Meet what the file says with what is allowed without it."""
-    asked: dict[str, Any] = {}
+    requested: dict[str, Any] = {}
     warnings: list[str] = []
     for name, value in config.items():
         check_name(name, str(path))
@@ -70,7 +70,7 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
             right = _right_of_setting(name, value, ceiling)
         except InvalidParamsError as error:
             raise InvalidParamsError(f"{path}: {error.message}") from None
-        asked |= right
+        requested |= right
         if not right and name != "mcp_servers":
             warnings.append(f"{path}: {name} is ignored, a project's file may only narrow")
     folder = str(path.parent.parent)
@@ -78,15 +78,15 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
         ProjectServer(name=name, entry=entry, source=str(path), folder=folder, form="toml")
         for name, entry in config.get("mcp_servers", {}).items()
     ]
-    for root in [root for root in asked.get("writable_roots") or () if _is_protected(root, ceiling)]:
-        asked["writable_roots"] = [other for other in asked["writable_roots"] if other != root]
+    for root in [root for root in requested.get("writable_roots") or () if _is_protected(root, ceiling)]:
+        requested["writable_roots"] = [other for other in requested["writable_roots"] if other != root]
         warnings.append(f"{path}: writable_roots: {root} is ignored, it lies in a protected directory")
-    given, refused = narrow(asked, ceiling, ceiling, "session")
+    given, refused = narrow(requested, ceiling, ceiling, "session")
     warnings.extend(_refusal(path, entry) for entry in refused)
     before, after = asdict(ceiling), asdict(given)
     # A sandbox also where it is what there is anyway: it says how far the person at an editor may go.
-    same = [name for name in asked if name == "sandbox" and asked[name] == before[name]]
-    changes = {name: after[name] for name in asked if after[name] != before[name] or name in same}
+    same = [name for name in requested if name == "sandbox" and requested[name] == before[name]]
+    changes = {name: after[name] for name in requested if after[name] != before[name] or name in same}
     return ProjectFile(_as_settings(changes, before), warnings, servers)
 
 
@@ -137,13 +137,13 @@ def merge_project_masks(path: Path, written: object, users: Mapping[str, Any]) -
     """
     folder = str(path.parent.parent)
     try:
-        asked = parse_setting("masks", _anchor_masks(written, folder))
+        masks = parse_setting("masks", _anchor_masks(written, folder))
     except InvalidParamsError as error:
         raise InvalidParamsError(f"{path}: {error.message}") from None
-    inside = [name for name in asked.get("add", ()) if is_inside(os.path.normpath(name), f"{folder}/")]
-    outside = [name for name in asked.get("add", ()) if name not in inside]
+    inside = [name for name in masks.get("add", ()) if is_inside(os.path.normpath(name), f"{folder}/")]
+    outside = [name for name in masks.get("add", ()) if name not in inside]
     warnings = [f"{path}: masks.add: {name} is ignored, it lies outside of the project" for name in outside]
-    if asked.get("unmask"):
+    if masks.get("unmask"):
         warnings.append(f"{path}: masks.unmask is ignored, a project's file may only add masks")
     return ProjectMasks({**users, "add": [*users.get("add", ()), *inside]}, warnings)
 

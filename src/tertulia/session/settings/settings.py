@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     model: str | Wire | None = None
-    """`provider/model`, or a wire."""
+    """The model as `provider/model`, or a wire."""
     model_providers: Mapping[str, ModelProvider | Table] = {}
     approval_policy: ApprovalPolicy | ApprovalName | Table = ON_REQUEST
     """When a person is asked."""
@@ -91,9 +91,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     executors: Mapping[str, Table] = {}
     """Command-line agents that can do a conversation's work, by name."""
     acp: Mapping[str, Table] = {}
-    """ACP agents, by name."""
+    """The ACP agents, by their names."""
     providers: Sequence[NamedProvider] = ()
-    """Context providers."""
+    """The context providers of its agents."""
     tools: Sequence[Tool | Callable[..., Any] | str] = ()
     """Functions that every conversation can call: made tools by `@tertulia.tool`, plain typed
     ones, or by its name a tool of an installed package (see docs/extending/tools.md)."""

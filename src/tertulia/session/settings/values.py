@@ -55,8 +55,8 @@ def rename_old_settings(config: Mapping[str, Any], storage: StoragePolicy, sourc
     disabled = current.pop(OLD_STORAGE_SWITCH, False)
     try:
         if _switch(OLD_STORAGE_SWITCH, disabled):
-            asked = storage_from_wire(current.get("storage_policy", storage))
-            current["storage_policy"] = strictest(asked, HeadersOnly())
+            policy = storage_from_wire(current.get("storage_policy", storage))
+            current["storage_policy"] = strictest(policy, HeadersOnly())
     except InvalidParamsError as error:
         raise InvalidParamsError(f"{source}: {error.message}") from None
     return current
@@ -166,7 +166,7 @@ def _tables(name: str, value: object) -> dict[str, Any]:
 
 def _servers(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as it was said: a later layer may add to a table. What a server is called is checked when it
-    # is started, because a bad name concerns nobody but that server (S000-31).
+    # is started, because a bad name concerns that server only (S000-31).
     servers = _table(name, value)
     for key, entry in servers.items():
         if not isinstance(entry, ServerDefinition):

@@ -70,11 +70,11 @@ def _homes(environment: Environment) -> Iterator[str]:
         yield account
 
 
-def check_directory_exists(asked: object) -> None:
+def check_directory_exists(cwd: object) -> None:
     """InvalidParams where a path is named at which there is no directory.
 
     Only what a caller names now: a session of the past comes back though its directory is gone. Whether the path may be
     named at all is settled with the other terms.
     """
-    if isinstance(asked, str) and os.path.isabs(asked) and not os.path.isdir(asked):
-        raise InvalidParamsError(f"cwd: {asked!r:.200} is not a directory")
+    if isinstance(cwd, str) and os.path.isabs(cwd) and not os.path.isdir(cwd):
+        raise InvalidParamsError(f"cwd: {cwd!r:.200} is not a directory")
