@@ -58,7 +58,7 @@ def assemble_session(
 ) -> SessionParts:
     """All parts of a new session, or of one of the past. Needs a running loop; waits for nothing."""
     base = _foundation(settings, clock, journal, environment, past, redactor)
-    bus, nursery, (wires, model, untold) = base.bus, base.nursery, _models(base, past)
+    bus, nursery, (wires, model, notice) = base.bus, base.nursery, _models(base, past)
     directory, registry = ConversationDirectory(), TaskRegistry()
     command_services = open_command_services(settings, base.environment, base.clock, bus)
     # What may be refused comes first: nothing was started yet.
@@ -93,7 +93,7 @@ def assemble_session(
     )
     directory.serve(parts)
     backends.tool_servers.serve(parts)
-    _announce_session(base, parts, terms_resolver, past, untold)
+    _announce_session(base, parts, terms_resolver, past, notice)
     return parts
 
 
@@ -108,8 +108,8 @@ def _conversations(
 def _models(base: SessionFoundation, past: RecordedState | None) -> tuple[WireCache, object, str | None]:
     """The session's wires, which model it speaks with, and a sentence where the user named none."""
     models = ModelCatalogue(base.settings, base.environment)
-    model, untold = models.choose(base.settings.model or (past.model if past else None) or None)
-    return WireCache(models.find, base.nursery), model, untold
+    model, notice = models.choose(base.settings.model or (past.model if past else None) or None)
+    return WireCache(models.find, base.nursery), model, notice
 
 
 def _foundation(
@@ -142,7 +142,7 @@ def _announce_session(
     parts: SessionParts,
     terms_resolver: TermsResolver,
     past: RecordedState | None,
-    untold: str | None,
+    notice: str | None,
 ) -> None:
     """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
     parts.bus.metrics.knows = parts.toolbox.knows
@@ -154,7 +154,7 @@ def _announce_session(
         parts.conversations.begin()
     else:
         _restore(parts, past, terms_resolver)
-    _announce(parts, untold)
+    _announce(parts, notice)
     parts.nursery.start(parts.command_services.approvals.keep_clean(), "approvals")
     idle = IdleServers(parts.servers.members, parts.clock, parts.views.sees(parts.conversations))
     parts.nursery.start(idle.watch(), "idle servers")
@@ -220,9 +220,9 @@ def _default_terms(settings: Settings, wire: Wire) -> Terms:
     return Terms(context, rights, wire, "native", cwd, settings.shell_mode)
 
 
-def _announce(parts: SessionParts, untold: str | None) -> None:
+def _announce(parts: SessionParts, notice: str | None) -> None:
     root = parts.conversations.root
-    if untold is not None:
-        parts.bus.publish(WarningEvent(untold, "no_model"))
+    if notice is not None:
+        parts.bus.publish(WarningEvent(notice, "no_model"))
     for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:
         parts.bus.publish(WarningEvent(conflict, "tool_conflict"))

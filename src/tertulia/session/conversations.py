@@ -192,13 +192,13 @@ class Conversations:
         _refuse_if(self.closed)
         _check_no_agent(params)
         title = _title(params, conversation.title)
-        settled = self._terms_resolver.changed(conversation, params)
-        conversation.adopt(settled.terms)
+        resolved = self._terms_resolver.changed(conversation, params)
+        conversation.adopt(resolved.terms)
         if title != conversation.title:
             conversation.title = title
             self.watchers.notify()
         # After what was said on account of it: a stricter policy takes that along.
-        self._agree(conversation, _merge_narrowed(self.narrowed(conversation), settled, params))
+        self._agree(conversation, _merge_narrowed(self.narrowed(conversation), resolved, params))
         if params.refresh_mcp_view and not conversation.terms.context.mcp_view.pins:
             # What was pinned holds no longer, and nothing has taken its place.
             conversation.note(pins_record(conversation))
@@ -207,8 +207,8 @@ class Conversations:
             changed.append("tools")
         scope = EventScope("", conversation.id)
         self._bus.publish(ConversationContextChanged(changed), scope)
-        _publish_narrowed(self._bus, settled, scope)
-        return settled
+        _publish_narrowed(self._bus, resolved, scope)
+        return resolved
 
     def fork(self, conversation: ConversationState, at: ItemId | int | None) -> ConversationState:
         """A conversation that shares this one's history up to a point, and its terms."""
@@ -300,17 +300,17 @@ class Conversations:
 
 
 def _merge_narrowed(
-    earlier: Iterable[Narrowing], settled: ResolvedTerms, params: ContextFields
+    earlier: Iterable[Narrowing], resolved: ResolvedTerms, params: ContextFields
 ) -> tuple[Narrowing, ...]:
     """What was cut; of earlier cuts, those of fields that were not asked for anew."""
     stay = (cut for cut in earlier if getattr(params, cut.field, UNSET) is UNSET)
-    return (*stay, *settled.narrowed)
+    return (*stay, *resolved.narrowed)
 
 
-def _publish_narrowed(bus: EventBus, settled: ResolvedTerms, scope: EventScope) -> None:
-    for warning in settled.warnings:
+def _publish_narrowed(bus: EventBus, resolved: ResolvedTerms, scope: EventScope) -> None:
+    for warning in resolved.warnings:
         _log.warning("conversation %s: %s", scope.conversation_id, warning)
-    for cut in settled.narrowed:
+    for cut in resolved.narrowed:
         _log.info("conversation %s: %s", scope.conversation_id, cut.sentence)
         listed: dict[str, Any] = {name: getattr(cut, name) for name in cut.__struct_fields__}
         bus.publish(BackgroundEvent(cut.sentence, [listed]), scope)

@@ -170,9 +170,9 @@ def context(parts: SessionParts, state: ConversationState) -> ContextInfo:
     )
 
 
-def open_answer(parts: SessionParts, state: ConversationState, settled: ResolvedTerms) -> OpenAnswer:
+def open_answer(parts: SessionParts, state: ConversationState, resolved: ResolvedTerms) -> OpenAnswer:
     """What `conversation/open` and `conversation/set_context` answer."""
-    return OpenAnswer(state.id, context(parts, state), list(settled.narrowed), list(settled.warnings))
+    return OpenAnswer(state.id, context(parts, state), list(resolved.narrowed), list(resolved.warnings))
 
 
 def canvas(conversation: str, shown: Canvas) -> CanvasInfo:
@@ -363,8 +363,8 @@ def prompt_parts(parts: SessionParts, state: ConversationState) -> list[PromptPa
 
 def _message(state: ConversationState, item: Item) -> Iterator[PromptPart]:
     text = getattr(item, "text", None) or msgspec.json.encode(item).decode()
-    found = _TAG.match(text) if getattr(item, "injected", False) else None
-    name = "message" if found is None else found[1]
+    tag = _TAG.match(text) if getattr(item, "injected", False) else None
+    name = "message" if tag is None else tag[1]
     if name == _ADDITIONS and state.terms.agent is not None:
         for addition in state.terms.agent.additions:
             yield PromptPart("message", name, addition.provider, addition.tokens, addition.text)

@@ -179,8 +179,8 @@ class Conversation:
         named = {"conversation_id": self.id, "refresh_mcp_view": refresh_mcp_view}
         params = parse_with_functions(ChangeFromPython, {**changes, **named})
         conversation = self._parts.conversations.find(self.id)
-        settled = await change_conversation(self._parts, conversation, params)
-        return describe.open_answer(self._parts, conversation, settled)
+        resolved = await change_conversation(self._parts, conversation, params)
+        return describe.open_answer(self._parts, conversation, resolved)
 
     async def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was said, oldest first; the newest `limit` messages."""

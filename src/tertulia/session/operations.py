@@ -77,15 +77,15 @@ async def _session_close(host: Host, session: Session, params: i.CloseSession) -
 
 async def _open(host: Host, session: Session, params: i.NewConversation) -> Any:
     parts = session.parts
-    conversation, settled = await open_conversation(parts, params)
-    return describe.open_answer(parts, conversation, settled)
+    conversation, resolved = await open_conversation(parts, params)
+    return describe.open_answer(parts, conversation, resolved)
 
 
 async def _set_context(host: Host, session: Session, params: i.SetContext) -> Any:
     parts = session.parts
     conversation = parts.conversations.find(params.conversation_id)
-    settled = await change_conversation(parts, conversation, params)
-    return describe.open_answer(parts, conversation, settled)
+    resolved = await change_conversation(parts, conversation, params)
+    return describe.open_answer(parts, conversation, resolved)
 
 
 async def _context(host: Host, session: Session, params: i.ConversationParams) -> Any:
@@ -312,6 +312,6 @@ def _narrowed_settings(base: Settings, params: i.SessionFields) -> tuple[Setting
         wanted["limits"] = limits_from_wire(params.limits, ceiling.limits)
     settings = replace(base, **plain, **wanted)
     parsed = {n: getattr(settings.rights(), n) for n in wanted}
-    given, narrowed = narrow(parsed, ceiling, ceiling, "session")
+    granted, narrowed = narrow(parsed, ceiling, ceiling, "session")
     reported = tuple(cut for cut in narrowed if getattr(params, cut.field) is not None)
-    return replace(settings, **{n: getattr(given, n) for n in wanted}), reported
+    return replace(settings, **{n: getattr(granted, n) for n in wanted}), reported

@@ -176,8 +176,8 @@ class Session:
             ClosedError: The session is closed, or was not entered.
         """
         spec = parse_with_functions(OpenFromPython, {**fields, "parent_id": parent_id})
-        conversation, settled = await open_conversation(self.parts, spec)
-        return Conversation(self.parts, conversation.id, settled.warnings)
+        conversation, resolved = await open_conversation(self.parts, spec)
+        return Conversation(self.parts, conversation.id, resolved.warnings)
 
     def conversation(self, id: str) -> Conversation:
         """The open conversation of that id, or of the name "root"; NotFound or Closed."""

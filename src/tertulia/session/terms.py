@@ -145,10 +145,10 @@ class TermsResolver:
 
     def rehearse(self, spec: NewConversation, caller: ConversationState) -> Rights:
         """Raise what `under_caller` would raise, and keep nothing. The rights that it would have."""
-        settled = self._check_tools(resolve_terms(spec, _inheritable(caller.terms), self._below(caller)))
+        resolved = self._check_tools(resolve_terms(spec, _inheritable(caller.terms), self._below(caller)))
         if spec.model not in (UNSET, None):
-            self.release(settled.terms)
-        return settled.terms.rights
+            self.release(resolved.terms)
+        return resolved.terms.rights
 
     def changed(self, conversation: ConversationState, params: SetContext) -> ResolvedTerms:
         """For one that exists already."""
@@ -175,10 +175,10 @@ class TermsResolver:
         return self._ground(self.default, caller.terms.rights, f"ancestor:{caller.id}")
 
     def _draw(self, spec: NewConversation, inherited: Terms, ground: TermsBase) -> OpenTerms:
-        settled = self._check_tools(resolve_terms(spec, inherited, ground))
+        resolved = self._check_tools(resolve_terms(spec, inherited, ground))
         if spec.model in (UNSET, None):
-            settled = replace(settled, terms=self.copied(settled.terms))
-        return OpenTerms(settled, ground.default, ground.ceiling, ground.because)
+            resolved = replace(resolved, terms=self.copied(resolved.terms))
+        return OpenTerms(resolved, ground.default, ground.ceiling, ground.because)
 
     def caught_up(self, conversation: ConversationState) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
         """Its terms with the tools of now, for its next task; what changed; and which names two tools claim since."""
@@ -211,13 +211,13 @@ class TermsResolver:
     def _ground(self, default: Terms, ceiling: Rights, because: str) -> TermsBase:
         return TermsBase(default, ceiling, because, self._wires.find, self._backends, self._sandboxes, self._mcp)
 
-    def _check_tools(self, settled: ResolvedTerms) -> ResolvedTerms:
+    def _check_tools(self, resolved: ResolvedTerms) -> ResolvedTerms:
         """Two tools under one name are an error, or, where so configured, a warning."""
-        tools = self._toolbox.offered(settled.terms, settled.terms.rights)
+        tools = self._toolbox.offered(resolved.terms, resolved.terms.rights)
         if self._skip_conflicts:
-            return replace(settled, warnings=settled.warnings + tools.conflicts)
+            return replace(resolved, warnings=resolved.warnings + tools.conflicts)
         tools.require()
-        return settled
+        return resolved
 
 
 def _inheritable(terms: Terms) -> Terms:

@@ -21,9 +21,9 @@ async def open_conversation(parts: SessionParts, spec: NewConversation) -> tuple
     # A client that names tools means those that are about to be there.
     await parts.servers.settle()
     if spec.agent is UNSET or spec.agent is None:
-        conversation, settled = parts.conversations.open(spec)
+        conversation, resolved = parts.conversations.open(spec)
         await _commit_new(parts, conversation)
-        return conversation, settled
+        return conversation, resolved
     return await _open_agent(parts, spec, spec.agent)
 
 
@@ -41,12 +41,12 @@ async def _open_agent(
         agent = replace(agent, backend_type=spec.backend)
     prepared_agent = await parts.agent_registry.prepare(conversation, agent, cwd, rights.storage_policy)
     try:
-        state, settled = conversations.open(spec, prepared_agent)
+        state, resolved = conversations.open(spec, prepared_agent)
     except BaseException:
         parts.agent_registry.dismiss(conversation)
         raise
     await _commit_new(parts, state)
-    return state, replace(settled, warnings=settled.warnings + prepared_agent.warnings)
+    return state, replace(resolved, warnings=resolved.warnings + prepared_agent.warnings)
 
 
 async def fork_conversation(
@@ -75,16 +75,16 @@ async def change_conversation(
     await parts.servers.settle()
     conversations = parts.conversations
     former, title, cuts = conversation.terms, conversation.title, conversations.narrowed(conversation)
-    settled = conversations.change(conversation, params)
+    resolved = conversations.change(conversation, params)
     try:
         await parts.bus.flush()
     except TertuliaError:
         conversations.take_back(conversation, former, title, cuts)
         raise
-    if former.wire is not settled.terms.wire and conversation.task is None:
+    if former.wire is not resolved.terms.wire and conversation.task is None:
         # One that a running task may still be reading from goes with the session.
         conversations.release(former)
-    if former.backend != settled.terms.backend and conversation.task is None:
+    if former.backend != resolved.terms.backend and conversation.task is None:
         # One that still works for it is told when its task is over.
         await parts.command_services.resources.take_leave(conversation.id, former.backend)
-    return settled
+    return resolved

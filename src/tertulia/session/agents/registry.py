@@ -126,9 +126,9 @@ class AgentRegistry:
                 raise
         return PreparedAgent(conversation, _to_agent(meta, context), context.warnings)
 
-    def remember(self, drawn: CanvasRecord) -> None:
+    def remember(self, record: CanvasRecord) -> None:
         """What a canvas showed in an earlier life of the session, for when its agent is back."""
-        self._former[drawn.conversation_id] = drawn
+        self._former[record.conversation_id] = record
 
     async def come_back(self, conversations: Iterable[ConversationState]) -> None:
         """Agents of an earlier life of the session: asked for anew, with new tokens; what they were told they know."""
@@ -311,10 +311,10 @@ def _with_commit(handler: Handler, bus: EventBus) -> Handler:
     return act
 
 
-def _canvas_of(drawn: CanvasRecord | None) -> tuple[Canvas | None, int]:
-    if drawn is None or drawn.html is None:
-        return None, 0 if drawn is None else drawn.revision
-    return Canvas(drawn.html, drawn.title, drawn.updated_at or "", drawn.revision), drawn.revision
+def _canvas_of(record: CanvasRecord | None) -> tuple[Canvas | None, int]:
+    if record is None or record.html is None:
+        return None, 0 if record is None else record.revision
+    return Canvas(record.html, record.title, record.updated_at or "", record.revision), record.revision
 
 
 def _server_table(server: McpServer) -> dict[str, Any]:

@@ -197,11 +197,11 @@ def _check_content(schema: Schema | None, content: dict[str, Any] | None) -> dic
         if content is not None:
             raise InvalidParamsError("this elicitation names a page to visit; leave out content")
         return None
-    given = content or {}
-    if len(msgspec.json.encode(given)) > MAX_CONTENT_BYTES:
+    answers = content or {}
+    if len(msgspec.json.encode(answers)) > MAX_CONTENT_BYTES:
         raise InvalidParamsError(f"content is longer than {MAX_CONTENT_BYTES:,} bytes")
     try:
-        schema.validate(given)
+        schema.validate(answers)
     except InvalidParamsError as error:
         raise InvalidParamsError(f"content is not what was asked for: {error.message}") from None
-    return given
+    return answers

@@ -71,7 +71,7 @@ def _missing_text(missing: int) -> str:
 def _innermost(past: RecordedState, conversation: RecordedConversation) -> int:
     """The inner conversations of a chain are those in which a task or a call began last."""
     tasks = (task.n for task in past.unfinished.values() if task.scope.conversation_id == conversation.id)
-    return max(*tasks, *(begun.n for begun in conversation.begun.values()), 0, 0)
+    return max(*tasks, *(started.n for started in conversation.begun.values()), 0, 0)
 
 
 def _close_calls(
@@ -85,15 +85,15 @@ def _close_calls(
     else:
         _restart_history(conversation, forgotten, outputs)
     for call, output in zip(calls, outputs, strict=True):
-        begun = old.begun.get(call.call_id)
-        if begun is None and call.call_id in old.ended:
+        started = old.begun.get(call.call_id)
+        if started is None and call.call_id in old.ended:
             continue
-        scope = EventScope("", conversation.id) if begun is None else begun.scope
-        if begun is None:
+        scope = EventScope("", conversation.id) if started is None else started.scope
+        if started is None:
             parts.bus.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)), scope, call.storage)
         end = ToolCallEnd(call.call_id, call.name, output.success, output.text, False, 0)
         parts.bus.publish(end, scope, output.storage)
-    lost = {id: begun for id, begun in endless.items() if id not in {call.call_id for call in calls}}
+    lost = {id: started for id, started in endless.items() if id not in {call.call_id for call in calls}}
     _end_unknown_calls(parts, lost, conversation)
     if any(canonical_name(entry.name) in INTERRUPTING for entry in (*calls, *lost.values())):
         message = f"the chain in which conversation {conversation.id} waited was dropped: the process died"
@@ -127,18 +127,18 @@ def _end_unknown_calls(
     Their output was written and their end was not (on a full disk, say); or the call itself was not stored.
     """
     outputs = {item.call_id: item for item in conversation.history.snapshot() if isinstance(item, ToolOutput)}
-    for call_id, begun in lost.items():
-        output = outputs.get(call_id) or ToolOutput(new_item_id(), call_id, _outcome_text(begun.name, UNKNOWN), False)
-        end = ToolCallEnd(call_id, begun.name, output.success, output.text, False, 0)
-        parts.bus.publish(end, begun.scope, output.storage)
+    for call_id, started in lost.items():
+        output = outputs.get(call_id) or ToolOutput(new_item_id(), call_id, _outcome_text(started.name, UNKNOWN), False)
+        end = ToolCallEnd(call_id, started.name, output.success, output.text, False, 0)
+        parts.bus.publish(end, started.scope, output.storage)
 
 
 def _output(call: ToolCall, old: RecordedConversation, storage: StoragePolicy, now: float) -> ToolOutput:
     """What was written down already, to go when it would have gone; or what can honestly be said."""
-    if (known := old.ended.get(call.call_id)) is not None:
-        own = storage if known.storage is None else strictest(storage, known.storage)
+    if (output := old.ended.get(call.call_id)) is not None:
+        own = storage if output.storage is None else strictest(storage, output.storage)
         left = _remaining_policy(own, now - old.ended_at[call.call_id])
-        return known if left == own else replace(known, storage=left or HeadersOnly())
+        return output if left == own else replace(output, storage=left or HeadersOnly())
     text = UNKNOWN if call.call_id in old.begun and not old.asks else INTERRUPTED
     return ToolOutput(new_item_id(), call.call_id, _outcome_text(call.name, text), False, call.kind)
 

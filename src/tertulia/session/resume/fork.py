@@ -112,13 +112,13 @@ class _RecordedClock:
 class _SessionFork:
     """The session that is being made."""
 
-    def __init__(self, agreed: TermsRecord, agreed_at: float, pins: NoteRecord | None, clock: Clock) -> None:
+    def __init__(self, record: TermsRecord, agreed_at: float, pins: NoteRecord | None, clock: Clock) -> None:
         self.session_id = new_session_id()
         self._root_id = new_conversation_id()
-        self._agreed = agreed
+        self._agreed = record
         self._agreed_at = agreed_at
         self._pins = pins
-        self._terms: RecordedTerms = read_terms(agreed)
+        self._terms: RecordedTerms = read_terms(record)
         self._clock = _RecordedClock(clock)
 
     async def write(

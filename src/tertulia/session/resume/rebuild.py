@@ -159,9 +159,9 @@ def _history(old: RecordedConversation, terms: Terms) -> tuple[HistoryStore, int
         stand_ins = (not_stored_message(),) if old.tasks else ()
         store.append(stand_ins)
         return store, missing or old.tasks, _unstored_history(old, stand_ins)
-    begun = [piece.items for piece in old.pieces if piece.seed and not piece.missing]
+    seed_items = [piece.items for piece in old.pieces if piece.seed and not piece.missing]
     rest = [piece for piece in old.pieces if not piece.seed]
-    first = begun[0] if begun else fresh
+    first = seed_items[0] if seed_items else fresh
     store = HistoryStore(limits, first)
     try:
         for piece in rest:
@@ -190,9 +190,9 @@ def mend_segments(pieces: Sequence[RecordedSegment]) -> list[RecordedSegment]:
     origins = {item.id: (piece.ts, at in piece.missing) for piece in pieces for at, item in enumerate(piece.items)}
     whole: list[RecordedSegment] = []
     for turn in turns(mend([item for piece in pieces for item in piece.items], _DAMAGED)):
-        known = [origins.get(item.id, (math.inf, False)) for item in turn]
-        missing = tuple(at for at, (_, is_missing) in enumerate(known) if is_missing)
-        whole.append(RecordedSegment(tuple(turn), missing=missing, ts=min(ts for ts, _ in known)))
+        places = [origins.get(item.id, (math.inf, False)) for item in turn]
+        missing = tuple(at for at, (_, is_missing) in enumerate(places) if is_missing)
+        whole.append(RecordedSegment(tuple(turn), missing=missing, ts=min(ts for ts, _ in places)))
     return whole
 
 

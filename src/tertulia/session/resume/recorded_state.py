@@ -221,8 +221,8 @@ class RecordedState:
             elif isinstance(item, ToolOutput):
                 conversation.ended.pop(item.call_id, None)
                 # Where the output's text is kept so is its end: what is not there was never told.
-                if at in line.absent and (begun := conversation.begun.pop(item.call_id, None)) is not None:
-                    conversation.answered[item.call_id] = begun
+                if at in line.absent and (started := conversation.begun.pop(item.call_id, None)) is not None:
+                    conversation.answered[item.call_id] = started
 
     def _submit(self, submitted: SubmissionRecord, line: RecordLine) -> None:
         scope = EventScope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
@@ -271,10 +271,10 @@ class RecordedState:
         return conversation
 
 
-def _apply_terms(conversation: RecordedConversation, agreed: TermsRecord, line: RecordLine) -> None:
+def _apply_terms(conversation: RecordedConversation, record: TermsRecord, line: RecordLine) -> None:
     if conversation.agreed is not None:
-        conversation.kept_by = binding_policy(conversation.kept_by, conversation.agreed.storage, agreed.storage)
-    conversation.agreed, conversation.agreed_at = agreed, line.ts
+        conversation.kept_by = binding_policy(conversation.kept_by, conversation.agreed.storage, record.storage)
+    conversation.agreed, conversation.agreed_at = record, line.ts
     conversation.notes.pop(NATIVE_SESSION, None)
 
 
@@ -301,9 +301,11 @@ def _call_of_end(conversation: RecordedConversation, event: Event, end: ToolCall
     """The call that an end is of. One told by a later task or process, its text not stored, has lost the call's id."""
     if end.call_id in conversation.begun or not line.missing:
         return end.call_id
-    answered = (id for id, begun in conversation.answered.items() if begun.name == end.name)
+    answered = (id for id, started in conversation.answered.items() if started.name == end.name)
     alike = (
-        id for id, begun in conversation.begun.items() if (begun.name, begun.scope.task_id) == (end.name, event.task_id)
+        id
+        for id, started in conversation.begun.items()
+        if (started.name, started.scope.task_id) == (end.name, event.task_id)
     )
     return next(answered, next(alike, end.call_id))
 

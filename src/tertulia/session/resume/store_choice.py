@@ -82,9 +82,9 @@ def _read(file: Path, reader: RowReader, past: RecordedState) -> None:
         past.last_seq = max(past.last_seq, seq)
         past.missing_records = rows.missing()
         finished = rows.finished()
-        for conversation, known in reader.known.conversations.items():
+        for conversation, recorded in reader.known.conversations.items():
             if (state := past.conversations.get(conversation)) is not None:
-                state.tasks = max(state.tasks, finished.get(known.n, 0))
+                state.tasks = max(state.tasks, finished.get(recorded.n, 0))
     finally:
         rows.close()
 
@@ -117,12 +117,12 @@ def _executor_secrets(settings: Settings) -> Iterator[str]:
     for table in (*settings.executors.values(), *settings.acp.values()):
         members = _members(table)
         words, variables = members.get("args"), _members(members.get("env"))
-        given = Stdio(
+        transport = Stdio(
             command="",
             args=tuple(map(str, cast("Sequence[object]", words) if isinstance(words, list | tuple) else ())),
             env={name: str(value) for name, value in variables.items()},
         )
-        yield from secrets_in_definition(ServerDefinition(name="", transport=given), {})
+        yield from secrets_in_definition(ServerDefinition(name="", transport=transport), {})
 
 
 def _members(value: object) -> Mapping[str, object]:

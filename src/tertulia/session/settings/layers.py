@@ -49,9 +49,9 @@ class SettingLayers:
 
     def provenance(self, names: tuple[str, ...]) -> dict[str, str]:
         """Where each setting, and each entry of a table, comes from. Never what it is."""
-        known = dict.fromkeys((f"limits.{name}" for name in Limits.__struct_fields__), DEFAULT) | self._sources
-        given = {name.partition(".")[0] for name in known}
-        return dict(sorted((dict.fromkeys(set(names) - given, DEFAULT) | known).items()))
+        sources = dict.fromkeys((f"limits.{name}" for name in Limits.__struct_fields__), DEFAULT) | self._sources
+        tables = {name.partition(".")[0] for name in sources}
+        return dict(sorted((dict.fromkeys(set(names) - tables, DEFAULT) | sources).items()))
 
 
 def merge(below: object, above: object) -> object:

@@ -81,9 +81,9 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
     for root in [root for root in requested.get("writable_roots") or () if _is_protected(root, ceiling)]:
         requested["writable_roots"] = [other for other in requested["writable_roots"] if other != root]
         warnings.append(f"{path}: writable_roots: {root} is ignored, it lies in a protected directory")
-    given, refused = narrow(requested, ceiling, ceiling, "session")
+    granted, refused = narrow(requested, ceiling, ceiling, "session")
     warnings.extend(_refusal(path, entry) for entry in refused)
-    before, after = asdict(ceiling), asdict(given)
+    before, after = asdict(ceiling), asdict(granted)
     # A sandbox also where it is what there is anyway: it says how far the person at an editor may go.
     same = [name for name in requested if name == "sandbox" and requested[name] == before[name]]
     changes = {name: after[name] for name in requested if after[name] != before[name] or name in same}

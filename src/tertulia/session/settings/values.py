@@ -64,9 +64,9 @@ def rename_old_settings(config: Mapping[str, Any], storage: StoragePolicy, sourc
 
 def check_name(name: str, source: str) -> None:
     """Refuse what is not a setting that a file can hold, and say which one may have been meant."""
-    known = _PARSERS.keys() - PYTHON_ONLY
-    if name not in known:
-        near = near_names(name, sorted(known), 1)
+    names = _PARSERS.keys() - PYTHON_ONLY
+    if name not in names:
+        near = near_names(name, sorted(names), 1)
         raise InvalidParamsError(
             f"{source}: there is no setting {name!r:.80}" + (f"; did you mean {near[0]}?" if near else "")
         )
