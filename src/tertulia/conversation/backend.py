@@ -1,4 +1,4 @@
-"""The port through which somebody else's agent does a conversation's tasks.
+"""The port through which an executor does a conversation's tasks.
 
 Which agents there are is known above; how one is talked to is known below, in `executors/`.
 """
@@ -35,23 +35,23 @@ class ExecutorPlan(TurnOptions, Protocol):
 
 
 class Backend(Protocol):
-    """Whoever does the tasks of conversations that are not native.
+    """Does the tasks of conversations that are not native.
 
-    Contract of `run`: it says and publishes only through the floor; every call that it tells the beginning of gets
+    Contract of `run`: it says and publishes only through the scope; every call that it tells the beginning of gets
     exactly one end, in every ending (`TaskScope.last_words`); it raises TertuliaError to fail. Cancelled, it has
     stopped, and
     nothing of it runs any more when it comes back. It hands nothing over: such conversations are targets only.
     """
 
     async def run(self, scope: TaskScope, commission: ExecutorPlan) -> None:
-        """Do one task. The floor's `last_text` is its answer."""
+        """Do one task. The scope's `last_text` is its answer."""
         ...
 
 
 FindBackend = Callable[[ConversationState], Backend]
-"""Who does a conversation's tasks now; raises an AgentError where nobody does any more."""
+"""The backend of a conversation now; raises a TertuliaError where there is none any more."""
 
 
 def no_backend(conversation: ConversationState) -> Backend:
-    """For a house without other agents."""
+    """For a session without other backends."""
     raise UnsupportedByBackendError(f"there is no backend {conversation.terms.backend!r} here")

@@ -124,7 +124,7 @@ def _ranges(history: HistoryView, items: Sequence[Item]) -> tuple[tuple[int, int
 async def compact_by_model(scope: TaskScope) -> Compaction:
     """Replace all but the newest round by notes, or leave the history as it is and say why.
 
-    The model's notes, or a local summary where it has none: whoever compacts needs the room.
+    The model's notes, or a local summary where it has none: the caller needs the room.
     """
     history = scope.conversation.history
     try:

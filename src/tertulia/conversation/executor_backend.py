@@ -47,7 +47,7 @@ BATCH_PERIOD_S = 0.2
 
 
 class StepPublisher:
-    """The way from the steps of one run to the floor. Order is kept; a whole answer waits for nothing."""
+    """The way from the steps of one run to the task scope. Order is kept; a whole answer waits for nothing."""
 
     __slots__ = ("_newsroom", "_scope", "_timer", "_waiting")
 
@@ -64,7 +64,7 @@ class StepPublisher:
             self._add(event)
 
     def close(self) -> None:
-        """Nothing waits any more."""
+        """Publish what still waits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -103,7 +103,7 @@ class StepPublisher:
 
 
 _GAP = "\n\n"
-_RESUME_FAILED = "could not go on with its own talk; it is told the transcript instead"
+_RESUME_FAILED = "could not go on with its own session; it is told the transcript instead"
 _SCHEMA = "The whole answer must be one JSON value that fits this JSON Schema, and nothing else:\n"
 _SPARE = 4
 """Messages read beyond the limit, so that what is left out is seen to be."""
@@ -117,7 +117,7 @@ OpenServer = Callable[[TaskScope], AbstractAsyncContextManager[tuple[str, ...]]]
 EnvironmentVariables = Callable[[ConversationState], Mapping[str, str]]
 """What the agent's environment, and its server's, says besides the usual."""
 MakeHost = Callable[[TaskScope, str], ExecutorHost | None]
-"""Whom the agent may ask while it works; the text names the run, as its calls do."""
+"""Makes the host that the agent may ask while it works; the text names the run, as its calls do."""
 
 
 def no_server(scope: TaskScope) -> AbstractAsyncContextManager[tuple[str, ...]]:
@@ -134,7 +134,7 @@ class ExecutorError(ModelError):
 
 
 class ExecutorBackend:
-    """Implements `Backend` with an executor. What it remembers of a conversation is in the talk."""
+    """Implements `Backend` with an executor. What it remembers of a conversation is in `ConversationState`."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class ExecutorBackend:
                     asked, previous = _messages_after(scope.conversation, newest), None
         finally:
             if scope.conversation.closed or scope.conversation.terms.backend != self._executor.name:
-                # It was closed, or given to somebody else, meanwhile: whoever did that found the agent at work.
+                # It was closed, or given to another backend, meanwhile, while the agent was at work.
                 await self._executor.forget(scope.conversation.id)
 
     async def _answer(
@@ -258,7 +258,7 @@ class ExecutorBackend:
     async def _run(
         self, scope: TaskScope, assignment: Assignment, telling: TaskHistorySettings, former: NativeSession | None
     ) -> tuple[RunEnd, bool]:
-        """One run of the agent, told as it happens: (its ending, whether its talk had begun).
+        """One run of the agent, told as it happens: (its ending, whether its session had begun).
 
         `former`: what it remembered so far. Its id is kept as the retry mode says, and never where it was told less
         than what was said. Who sets another context meanwhile takes it away.
@@ -305,7 +305,7 @@ class ExecutorBackend:
 def _update_native_session(
     conversation: ConversationState, native_session: NativeSession | None, **said: Any
 ) -> NativeSession | None:
-    """The bond with what the agent said of it; None if somebody has taken it away, or made another."""
+    """The native session with what the agent said of it; None if it was removed or replaced meanwhile."""
     if native_session is None or conversation.native_session is not native_session:
         return None
     conversation.native_session = replace(native_session, **said)
@@ -343,7 +343,7 @@ def _finish_task(scope: TaskScope, ending: RunEnd, earlier: str | None) -> None:
 
 
 def _interrupted_error(scope: TaskScope, ending: RunFailed) -> ExecutorError:
-    """Nobody knows how it did: the task ends like one that was stopped. Why is told beside it."""
+    """How it did is unknown: the task ends like one that was stopped. Why is told beside it."""
     scope.publish(WarningEvent(ending.message, "interrupted"))
     task = scope.conversation.task
     if task is not None and task.reason is None:

@@ -1,7 +1,7 @@
-"""What the house does for an agent that works for one of its conversations: as if the conversation's own model asked.
+"""What the session does for an agent that works for one of its conversations, as if the model asked.
 
 Files are read and written, and commands run, in the sandbox of the strictest rights of the chain; what has to be
-asked is asked at the session's desk.
+approved goes to the session's approvals.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class TaskExecutorHost:
         )
 
     def _call(self, cwd: str, call: str | None = None) -> CallContext:
-        """`call`: the step of the agent that it is made in; None: nobody hears of it."""
+        """`call`: the step of the agent that it is made in; None: no event tells of it."""
         scope = self._scope
         return CallContext(
             conversation_id=scope.conversation.id,

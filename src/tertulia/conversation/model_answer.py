@@ -60,7 +60,7 @@ class ProviderError(ModelError):
 
 
 async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *, aloud: bool = True) -> ModelAnswer:
-    """One request, one answer; ModelError when there is none. Not aloud, nobody hears it as it comes.
+    """One request, one answer; ModelError when there is none. Not aloud, no event tells it as it comes.
 
     Nothing of an answer counts before it is whole: items are given back at the end, so that a stream that is
     cut or made again leaves no call behind.

@@ -23,12 +23,12 @@ class NativeSession(msgspec.Struct, frozen=True):
 
     native_id: str
     agent: str
-    """Who made it, and where it keeps its talks: see `whose`."""
+    """Who made it, and where it keeps its sessions: see `whose`."""
     cwd: str
     revision: int
-    """Of the history."""
+    """The revision of the history."""
     total: Usage = NO_USAGE
-    """What the talk has cost by the agent's own count."""
+    """What the session has cost by the agent's own count."""
     upto: ItemId = ItemId("")
     """The last item that there was when its last run ended: what users said later it does not know."""
     told: str = ""
@@ -50,7 +50,7 @@ class NativeSession(msgspec.Struct, frozen=True):
 
 
 def identity_digest(identity: tuple[str, ...]) -> str:
-    """An executor's identity, by digest: the words of a command are nobody's business but its own."""
+    """An executor's identity, by digest: the words of a command are not stored."""
     return hashlib.sha256("\0".join(identity).encode("utf-8", "replace")).hexdigest()
 
 

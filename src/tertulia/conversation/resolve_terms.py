@@ -82,7 +82,7 @@ def resolve_terms(asked: ContextFields, current: Terms, ground: TermsBase) -> Re
     backend, cwd = _backend(asked.backend, current, ground), _cwd(asked.cwd, current, default)
     _check_asking(backend, rights, ground)
     warnings.extend(_sandbox_warnings(backend, rights, ground))
-    # Last, because it alone may make something: a refusal after it would leave a wire that nobody closes.
+    # Last, because it alone may make something: a refusal after it would leave a wire that is never closed.
     wire = _wire(asked.model, current, ground)
     view, tools = _view(context.mcp_view, rights), tool_preferences(rights, shell_mode, wire.family)
     context, functions = ConversationContext(base, user, view, tools), _functions(asked, current)

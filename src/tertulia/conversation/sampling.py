@@ -1,4 +1,4 @@
-"""One question to the conversation's own model, beside the talk: no tools, no history, nothing of it is kept."""
+"""One question to the conversation's own model, beside the conversation: no tools, no history, nothing of it is kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tertulia.protocol.items import AssistantMessage, Item, TextPart, UserMessag
 from tertulia.protocol.usage import Usage
 
 _CHARACTERS = 4
-"""Of a token, about."""
+"""Characters of a token, about."""
 
 
 async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:

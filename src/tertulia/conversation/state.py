@@ -1,4 +1,4 @@
-"""One isolated talk: terms, history, pending input, and the handle of the task that runs now.
+"""One isolated conversation: terms, history, pending input, and the handle of the task that runs now.
 
 It knows neither the scheduler nor the session. Everything here is synchronous and brief: there is no lock,
 because nothing waits.
@@ -82,14 +82,14 @@ class ConversationState:
         """What a reset goes back to. The session, or the caller that made it, sets it."""
         self.ceiling: Rights = terms.rights
         self.because = "session"
-        """Who set the ceiling."""
+        """What set the ceiling, for `Narrowing.because`."""
         self.parent_id: ConversationId | None = None
         self.depth = 0
         self.place = Lineage(id)
         self.title: str | None = None
         self.closed = False
         self.task: TaskHandle | None = None
-        """A light handle: it does not know the talk, so there is no cycle."""
+        """A light handle: it does not know the conversation, so there is no cycle."""
         self.native_session: NativeSession | None = None
         """What another agent that does its tasks remembers of it. Forks have none."""
         self.awaiting = 0
@@ -141,8 +141,8 @@ class ConversationState:
     def say(self, items: Sequence[Item], *, pinned: bool = False, storage: StoragePolicy | None = None) -> None:
         """Append what was just said, once, and hand it to the journal.
 
-        `storage` is the policy of those it was said among: where it is stricter than the talk's own, each item
-        carries it along, into summaries and forks too.
+        `storage` is the policy of those it was said among: where it is stricter than the conversation's own, each
+        item carries it along, into summaries and forks too.
         """
         if items:
             said = tuple(_with_storage(items, strictest(self.storage, storage or self.storage), self.storage))
@@ -234,7 +234,7 @@ class ConversationState:
 
 
 def _with_storage(items: Iterable[_Item], storage: StoragePolicy, own: StoragePolicy) -> Iterable[_Item]:
-    """The items, each with the policy it came under where that is stricter than the talk's own."""
+    """The items, each with the policy it came under where that is stricter than the conversation's own."""
     if storage == own:
         return items
     return (replace(item, storage=strictest(storage, item.storage or storage)) for item in items)

@@ -13,7 +13,7 @@ class TaskHandle:
     """Stops a task once, for one reason, in bounded time.
 
     `abort` cancels the task's coroutine; one that does not end within the grace is abandoned: `forced` is set
-    and whoever waits goes on without it.
+    and the caller that waits goes on without it.
     """
 
     __slots__ = ("_job", "_timer", "ended", "forced", "grace_s", "reason", "started_at", "status", "task_id")

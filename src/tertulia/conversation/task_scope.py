@@ -1,7 +1,7 @@
 """What a running task may do to the world. It is taken away when the task is over.
 
 A tool or wire that ignores cancellation may go on after its task was given up. Whatever it then tries to say
-through the floor raises CancelledError: a task has one end, and nothing of it comes after.
+through the scope raises CancelledError: a task has one end, and nothing of it comes after.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class TaskScope:
         self.last_text: str | None = None
         """The last whole answer of this very task."""
         self.last_words: Callable[[], None] | None = None
-        """Said first at an end that nobody planned: who told the beginning of something tells its end."""
+        """Called first at an unplanned end: a backend that told the beginning of something tells its end."""
         self._partial: _PartialAnswer | None = None
         self._begun: dict[CallId, float] = {}
         self._outputs: dict[CallId, ToolOutput] = {}
@@ -150,7 +150,7 @@ class TaskScope:
         self.publish(data)
 
     def say(self, items: Sequence[Item]) -> None:
-        """Add to the history."""
+        """Add items to the history, with the storage policy of the chain."""
         self._check()
         self.conversation.say(items, storage=self.storage())
 
@@ -231,7 +231,7 @@ class TaskScope:
         self.say([outputs[call_id] for call_id in self.conversation.history.open_calls if call_id in outputs])
 
     def tidy(self, reason: str) -> None:
-        """Make the history whole at an end that nobody planned.
+        """Make the history whole at an unplanned end.
 
         What was half said is kept, each open call gets its one output, and each call its begin and end.
         """
@@ -246,13 +246,13 @@ class TaskScope:
         for call in self.conversation.history.open_call_items():
             if call.call_id not in self._begun:
                 self.begin(call)
-            # Whoever reads the answer of a conversation tool reads JSON, in every ending.
+            # The answer of a conversation tool is JSON, in every ending.
             is_conv = canonical_name(call.name) in CONV_TOOLS
             self.end(call, refusal(TaskCancelledError(reason)) if is_conv else Result(reason, success=False))
         self.settle_calls()
 
     def revoke(self) -> None:
-        """The task is over."""
+        """The task is over: from now on the scope raises CancelledError."""
         self._revoked = True
         self.last_words = None
 

@@ -38,7 +38,7 @@ class Agent(msgspec.Struct, frozen=True):
 
 
 NATIVE = "native"
-"""The backend that is our own loop; every other one is somebody else's program."""
+"""The backend that is our own loop; every other one is another program."""
 ShellMode = Literal["default", "with_request", "local", "streamable", "none"]
 
 _LOCAL_SHELL = frozenset({"codex-mini"})
@@ -56,7 +56,7 @@ class ToolsPrefs(msgspec.Struct, frozen=True):
 
 
 class ConversationContext(msgspec.Struct, frozen=True):
-    """The part of the prompt that belongs to one conversation and to nobody else."""
+    """The part of the prompt that belongs to one conversation alone."""
 
     base_instructions: str | None
     user_instructions: str | None

@@ -30,7 +30,7 @@ _SHELLS = {
     "local_shell": ("local",),
     "exec_command": ("streamable",),
     "write_stdin": ("streamable",),
-    # Whoever may not look around with commands may not look at files either.
+    # A conversation that may not look around with commands may not look at files either.
     "view_image": ("default", "with_request", "local", "streamable"),
     "read_file": ("default", "with_request", "local", "streamable"),
 }
@@ -124,7 +124,7 @@ class Toolbox:
 
 
 class _OfferedReach:
-    """Implements `ToolLookup`."""
+    """Implements `ToolLookup` for the tools of one request."""
 
     __slots__ = ("_offered", "_registry", "_remote", "_terms")
 

@@ -1,7 +1,7 @@
 """The turn as a loop: ask, listen, act, until the model has nothing more to do.
 
 Pure in the sense that matters: it knows no session, no queue and no surface. Everything it does to the world goes
-through the floor.
+through the task scope.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TurnOptions(Protocol):
 
     @property
     def base_instructions_override(self) -> str | None:
-        """For this task only."""
+        """Holds for this task only."""
         ...
 
     @property

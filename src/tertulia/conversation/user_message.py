@@ -67,7 +67,7 @@ def _content(item: InputItem, where: str, cwd: str) -> str:
 def _read_image(path: str, named: str) -> str:
     """The picture as a data: address. What a path names may change while we look: only what was opened counts."""
     try:
-        # Without blocking: a pipe that nobody writes to must not hold the session.
+        # Without blocking: a pipe without a writer must not hold the session.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise InvalidParamsError(f"{named} is not a file")

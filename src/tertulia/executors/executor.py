@@ -37,18 +37,18 @@ class PermissionQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True):
-    """The answer."""
+    """The answer to a permission question."""
 
     allowed: bool
     lasting: bool = False
-    """Nobody has to be asked again for the very same thing."""
+    """The approver need not be asked again for the very same thing."""
 
 
 class ExecutorHost(Protocol):
-    """The house of one run. An AgentError is the answer to what is refused."""
+    """What an executor may ask of us during one run. A TertuliaError is the answer to what is refused."""
 
     async def permit(self, question: PermissionQuestion) -> PermissionAnswer:
-        """By the policy, or by a person; where nobody can be asked it is a no. Never raises an AgentError."""
+        """Ask the policy, or the approver; without an approver it is a no. Never raises a TertuliaError."""
         ...
 
     async def read(self, path: str) -> str:
@@ -62,7 +62,7 @@ class ExecutorHost(Protocol):
     async def start(
         self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
     ) -> RunningCommand:
-        """Run a command in the conversation's sandbox. Whoever started it sees to its end. `call` as in `write`."""
+        """Run a command in the conversation's sandbox. The caller sees to its end. `call` as in `write`."""
         ...
 
 
@@ -73,7 +73,7 @@ STOP_S = 0.5
 
 
 class CommandAct(msgspec.Struct, frozen=True, gc=False):
-    """It runs a command."""
+    """The tool call runs a command."""
 
     argv: tuple[str, ...]
 
@@ -86,7 +86,7 @@ class FileChangeAct(msgspec.Struct, frozen=True, gc=False):
 
 
 class PatchAct(msgspec.Struct, frozen=True, gc=False):
-    """It changes files."""
+    """The tool call changes files."""
 
     changes: tuple[FileChangeAct, ...]
 
@@ -99,7 +99,7 @@ class McpCallAct(msgspec.Struct, frozen=True, gc=False):
 
 
 class WebSearchAct(msgspec.Struct, frozen=True, gc=False):
-    """It searches the web."""
+    """The tool call searches the web."""
 
     query: str
 
@@ -112,7 +112,7 @@ ToolAct = CommandAct | PatchAct | McpCallAct | WebSearchAct | None
 
 
 class NativeSessionId(msgspec.Struct, frozen=True, gc=False):
-    """The agent's own id of this talk: with it the agent can be asked to go on. Fit to be an argument."""
+    """The agent's own id of this session: with it the agent can be asked to go on. Fit to be an argument."""
 
     id: str
 
@@ -152,7 +152,7 @@ class ToolUseBegin(msgspec.Struct, frozen=True, gc=False):
     name: str
     """What the agent calls the tool; `server__tool` for one of an MCP server."""
     arguments: Any
-    """Plain JSON."""
+    """What it is called with, as plain JSON."""
     act: ToolAct = None
 
 
@@ -179,7 +179,7 @@ class UsageReport(msgspec.Struct, frozen=True, gc=False):
 
     turn: Usage
     total: Usage = NO_USAGE
-    """Where the agent counts over its whole talk: what it said. The parser of the next run is given it."""
+    """Where the agent counts over its whole session: what it reported. The parser of the next run is given it."""
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
@@ -195,7 +195,7 @@ class ForeignOutput(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunFinished(msgspec.Struct, frozen=True, gc=False):
-    """The task is done."""
+    """The run ended and the task is done."""
 
     text: str | None = None
     """The answer, as far as the agent says which one it is."""
@@ -262,16 +262,16 @@ class Assignment(msgspec.Struct, frozen=True):
     """Goes in by standard input, never by an argument."""
     cwd: str
     resume: str | None = None
-    """The native id of the talk to go on with; then the prompt is the bare message."""
+    """The native id of the session to go on with; then the prompt is the bare message."""
     total: Usage = NO_USAGE
-    """What that talk has cost so far, by the agent's own count."""
+    """What that session has cost so far, by the agent's own count."""
     told: str = ""
-    """The digest of the additions in the last run of that talk."""
+    """The digest of the additions in the last run of that session."""
     additions: tuple[str, ...] = ()
     """What the agent is told beside the prompt, each run."""
     passing: bool = False
     """They hold for this task only, so what it remembers of the run is gone on with by none: many agents keep what
-    they were told in their own talk."""
+    they were told in their own session."""
     rights: Rights = TOP
     """What it may do at most; an executor that has no way to hold to that refuses."""
     roots: tuple[str, ...] = ()
@@ -285,7 +285,7 @@ class Assignment(msgspec.Struct, frozen=True):
     conversation: str = ""
     """Whose task it is: an agent that lives longer than a run lives for one conversation."""
     host: ExecutorHost | None = None
-    """Whom it may ask while it works; None: nobody."""
+    """The host that it may ask while it works; None: it may not ask."""
 
     @property
     def digest(self) -> str:
@@ -294,7 +294,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def is_told_already(self) -> bool:
-        """Whether the talk that it goes on with was told the same the last time."""
+        """Whether the session that it goes on with was told the same the last time."""
         return self.resume is not None and self.told == self.digest
 
 
@@ -302,11 +302,11 @@ class ResumeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent goes on with what was said before."""
 
     strategy: Literal["auto", "transcript"] = "auto"
-    """`auto`: by its own id of the talk where that still fits, else by the transcript. Never both."""
+    """`auto`: by its own id of the session where that still fits, else by the transcript. Never both."""
     on_resume_failure: Literal["transcript", "fail"] = "transcript"
     """When the agent does not know its own id any more."""
     retry: Literal["resume", "new_session"] = "resume"
-    """After a run that failed or was stopped: go on with the agent's own talk, or begin a new one."""
+    """After a run that failed or was stopped: go on with the agent's own session, or begin a new one."""
 
 
 class Executor(Protocol):
@@ -325,7 +325,7 @@ class Executor(Protocol):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The agent and where it keeps its talks: an id from one is worth nothing to another."""
+        """The agent and where it keeps its sessions: an id from one is worth nothing to another."""
         ...
 
     @property
@@ -335,7 +335,7 @@ class Executor(Protocol):
 
     @property
     def can_resume(self) -> bool:
-        """Whether it can go on with a talk by its native id."""
+        """Whether it can go on with a session by its native id."""
         ...
 
     def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:

@@ -26,7 +26,7 @@ def read_tables(value: object) -> list[dict[str, Any]]:
 
 
 def read_text(value: object) -> str | None:
-    """A text, or None."""
+    """The value if it is a text, else None."""
     return value if isinstance(value, str) else None
 
 
@@ -36,7 +36,7 @@ def read_id(value: object) -> str | None:
 
 
 def read_native_id(*values: object) -> str | None:
-    """The first that can be the id of a talk, or None."""
+    """The first that can be the id of a session, or None."""
     return next((value for value in values if isinstance(value, str) and _NATIVE_ID.fullmatch(value)), None)
 
 

@@ -1,6 +1,6 @@
 """The messages a history starts with: the user's standing instructions, then the environment.
 
-Each starts with a tag, so that models, people and listings can tell them from what somebody said.
+Each starts with a tag, so that models, people and listings can tell them from what a user said.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _environment(cwd: str, approval: str, sandbox: str, network: bool) -> tuple[
 
 
 def not_stored_message() -> UserMessage:
-    """Stands where a conversation goes on whose earlier part nobody was allowed to keep."""
+    """Stands where a conversation goes on whose earlier part was not allowed to be stored."""
     text = "<not_stored>\nThe earlier part of this conversation was not stored and is not known.\n</not_stored>"
     return UserMessage(new_item_id(), (TextPart(text),), injected=True)
 

@@ -1,8 +1,8 @@
 """Which tools a conversation is offered, in an order that never varies.
 
 Built-ins in a fixed order, conversation tools, injector tools and functions as registered, MCP tools by name.
-One name with two different signatures, or of two MCP servers, is a conflict: a built-in wins, otherwise nobody is
-offered the name. Anything else would let one server answer calls that were meant for another.
+One name with two different signatures, or of two MCP servers, is a conflict: a built-in wins, otherwise the name
+is not offered. Anything else would let one server answer calls that were meant for another.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OfferedTools(msgspec.Struct, frozen=True, dict=True):
         return encoded
 
     def require(self) -> OfferedTools:
-        """Itself, or ToolConflict."""
+        """Return itself, or raise ToolConflictError if there are conflicts."""
         if self.conflicts:
             raise ToolConflictError("; ".join(self.conflicts))
         return self

@@ -73,7 +73,7 @@ class Handoffs:
         chain.promised = 0
         scope.conversation.awaiting += 1
         if chain.stopped is not None or scope.conversation.closed:
-            # Somebody was told that it is over: nothing is opened any more, and nobody is asked.
+            # The caller was told that it is over: no target is opened or asked any more.
             return
         # Opened in the order of the calls, and put on the stack the other way round.
         targets = [self._target(scope, h, (continuation, index), frame.deadline) for index, h in enumerate(handed)]

@@ -46,7 +46,7 @@ class Nursery:
         try:
             error = task.exception()
         except asyncio.CancelledError:
-            # Asked for all the same: as long as nobody does, the task holds its traceback, and that holds the task.
+            # Read all the same: until then the task holds its traceback, and that holds the task.
             return
         if error is not None:
             _log.error("a background task failed: %s: %s", task.get_name(), log_text(error))

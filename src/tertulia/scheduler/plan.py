@@ -1,7 +1,7 @@
 """Plans, frames and chains: what is to run, as data.
 
 A chain is what one message causes: a stack of frames, the top one runs. A handoff puts a continuation on the
-stack and its targets above it, so that the inner talk always ends before the outer goes on.
+stack and its targets above it, so that the inner conversation always ends before the outer goes on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TaskPlan(msgspec.Struct, frozen=True):
     input: tuple[UserMessage, ...] = ()
     """What is said to the model first; a continuation has none."""
     base_instructions_override: str | None = None
-    """For this task only."""
+    """Holds for this task only."""
     output_schema: str | None = None
     task_type: Literal["code", "chat"] | None = None
     """What another agent is told of earlier messages depends on it."""
@@ -75,7 +75,7 @@ class Frame:
         self.closures: tuple[CallClosure, ...] = ()
         self.results: list[TargetResult | None] = []
         self.targets: list[ConversationId | None] = []
-        """Who is asked, one for each call; None where nobody could be."""
+        """The conversation asked, one for each call; None where there was none."""
 
     def wait_for(self, closures: tuple[CallClosure, ...], conversation: ConversationState) -> None:
         """This frame is a continuation: these calls are answered when it runs."""
@@ -85,7 +85,7 @@ class Frame:
         self.targets = [None] * len(closures)
 
     def report(self, result: TargetResult) -> None:
-        """Tell whoever waits how it ended."""
+        """Tell the frame that waits how it ended."""
         if self.reports_to is not None:
             waiting, index = self.reports_to
             waiting.results[index] = result
@@ -185,7 +185,7 @@ class ConversationSource(Protocol):
 def chain_storage(chain: Chain, conversation: ConversationState, house: ConversationSource) -> StoragePolicy:
     """The strictest storage policy of a conversation and of all that are on the stack with it."""
     if not chain.frames:
-        # The usual case, asked for at every word: nobody waits for it.
+        # The usual case, asked for at every word: no frame waits for it.
         return conversation.storage
     waiting = (house.peek(member) for member in chain.members)
     return strictest(conversation.storage, *(other.storage for other in waiting if other is not None))

@@ -26,11 +26,11 @@ from tertulia.scheduler.task_runner import TaskEnd, TaskRunner
 
 _KEPT = 1_000
 _KEPT_CHARACTERS = 64 * 1024 * 1024
-"""Of all answers together."""
+"""Characters of all answers together."""
 
 
 class SubmissionLedger:
-    """Recent submissions."""
+    """Recent submissions, by task and by message."""
 
     __slots__ = ("_answered", "_by_message", "_by_task", "_characters", "_ended", "_kept")
 
@@ -47,7 +47,7 @@ class SubmissionLedger:
         return len(self._by_task)
 
     def note(self, chain: Chain) -> None:
-        """Remember a submission."""
+        """Remember a submission; the oldest that ended are dropped."""
         self._by_task[chain.task_id] = chain
         if chain.message is not None:
             self._by_message[chain.conversation_id, chain.message] = chain
@@ -80,17 +80,17 @@ class SubmissionLedger:
 
 
 def _answer_length(chain: Chain) -> int:
-    """Characters of a chain's answer; a chain nobody could answer has none."""
+    """Characters of a chain's answer; a cancelled one has none."""
     return 0 if chain.answer.cancelled() else len(chain.answer.result().text or "")
 
 
 MAX_QUEUED = 10_000
 STOP_GRACE_S = 1.0
-"""How long somebody who stops a task may wait for a tool that does not want to; a close says its own time."""
+"""How long a caller that stops a task may wait for a tool that does not want to; a close says its own time."""
 
 
 class Scheduler:
-    """Decides who speaks next."""
+    """Decides which chain runs next, one at a time."""
 
     def __init__(
         self, runner: TaskRunner, interrupts: Handoffs, bus: EventBus, clock: Clock, nursery: Nursery, grace_s: float
@@ -103,7 +103,7 @@ class Scheduler:
         self._grace_s = min(grace_s, STOP_GRACE_S)
         self._ready: deque[Chain] = deque()
         self.current: Chain | None = None
-        """The slot. Whoever is in it runs."""
+        """The slot: the chain that runs now."""
         self._driver: asyncio.Task[None] | None = None
         self.closing = False
         """Once it is set nothing more is taken: refused with `ClosedError`. What was taken waits, or runs."""
@@ -176,7 +176,7 @@ class Scheduler:
         chain = self.current
         if chain is None or conversation.id not in chain.members:
             return None
-        assert chain.handle is not None, "whoever is in the slot has begun to run"
+        assert chain.handle is not None, "the chain in the slot has begun to run"
         chain.handle.abort("interrupted", timeout_s)
         return chain.handle
 

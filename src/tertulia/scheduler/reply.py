@@ -32,13 +32,13 @@ class Reply(msgspec.Struct, frozen=True):
     """Every model request of the task and of the chain it caused."""
     tool_calls: int
     duration: float
-    """Seconds."""
+    """How long it took, in seconds."""
     task_id: TaskId
-    """The first task's."""
+    """The first task of the chain."""
     trace_id: str
     error: Failure | None = None
     last_seq: int = 0
-    """The last event of the chain; whoever orders answers after events waits for it."""
+    """The last event of the chain; a client that orders answers after events waits for it."""
 
 
 def without_text(reply: Reply) -> Reply:

@@ -13,7 +13,7 @@ from tertulia.protocol.ids import ConversationId, TaskId
 
 
 class AgentTask(msgspec.Struct, frozen=True):
-    """One running task."""
+    """One running task and its chain."""
 
     task_id: TaskId
     conversation_id: ConversationId
@@ -41,11 +41,11 @@ class TaskRegistry:
         return task_id in self._tasks
 
     def add(self, task: AgentTask) -> None:
-        """From its start."""
+        """List a task when it starts."""
         self._tasks[task.task_id] = task
 
     def remove(self, task_id: TaskId) -> None:
-        """At its end."""
+        """Drop a task at its end."""
         self._tasks.pop(task_id, None)
 
     def get(self, task_id: TaskId) -> AgentTask | None:

@@ -60,7 +60,7 @@ _ABORT_TEXTS = {
 
 
 class TaskEnd(msgspec.Struct, frozen=True):
-    """How a task ended."""
+    """How a task ended, and its text."""
 
     status: Literal["completed", "failed", "aborted", "handed"]
     text: str | None = None
@@ -70,7 +70,7 @@ class TaskEnd(msgspec.Struct, frozen=True):
     storage: StoragePolicy | None = None
     """The policy that its text was said under."""
     gone: bool = False
-    """Its conversation was closed."""
+    """Whether its conversation was closed."""
 
     def for_caller(self, frame: Frame) -> TargetResult:
         """The same, as a continuation that waits for it will hear."""
@@ -253,7 +253,7 @@ class TaskRunner:
 
 
 def _abandoned_event(conversation: ConversationState, handle: TaskHandle) -> EventData:
-    """A task that did not stop in time is said, whoever wanted it to stop."""
+    """The event of a task that did not stop in time, by the reason it was stopped for."""
     if conversation.closed or handle.reason == "shutdown":
         return ConversationCloseForced(handle.grace_s)
     return WarningEvent(f"the task did not stop within {handle.grace_s:g} s and was abandoned", "abandoned")

@@ -139,7 +139,7 @@ class AcpExecutor:
         self._runner, self._environment, self._spawn = runner, environment, spawn
         self._grace_s, self._start_s = grace_s, start_s
         self._seats: dict[str, _RunningAgent] = {}
-        """Those who wait for their next task. One that works is nobody else's: a task that was given up may last."""
+        """Agents that wait for their next task. One at work is not listed: a task that was given up may last."""
 
     async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         """See `Executor`. Cancelled, the agent is asked to stop, and killed if it does not."""

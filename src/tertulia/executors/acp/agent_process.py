@@ -54,9 +54,9 @@ class AcpProcess:
         self.name = name
         self.pipe = AcpPipe()
         self.session: str | None = None
-        """The agent's own id of the talk."""
+        """The agent's own id of the session."""
         self.told: str | None = None
-        """The system part that it was given in that talk."""
+        """The system part that it was given in that session."""
         self._runner, self._spawn, self._start_s = runner, spawn, start_s
         self._running: RunningCommand | None = None
         self._connection: Connection | None = None
@@ -98,7 +98,7 @@ class AcpProcess:
         self._can = read_table(said.get("agentCapabilities"))
 
     async def begin(self, params: Mapping[str, Any]) -> str:
-        """A new talk, with all that session/new is given; its id."""
+        """Begin a session with these parameters of session/new; its id."""
         await self._leave()
         said = await self._ask("session/new", dict(params))
         found = read_native_id(said.get("sessionId"))
@@ -108,7 +108,7 @@ class AcpProcess:
         return found
 
     async def take_up(self, session: str, params: Mapping[str, Any]) -> None:
-        """A talk of an earlier life of the agent; ModelError where it does not remember, or cannot."""
+        """Resume a session of an earlier process; ModelError where the agent does not remember it, or cannot."""
         offered = read_table(self._abilities.get("sessionCapabilities"))
         method = (
             "session/resume" if offered.get("resume") is not None
@@ -117,7 +117,7 @@ class AcpProcess:
         )  # fmt: skip
         if method is None:
             raise ModelError(f"{self.name} cannot go on with an earlier session")
-        # What it repeats of that talk meanwhile is not said to anybody: there is no task.
+        # What it repeats of that session meanwhile is dropped: there is no task.
         await self._ask(method, {**params, "sessionId": session})
         self.session = session
 
@@ -126,7 +126,7 @@ class AcpProcess:
         await self._ask("session/set_mode", {"sessionId": self.session, "modeId": mode})
 
     async def work(self, task: AcpTask, prompt: str) -> None:
-        """Do one task; its end is told to the task. To be run beside whoever reads the steps."""
+        """Do one task; its end is told to the task. Runs beside the reader of the steps."""
         self._task, task.pipe = task, self.pipe
         self.pipe.begin_task()
         blocks = [{"type": "text", "text": prompt}]
@@ -139,7 +139,7 @@ class AcpProcess:
             self._task = None
 
     async def cancel(self) -> None:
-        """Ask it to stop what it does. One that does not read is waited for until whoever asks gives up."""
+        """Ask it to stop what it does. One that does not read is waited for until the caller gives up."""
         connection = self._connection
         if connection is not None and self.session is not None and not self.pipe.is_over:
             # One that takes no more input is about to end, and its end says more.
@@ -165,7 +165,7 @@ class AcpProcess:
     # ── the two directions ───────────────────────────────────────────────────────────────────────────────────────
 
     async def _leave(self) -> None:
-        """The talk before this one is over."""
+        """Close the session before this one."""
         session, self.session = self.session, None
         if session is not None and read_table(self._abilities.get("sessionCapabilities")).get("close") is not None:
             await self._ask("session/close", {"sessionId": session})

@@ -1,6 +1,6 @@
 """What an ACP agent asks of its client in the middle of a task: permission, files, terminals.
 
-Here the words of ACP become the house's, and back. What may be done is decided there. Everything that is done for the
+Translates between ACP and the executor's host. The host decides what may be done. Everything that is done for the
 agent is told as a step, whether or not the agent tells of it too.
 """
 
@@ -94,9 +94,9 @@ class ClientRequests:
         await asyncio.gather(*map(self._end, list(self._terminals)))
 
     @property
-    def _house(self) -> ExecutorHost:
+    def _present_host(self) -> ExecutorHost:
         if self._host is None:
-            raise NoApproverError("nobody is there who could be asked")
+            raise NoApproverError("no approver is there who could be asked")
         return self._host
 
     # ── permission ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -104,8 +104,8 @@ class ClientRequests:
     async def _permission(self, params: Params) -> dict[str, Any]:
         call, options = self._known(read_table(params.get("toolCall"))), read_tables(params.get("options"))
         question = await asyncio.to_thread(permission_question, call) if _is_long(call) else permission_question(call)
-        consent = await self._house.permit(question)
-        # Always once: for how long a yes holds is remembered by our desk, and by nobody else.
+        consent = await self._present_host.permit(question)
+        # Always once: for how long a yes holds is remembered by our approvals alone.
         wanted = ["allow_once"] if consent.allowed else ["reject_once", "reject_always"]
         if consent.lasting:
             wanted.append("allow_always")
@@ -118,7 +118,7 @@ class ClientRequests:
     # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, params: Params) -> dict[str, Any]:
-        said = await self._house.read(_required(params, "path"))
+        said = await self._present_host.read(_required(params, "path"))
         line, limit = _number(params, "line"), _number(params, "limit")
         if line is not None or limit is not None:
             lines = said.splitlines(keepends=True)
@@ -132,7 +132,7 @@ class ClientRequests:
         act = PatchAct((FileChangeAct(path, "update"),))
         self._tell(ToolUseBegin(name, "write_text_file", {"path": path}, act))
         try:
-            await self._house.write(path, new, name)
+            await self._present_host.write(path, new, name)
             done = True
         finally:
             said = f"{len(new):,} characters written" if done else "not written"
@@ -148,7 +148,7 @@ class ClientRequests:
         limit = min(_number(params, "outputByteLimit") or MAX_KEPT, MAX_KEPT)
         variables = _variables(params)
         terminal, name = AgentTerminal(words, limit), f"terminal-{next(self._numbers)}"
-        terminal.running = await self._house.start(words, read_text(params.get("cwd")), variables, terminal.hear, name)
+        terminal.running = await self._present_host.start(words, read_text(params.get("cwd")), variables, terminal.hear, name)
         self._terminals[name] = terminal
         self._tell(ToolUseBegin(name, "terminal", {"command": list(words)}, CommandAct(words)))
         return {"terminalId": name}

@@ -21,7 +21,7 @@ from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
 from tertulia.protocol.inputs import near_names
 
 MAX_SETTINGS_BYTES = 1024 * 1024
-# What is opened and never closed is taken to the end, and so looked at once. Whoever parses it will complain.
+# What is opened and never closed is taken to the end, and so looked at once. The parser will complain.
 _STRING = r'"(?:[^"\\]+|\\.)*"?'
 _COMMENT = re.compile(rf"//[^\r\n]*|/\*.*?\*/|({_STRING}|/\*.*)", re.DOTALL)
 _COMMA = re.compile(rf",(?=\s*[}}\]])|({_STRING})", re.DOTALL)
@@ -72,7 +72,7 @@ class JsonServers(msgspec.Struct, frozen=True, kw_only=True):
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        # Not blocking: somebody could have put a pipe there.
+        # Not blocking: there could be a pipe.
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return {}
@@ -130,7 +130,7 @@ class AcpDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """One agent that speaks ACP over its standard input and output."""
 
     program: ExecutorDefinition
-    """Command, environment, home, and how it goes on with its own talks."""
+    """Command, environment, home, and how it goes on with its own sessions."""
     sandbox: Mapping[SandboxMode, AcpSandboxMode] = {}
     """Where it has none it is refused, but under danger-full-access."""
     meta: Template = {}

@@ -21,21 +21,21 @@ UNREAD_BYTES = 65_536
 MAX_ASKED = 100
 """Requests of its own that have no answer yet, or whose answer it has not read; after these it is not listened to."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
-"""Of one task."""
+"""Bytes of output in one task."""
 _LAST_WORDS_S = 0.5
 
 _encode = msgspec.json.Encoder().encode
 
 
 class AcpPipe:
-    """One running program. It is over when the program is, or when it says what nobody can want to hear."""
+    """One running program. It is over when the program is, or when it writes what cannot be read."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self.errors = ErrorOutput()
         self.broken: str | None = None
         """Why nothing more is to be had from it, where it did not just exit."""
         self.held_back = asyncio.Event()
-        """Set while messages may be handed on: whoever reads steps too slowly clears it."""
+        """Set while messages may be handed on: a reader of steps that is too slow clears it."""
         self.held_back.set()
         self._lines = JsonLines(max_line_bytes)
         self._unread: deque[bytes] = deque()
@@ -64,7 +64,7 @@ class AcpPipe:
         return self._over
 
     async def start(self, runner: CommandRunner, command: Command) -> RunningCommand:
-        """Start the program. Whoever did sees to its end: `watch`, and `kill` of what it returns."""
+        """Start the program. The caller sees to its end: `watch`, and `kill` of what it returns."""
         self._process = await runner.start(command, self._feed, self.errors.hear)
         return self._process
 
@@ -114,7 +114,7 @@ class AcpPipe:
             await self._something.wait()
 
     async def close(self) -> None:
-        """The program is ended by whoever started it."""
+        """End the stream; the program is ended by the caller that started it."""
         self._end()
 
     # ── the program's side ───────────────────────────────────────────────────────────────────────────────────────

@@ -25,7 +25,7 @@ _STOPPED = {
 
 
 class AcpTask:
-    """Fed by the connection, read by the one who runs it."""
+    """One task: fed by the connection, read by the executor that runs it."""
 
     def __init__(self, host: ExecutorHost | None) -> None:
         self.pipe: AcpPipe | None = None
@@ -47,12 +47,12 @@ class AcpTask:
         return self.ending is not None or self.failure is not None
 
     def hear(self, update: Mapping[str, Any]) -> None:
-        """The agent reports something."""
+        """Take a `session/update` of the agent."""
         for step in self._updates.understand(update):
             self._tell(step)
 
     async def serve(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The agent asks something."""
+        """Answer a request of the agent; it is denied when the task is given up."""
         job = asyncio.current_task()
         assert job is not None
         if not self._closed:
@@ -62,7 +62,7 @@ class AcpTask:
             except asyncio.CancelledError:
                 if not self._closed:
                     raise
-                # By us: nobody waits for the answer to what it asked but the agent, and that has to get one.
+                # By us: only the agent waits for the answer to its request, and it has to get one.
                 job.uncancel()
             finally:
                 self._serving.discard(job)
@@ -82,14 +82,14 @@ class AcpTask:
         self._news.set()
 
     def fail(self, error: TertuliaError) -> None:
-        """It never will."""
+        """End the task with this error."""
         for step in self._updates.end():
             self._tell(step)
         self.failure = error
         self._news.set()
 
     def give_up(self) -> None:
-        """Nobody reads on. What still comes is thrown away, and what is asked is denied."""
+        """The caller reads no further. What still comes is thrown away, and requests are denied."""
         self._given_up = True
         self._deny()
         self.steps.clear()
@@ -102,12 +102,12 @@ class AcpTask:
         self._news.clear()
 
     async def settle(self) -> None:
-        """Until it is over."""
+        """Wait until the task is over."""
         while not self.is_over:
             await self.more()
 
     async def close(self) -> None:
-        """Nothing that was started for it runs any more, and nobody is asked any more what it asked."""
+        """Nothing that was started for it runs any more, and its open requests are denied."""
         self._deny()
         while self._serving:
             self._served.clear()

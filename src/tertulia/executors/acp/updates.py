@@ -40,9 +40,9 @@ from tertulia.executors.result_text import clip
 from tertulia.protocol.tool_events import PlanStep
 
 MAX_TEXT = 16 * 1024 * 1024
-"""Characters of one message."""
+"""Most characters of one message."""
 MOST_OPEN = 1_000
-"""Tool calls under way."""
+"""Most tool calls under way at once."""
 _MAX_TITLE = 300
 _MAX_DIFFED = 256 * 1024
 _MAX_PATHS = 100
@@ -63,7 +63,7 @@ class AgentUpdates:
 
     def __init__(self) -> None:
         self.last_text: str | None = None
-        """The last whole message."""
+        """The last whole message of the agent."""
         self._count = 0
         self._kind = ""
         self._pieces: list[str] = []
@@ -87,7 +87,7 @@ class AgentUpdates:
         return before | {key: value for key, value in call.items() if value is not None}
 
     def end(self) -> list[Step]:
-        """What is left to be said when the task is over. Calls that have not ended are closed by whoever tells."""
+        """What is left to be said when the task is over. Calls that have not ended are closed by the publisher."""
         return list(self._whole())
 
     # ── what it says ─────────────────────────────────────────────────────────────────────────────────────────────

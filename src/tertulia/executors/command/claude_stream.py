@@ -51,7 +51,7 @@ _MOST_OPEN = 1_000
 
 
 class ClaudeStream(JsonlParser):
-    """See `executor.Parser`."""
+    """Implements `executor.Parser` for the `stream-json` output of Claude."""
 
     def __init__(self, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         super().__init__(max_line_bytes)

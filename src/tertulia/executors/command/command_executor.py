@@ -62,7 +62,7 @@ class CommandExecutor:
         self._grace_s = grace_s
 
     async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
-        """See `Executor`."""
+        """See `Executor`. Cancelled, the program is ended."""
         home: TemporaryHome | None = None
         try:
             home = TemporaryHome() if assignment.private or self._definition.isolated_home else None
@@ -178,7 +178,7 @@ class CommandExecutor:
 
 
 class _OutputBuffer:
-    """What the program said so far. Fed by callbacks, read by the one who runs it."""
+    """What the program said so far. Fed by callbacks, read by the executor."""
 
     __slots__ = (
         "_bytes", "_leaves_by", "_news", "_steps", "_unread_bytes", "errors", "exited", "parser", "process", "unread",
@@ -227,7 +227,7 @@ class _OutputBuffer:
         data = self.unread.popleft()
         self._unread_bytes -= len(data)
         steps = await self.parser.feed(data)
-        # Whoever takes the steps may never wait for anything: others have their turn.
+        # The reader of the steps may never wait for anything: let other tasks run.
         await asyncio.sleep(0)
         self._steps += len(steps)
         return steps

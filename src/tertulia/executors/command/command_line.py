@@ -48,7 +48,7 @@ def command_line(
 def standard_input(definition: ExecutorDefinition, assignment: Assignment, layer: str = "") -> bytes:
     """The prompt, after the system part where there is no other way to say that."""
     told = system_text(assignment)
-    # Whoever goes on with its own talk remembers what stood before a prompt.
+    # An agent that goes on with its own session remembers what stood before a prompt.
     beside = _fits(definition, told, layer) and not (definition.hears_once and assignment.resume is not None)
     prompt = assignment.prompt if not told or beside or assignment.is_told_already else told + _GAP + assignment.prompt
     return prompt.encode("utf-8", "replace")

@@ -35,7 +35,7 @@ class SettingsLayer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentHome(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an agent keeps its talks and its login, below HOME."""
+    """Where an agent keeps its sessions and its login, below HOME."""
 
     variable: str
     """The variable that names another place."""
@@ -51,7 +51,7 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     """One command-line agent. Words are arguments: no shell reads them.
 
     It is called with `command`, `args`, the words for its sandbox and its system part, and then `start`, or
-    `resume_with` to go on with its own talk. The prompt goes to its standard input.
+    `resume_with` to go on with its own session. The prompt goes to its standard input.
     """
 
     command: Words
@@ -77,7 +77,7 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     JSON string; the list of processes shows the last two to everybody. None: before the prompt.
     """
     hears_once: bool = False
-    """Whether what it is told beside the prompt counts when its talk begins only: a change stands before the prompt."""
+    """Whether what stands beside the prompt counts only when its session begins: a change stands before the prompt."""
     servers: Words = ()
     """What keeps it from MCP servers that are not ours; with `{name}`, once for each that its settings name."""
     server: Words = ()
@@ -96,7 +96,7 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     install: str = ""
     """How to get it, as a command."""
     login: str = ""
-    """How to log in."""
+    """How to log in, as a command."""
 
     def __repr__(self) -> str:
         # Not the values of `env`: they may be secrets.
@@ -266,7 +266,7 @@ CODEX = ExecutorDefinition(
 )
 
 _SANDBOXED = '{"sandbox": {"enabled": true, "autoAllowBashIfSandboxed": true, "allowUnsandboxedCommands": false}}'
-"""Commands run in Claude's own sandbox or, where it has none, are denied: nobody is there to be asked."""
+"""Commands run in Claude's own sandbox or, where it has none, are denied: there is no approver."""
 
 CLAUDE = ExecutorDefinition(
     command=("claude", "-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),

@@ -35,7 +35,7 @@ class ErrorOutput:
         self._tail = bytearray()
 
     def hear(self, data: bytes) -> None:
-        """More of it."""
+        """Add a chunk of standard error."""
         self._tail += data
         if len(self._tail) > 2 * _TAIL_BYTES:
             del self._tail[:-_TAIL_BYTES]

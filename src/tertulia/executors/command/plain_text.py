@@ -1,4 +1,4 @@
-"""The output of an agent that only talks: all of it is the answer. Whether it failed is for its exit code to say."""
+"""The output of an agent that writes plain text: all of it is the answer. Its exit code says whether it failed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlainText:
         return self._add(chunk, final=False)
 
     async def end(self) -> list[Step]:
-        """The whole answer."""
+        """The last steps, with the whole answer."""
         steps = self._add(b"", final=True)
         answer = self._text.getvalue().strip()
         steps += [AgentText(_ID, answer)] if answer else []

@@ -46,12 +46,12 @@ class TemporaryHome:
         return moved
 
     def remove(self) -> None:
-        """Again is nothing."""
+        """Remove the folder; a second call does nothing."""
         remove_tree(self.path)
 
 
 def agent_home_folder(home: AgentHome | None, environment: Mapping[str, str]) -> str:
-    """Where the agent keeps its talks when nobody moves it."""
+    """Where the agent keeps its sessions when it has no temporary home."""
     user_home = environment.get("HOME", "")
     if home is None:
         return user_home
@@ -113,7 +113,7 @@ def _link(file: str, path: str) -> None:
     os.symlink(file, path)
     place, ending = os.path.dirname(path), os.path.splitext(path)[1]
     with suppress(OSError):
-        # By the clock of whoever keeps the files, which may be another machine's.
+        # By the clock of the file system, which may be another machine's.
         before = os.lstat(path).st_mtime - _READ_S
         for name in os.listdir(place):
             if name.startswith(_LAYER_PREFIX) and name.endswith(ending):

@@ -18,7 +18,7 @@ _SERVERS, _PROJECTS = "mcp_servers", "projects"
 def servers_in_toml(place: str, file: str, folder: str, cwd: str) -> tuple[str, ...]:
     """Names of the servers in the settings below `place`, and in those of the projects that these trust.
 
-    A project's own file lies in its `folder`. One that nobody trusts is not read by the agent either. Blocks shortly.
+    A project's own file lies in its `folder`. One that is not trusted is not read by the agent either. Blocks shortly.
     """
     settings = _read(os.path.join(place, file))
     found = [*_table(settings, _SERVERS)]

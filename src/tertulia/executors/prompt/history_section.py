@@ -26,7 +26,7 @@ _LOOKED_AT = 2_000
 # Everything that a reader may take for the end of a line.
 _BREAKS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _LINE = re.compile(f"[^{_BREAKS}]+")
-# Before the first letter: spaces, marks, numbers, tags, whatever is no letter. Marks that nobody sees are among them.
+# Before the first letter: spaces, marks, numbers, tags, whatever is no letter. Invisible marks are among them.
 _LEADING = re.compile(r"(?:[^\w<]+|[\d_]+|</?[A-Za-z][^<>]{0,80}>|<)+")
 # Letters by their category, and yet nothing to be seen.
 _BLANK = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
@@ -106,7 +106,7 @@ _LEAST = 16
 
 
 class EarlierMessage(msgspec.Struct, frozen=True):
-    """One earlier message."""
+    """One earlier message of the conversation."""
 
     role: Role
     text: str
@@ -119,7 +119,7 @@ class HistorySectionLimits(msgspec.Struct, frozen=True):
 
     max_messages: int
     max_chars: int
-    """Of the whole section."""
+    """Characters of the whole section."""
     per_message_max_chars: int
     """Of a message's text, without its label."""
 
@@ -162,7 +162,7 @@ def _newest(texts: Sequence[str], room: int) -> list[str]:
 
 
 def label(message: EarlierMessage) -> str:
-    """`User[name]:`, `User:` or `Assistant:`."""
+    """The label of a message: `User[name]:`, `User:` or `Assistant:`."""
     if message.role == "assistant":
         return "Assistant:"
     name = _name(message.username or "")

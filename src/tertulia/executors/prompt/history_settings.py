@@ -58,7 +58,7 @@ class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):
     chat: TaskHistorySettings = TaskHistorySettings(max_chars=MAX_CHARS["chat"])
 
     def of(self, task_type: TaskType | None) -> TaskHistorySettings:
-        """What holds for this kind; code, where nobody said which."""
+        """What holds for this kind; code, where none is named."""
         return self.chat if task_type == "chat" else self.code
 
 
