@@ -58,7 +58,7 @@ async def test_an_answered_submission_is_still_found() -> None:
 
 async def test_only_the_newest_answered_ones_are_kept() -> None:
     """G1: the oldest answered go first, whether they had a message id or not."""
-    ledger = SubmissionLedger(kept=2)
+    ledger = SubmissionLedger(capacity=2)
     chains = [submission(message_id="m0"), submission(), submission(message_id="m2"), submission(message_id="m3")]
     for chain in chains:
         ledger.note(chain)
@@ -70,7 +70,7 @@ async def test_only_the_newest_answered_ones_are_kept() -> None:
 
 async def test_one_that_made_way_is_known_to_have_ended_and_never_runs_again() -> None:
     """R3, G1: its text is not kept, how it ended is."""
-    ledger = SubmissionLedger(kept=1)
+    ledger = SubmissionLedger(capacity=1)
     chains = [submission(message_id=f"m{number}") for number in range(4)]
     for chain in chains[:3]:
         ledger.note(chain)
@@ -97,7 +97,7 @@ async def test_one_that_made_way_is_known_to_have_ended_and_never_runs_again() -
 
 async def test_one_that_waits_is_never_forgotten_and_holds_nobody_back() -> None:
     """G1: a long task at the head of the queue, and thousands that are cancelled behind it."""
-    ledger, waiting = SubmissionLedger(kept=3), submission(message_id="long")
+    ledger, waiting = SubmissionLedger(capacity=3), submission(message_id="long")
     ledger.note(waiting)
     for number in range(50):
         chain = submission(message_id=f"m{number}")
@@ -111,7 +111,7 @@ async def test_one_that_waits_is_never_forgotten_and_holds_nobody_back() -> None
 
 
 async def test_an_answer_nobody_waited_for_is_forgotten_like_any_other() -> None:
-    ledger, chain = SubmissionLedger(kept=0), submission(message_id="m")
+    ledger, chain = SubmissionLedger(capacity=0), submission(message_id="m")
     ledger.note(chain)
     chain.answer.cancel()
     await ticks()

@@ -64,7 +64,7 @@ class StepPublisher:
             self._add(event)
 
     def close(self) -> None:
-        """Publish what still waits."""
+        """Publish the events that still wait."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -166,16 +166,18 @@ class ExecutorBackend:
         trim_to_limits(scope)
         scope.take_pending()
         first, previous = commission.input[0], commission.previous_result
-        asked = [item for item in (first, *(_messages_after(scope.conversation, first.id) or ())) if not item.injected]
+        messages = [
+            item for item in (first, *(_messages_after(scope.conversation, first.id) or ())) if not item.injected
+        ]
         try:
             async with self._server(scope) as server:
-                while asked:
+                while messages:
                     assignment = self._assignment(scope, commission, server)
-                    await self._answer(scope, assignment, asked, self._continuity.of(commission.task_type), previous)
+                    await self._answer(scope, assignment, messages, self._continuity.of(commission.task_type), previous)
                     await scope.commit()
                     newest = _newest_item_id(scope.conversation)
                     scope.take_pending()
-                    asked, previous = _messages_after(scope.conversation, newest), None
+                    messages, previous = _messages_after(scope.conversation, newest), None
         finally:
             if scope.conversation.closed or scope.conversation.terms.backend != self._executor.name:
                 # It was closed, or given to another backend, meanwhile, while the agent was at work.
@@ -185,21 +187,21 @@ class ExecutorBackend:
         self,
         scope: TaskScope,
         assignment: Assignment,
-        asked: Sequence[UserMessage],
+        messages: Sequence[UserMessage],
         telling: TaskHistorySettings,
         previous: object,
     ) -> None:
         """One answer: by the agent's own memory where that holds, else by the transcript; never by both."""
         conversation = scope.conversation
-        if any(isinstance(part, ImagePart) for item in asked for part in item.parts):
+        if any(isinstance(part, ImagePart) for item in messages for part in item.parts):
             scope.publish(
                 WarningEvent(f"{self._executor.name} is not shown the pictures of this message", "no_pictures")
             )
-        message = _GAP.join(item.text for item in asked)
+        message = _GAP.join(item.text for item in messages)
         native_session, conversation.native_session = conversation.native_session, None
         earlier, scope.last_text = scope.last_text, None
         if native_session is not None and self._may_resume(scope, telling) and not assignment.passing:
-            why = self._mismatch(conversation, native_session, asked)
+            why = self._mismatch(conversation, native_session, messages)
             if why is None:
                 prompt = telling.prompt((), message, previous)
                 own = {"resume": native_session.native_id, "total": native_session.total, "told": native_session.told}
@@ -210,8 +212,10 @@ class ExecutorBackend:
                     return _finish_task(scope, ending, earlier)
                 why = _failure_text(ending)
             scope.publish(WarningEvent(f"{self._executor.name} {_RESUME_FAILED} ({why})", "resume_failed"))
-        said = transcript(conversation.history.snapshot(), before=asked[0].id, limit=telling.max_messages + _SPARE)
-        assignment = replace(assignment, prompt=telling.prompt(said, message, previous))
+        history = transcript(
+            conversation.history.snapshot(), before=messages[0].id, limit=telling.max_messages + _SPARE
+        )
+        assignment = replace(assignment, prompt=telling.prompt(history, message, previous))
         ending, _ = await self._run(scope, assignment, telling, native_session)
         return _finish_task(scope, ending, earlier)
 
@@ -224,14 +228,14 @@ class ExecutorBackend:
         )
 
     def _mismatch(
-        self, conversation: ConversationState, native_session: NativeSession, asked: Sequence[UserMessage]
+        self, conversation: ConversationState, native_session: NativeSession, messages: Sequence[UserMessage]
     ) -> str | None:
         """Why the agent's own memory does not fit; None where it does."""
         why = native_session.mismatch(
             identity_digest(self._executor.identity), conversation.terms.cwd, conversation.history.revision
         )
         since = _messages_after(conversation, native_session.upto)
-        if why is None and (since is None or [item.id for item in since] != [item.id for item in asked]):
+        if why is None and (since is None or [item.id for item in since] != [item.id for item in messages]):
             # There was a message whose task never came to the agent, or in whose task the process died.
             return "it was not told all that was said"
         return why
@@ -241,11 +245,11 @@ class ExecutorBackend:
         override = commission.base_instructions_override
         base = context.base_instructions if override is None else override
         schema = None if commission.output_schema is None else _SCHEMA + commission.output_schema
-        told = (base, context.user_instructions, *self._system(conversation), schema)
+        additions = (base, context.user_instructions, *self._system(conversation), schema)
         return Assignment(
             prompt="",
             cwd=conversation.terms.cwd,
-            additions=tuple(text for text in told if text),
+            additions=tuple(text for text in additions if text),
             passing=override is not None,
             rights=scope.rights(),
             roots=self._roots(scope.rights()),
@@ -295,33 +299,33 @@ class ExecutorBackend:
             lasting = isinstance(ending, RunFinished) or self._resuming.retry == "resume"
             # One that was stopped before it said anything may never have read its prompt.
             private = assignment.private or assignment.passing
-            kept = knew and heard and lasting and telling.mode == "full" and not private
-            _record_native_session(conversation, native_session, kept, former)
+            resumable = knew and heard and lasting and telling.mode == "full" and not private
+            _record_native_session(conversation, native_session, resumable, former)
         progress.close()
         scope.check_wanted()
         return ending, knew
 
 
 def _update_native_session(
-    conversation: ConversationState, native_session: NativeSession | None, **said: Any
+    conversation: ConversationState, native_session: NativeSession | None, **changes: Any
 ) -> NativeSession | None:
     """The native session with what the agent said of it; None if it was removed or replaced meanwhile."""
     if native_session is None or conversation.native_session is not native_session:
         return None
-    conversation.native_session = replace(native_session, **said)
+    conversation.native_session = replace(native_session, **changes)
     return conversation.native_session
 
 
 def _record_native_session(
-    conversation: ConversationState, native_session: NativeSession | None, kept: bool, former: NativeSession | None
+    conversation: ConversationState, native_session: NativeSession | None, resumable: bool, former: NativeSession | None
 ) -> None:
     """A run is over: have its id written down, for a later life of the session too, or that there is none any more."""
     native_session = _update_native_session(conversation, native_session, upto=_newest_item_id(conversation))
     if native_session is None:
         return
-    conversation.native_session = native_session if kept else None
-    if kept or former is not None:
-        conversation.note(NoteRecord(conversation.id, NATIVE_SESSION, native_session.noted() if kept else None))
+    conversation.native_session = native_session if resumable else None
+    if resumable or former is not None:
+        conversation.note(NoteRecord(conversation.id, NATIVE_SESSION, native_session.noted() if resumable else None))
 
 
 def _finish_task(scope: TaskScope, ending: RunEnd, earlier: str | None) -> None:

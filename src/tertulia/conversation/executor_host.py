@@ -168,11 +168,11 @@ class TaskExecutorHost:
         return None if encoded is None else base64.b64decode(encoded)
 
     async def _on_disk(self, request: dict[str, Any], call: CallContext) -> dict[str, Any]:
-        said = await self._place.confined(_DISK, msgspec.json.encode(request), _MAX_OUTPUT_BYTES, call)
+        output = await self._place.confined(_DISK, msgspec.json.encode(request), _MAX_OUTPUT_BYTES, call)
         try:
-            answer = msgspec.json.decode(said, type=dict[str, Any])
+            answer = msgspec.json.decode(output, type=dict[str, Any])
         except msgspec.DecodeError:
-            raise SandboxError(f"it was not done: {said[-500:].decode('utf-8', 'replace')!r}") from None
+            raise SandboxError(f"it was not done: {output[-500:].decode('utf-8', 'replace')!r}") from None
         if not answer["ok"]:
             raise InvalidParamsError(f"{answer['path']}: {answer['reason']}")
         return answer
@@ -207,10 +207,10 @@ def _meets(paths: tuple[str, ...], guarded: tuple[str, ...], cwd: str) -> bool:
     """Whether one of the paths lies in one of these places, or has one inside; by their names, or where links lead."""
     places = {place for path in guarded for place in (path, os.path.realpath(path))}
     named = [os.path.normpath(os.path.join(cwd, path)) for path in paths if "\0" not in path]
-    spelled = {each for path in named for each in (path, os.path.realpath(path))}
+    spelled = {spelling for path in named for spelling in (path, os.path.realpath(path))}
     return any(is_inside(path, place) or is_inside(place, path) for path in spelled for place in places)
 
 
 def _is_writable(path: str, confinement: Confinement) -> bool:
     inside = [os.path.relpath(path, root) for root in confinement.writable_roots]
-    return any(each.split("/")[0] != ".." and protected_part(each) is None for each in inside)
+    return any(relative.split("/")[0] != ".." and protected_part(relative) is None for relative in inside)

@@ -69,41 +69,41 @@ class ResolvedTerms(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def resolve_terms(asked: ContextFields, current: Terms, ground: TermsBase) -> ResolvedTerms:
-    """The terms that follow from `current` when `asked` is granted as far as the ceiling allows."""
+def resolve_terms(request: ContextFields, current: Terms, ground: TermsBase) -> ResolvedTerms:
+    """The terms that follow from `current` when `request` is granted as far as the ceiling allows."""
     default, context = ground.default, current.context
-    fields, warnings = _parse_rights(asked, current, ground)
-    shell_mode = _shell_mode(asked.shell_mode, current, default)
-    if asked.shell_mode is not UNSET:
-        fields["shell"] = default.rights.shell if asked.shell_mode is None else shell_mode != "none"
+    fields, warnings = _parse_rights(request, current, ground)
+    shell_mode = _shell_mode(request.shell_mode, current, default)
+    if request.shell_mode is not UNSET:
+        fields["shell"] = default.rights.shell if request.shell_mode is None else shell_mode != "none"
     rights, narrowed = narrow(fields, current.rights, ground.ceiling, ground.because)
-    base = _text(asked.base_instructions, context.base_instructions, "base_instructions")
-    user = _text(asked.user_instructions, context.user_instructions, "user_instructions")
-    backend, cwd = _backend(asked.backend, current, ground), _cwd(asked.cwd, current, default)
+    base = _text(request.base_instructions, context.base_instructions, "base_instructions")
+    user = _text(request.user_instructions, context.user_instructions, "user_instructions")
+    backend, cwd = _backend(request.backend, current, ground), _cwd(request.cwd, current, default)
     _check_asking(backend, rights, ground)
     warnings.extend(_sandbox_warnings(backend, rights, ground))
     # Last, because it alone may make something: a refusal after it would leave a wire that is never closed.
-    wire = _wire(asked.model, current, ground)
+    wire = _wire(request.model, current, ground)
     view, tools = _view(context.mcp_view, rights), tool_preferences(rights, shell_mode, wire.family)
-    context, functions = ConversationContext(base, user, view, tools), _functions(asked, current)
+    context, functions = ConversationContext(base, user, view, tools), _functions(request, current)
     terms = Terms(context, rights, wire, backend, cwd, shell_mode, current.agent, functions)
-    return ResolvedTerms(terms, tuple(_narrowed_as_asked(narrowed, asked)), tuple(warnings))
+    return ResolvedTerms(terms, tuple(_narrowed_as_asked(narrowed, request)), tuple(warnings))
 
 
-def _narrowed_as_asked(narrowed: Iterable[Narrowing], asked: ContextFields) -> Iterator[Narrowing]:
+def _narrowed_as_asked(narrowed: Iterable[Narrowing], request: ContextFields) -> Iterator[Narrowing]:
     """What was cut off, as it was asked for: rights know of a shell only whether there is one. A reset asks nothing."""
     for cut in narrowed:
-        if cut.field == "shell_mode" and asked.shell_mode is not None:
-            yield replace(cut, asked=asked.shell_mode)
-        elif getattr(asked, cut.field) is not None:
+        if cut.field == "shell_mode" and request.shell_mode is not None:
+            yield replace(cut, asked=request.shell_mode)
+        elif getattr(request, cut.field) is not None:
             yield cut
 
 
-def _parse_rights(asked: ContextFields, current: Terms, ground: TermsBase) -> tuple[dict[str, Any], list[str]]:
+def _parse_rights(request: ContextFields, current: Terms, ground: TermsBase) -> tuple[dict[str, Any], list[str]]:
     fields: dict[str, Any] = {}
     warnings: list[str] = []
     for name in _RIGHTS:
-        value = getattr(asked, name)
+        value = getattr(request, name)
         match name, value:
             case _, msgspec.UNSET:
                 pass
@@ -134,30 +134,32 @@ def _visibility(value: object) -> str:
     return cast(str, value)
 
 
-def _shell_mode(asked: object, current: Terms, default: Terms) -> ShellMode | None:
-    match asked:
+def _shell_mode(requested: object, current: Terms, default: Terms) -> ShellMode | None:
+    match requested:
         case msgspec.UNSET:
             return current.shell_mode
         case None:
             return default.shell_mode
-        case str() if (mode := asked.replace("-", "_")) in get_args(ShellMode):
+        case str() if (mode := requested.replace("-", "_")) in get_args(ShellMode):
             return cast(ShellMode, mode)
         case _:
-            raise InvalidParamsError(f"shell_mode must be one of {', '.join(get_args(ShellMode))}, not {asked!r:.80}")
+            raise InvalidParamsError(
+                f"shell_mode must be one of {', '.join(get_args(ShellMode))}, not {requested!r:.80}"
+            )
 
 
-def _text(asked: Any, current: str | None, field: str) -> str | None:
-    match asked:
+def _text(requested: Any, current: str | None, field: str) -> str | None:
+    match requested:
         case msgspec.UNSET:
             return current
         case None:
             return None
         case _:
-            return check_text(asked, field)
+            return check_text(requested, field)
 
 
-def _functions(asked: ContextFields, current: Terms) -> tuple[Tool, ...]:
-    match asked:
+def _functions(request: ContextFields, current: Terms) -> tuple[Tool, ...]:
+    match request:
         case OpenFromPython(functions=tuple() as functions) | ChangeFromPython(functions=tuple() as functions):
             return functions
         case OpenFromPython(functions=None) | ChangeFromPython(functions=None):
@@ -170,22 +172,22 @@ def _view(view: McpView, rights: Rights) -> McpView:
     return view if view.allowlist == rights.mcp_tool_allowlist else view.with_allowlist(rights.mcp_tool_allowlist)
 
 
-def _wire(asked: object, current: Terms, ground: TermsBase) -> Wire:
-    if asked is UNSET:
+def _wire(requested: object, current: Terms, ground: TermsBase) -> Wire:
+    if requested is UNSET:
         return current.wire
-    return ground.default.wire if asked is None else ground.find_wire(asked)
+    return ground.default.wire if requested is None else ground.find_wire(requested)
 
 
-def _backend(asked: object, current: Terms, ground: TermsBase) -> str:
-    if asked is UNSET:
+def _backend(requested: object, current: Terms, ground: TermsBase) -> str:
+    if requested is UNSET:
         return current.backend
-    if asked is None:
+    if requested is None:
         return ground.default.backend
-    if asked not in ground.backends:
-        near = near_names(str(asked), ground.backends, 1)
+    if requested not in ground.backends:
+        near = near_names(str(requested), ground.backends, 1)
         hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(ground.backends)}"
-        raise InvalidParamsError(f"backend {asked!r:.80} is unknown; {hint}")
-    return cast(str, asked)
+        raise InvalidParamsError(f"backend {requested!r:.80} is unknown; {hint}")
+    return cast(str, requested)
 
 
 def _check_asking(backend: str, rights: Rights, ground: TermsBase) -> None:
@@ -206,14 +208,14 @@ def _sandbox_warnings(backend: str, rights: Rights, ground: TermsBase) -> Iterat
         )
 
 
-def _cwd(asked: Any, current: Terms, default: Terms) -> str:
-    match asked:
+def _cwd(requested: Any, current: Terms, default: Terms) -> str:
+    match requested:
         case msgspec.UNSET:
             return current.cwd
         case None:
             return default.cwd
         case _:
-            path = check_text(asked, "cwd")
+            path = check_text(requested, "cwd")
             if not path.startswith("/") or "\0" in path or len(path) > _MAX_PATH:
                 raise InvalidParamsError(
                     f"cwd must be an absolute path of at most {_MAX_PATH:,} characters, not {path!r:.80}"

@@ -1,4 +1,4 @@
-"""One question to the conversation's own model, beside the conversation: no tools, no history, nothing of it is kept."""
+"""One question to the model of a conversation, beside it: no tools, no history, nothing of it is kept."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _CHARACTERS = 4
 async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:
     """The answer, cut at about so many tokens. What it cost is charged to the task, and to its chain."""
     wire, storage = scope.conversation.terms.wire, scope.rights().storage_policy
-    said = HistoryStore(HistoryLimits())
-    said.kept_by = scope.conversation.history.kept_by
-    said.append([_item(role, text) for role, text in question.messages])
+    history = HistoryStore(HistoryLimits())
+    history.kept_by = scope.conversation.history.kept_by
+    history.append([_item(role, text) for role, text in question.messages])
     asking = RequestInputs(
         conversation_id=scope.conversation.id,
         wire=wire,
@@ -34,16 +34,16 @@ async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:
         tools=NO_TOOLS,
         storage=storage,
     )
-    request = build_request(asking, said)
-    asked = sum(len(text) for _, text in question.messages) + len(request.instructions)
-    text, usage = await _stream_text(wire, request, question.max_tokens, asked // _CHARACTERS)
+    request = build_request(asking, history)
+    characters = sum(len(text) for _, text in question.messages) + len(request.instructions)
+    text, usage = await _stream_text(wire, request, question.max_tokens, characters // _CHARACTERS)
     scope.check_wanted()
     scope.charge(usage)
     scope.publish(TokenCount(usage, wire.context_window, request.cache_key))
     return SamplingResult(text, wire.name)
 
 
-async def _stream_text(wire: Wire, request: ModelRequest, max_tokens: int, asked: int) -> tuple[str, Usage]:
+async def _stream_text(wire: Wire, request: ModelRequest, max_tokens: int, input_tokens: int) -> tuple[str, Usage]:
     heard, whole, room = "", "", max_tokens * _CHARACTERS
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
@@ -52,7 +52,7 @@ async def _stream_text(wire: Wire, request: ModelRequest, max_tokens: int, asked
                     heard += text
                     if len(heard) > room:
                         # Hanging up is the one bound that every provider knows; then the cost is an estimate.
-                        return heard[:room], Usage(asked, 0, max_tokens, 0, asked + max_tokens)
+                        return heard[:room], Usage(input_tokens, 0, max_tokens, 0, input_tokens + max_tokens)
                 case AnswerItem(item=AssistantMessage() as item):
                     whole += item.text
                 case RetryNotice():

@@ -103,8 +103,8 @@ class ConversationState:
     def seed(self) -> None:
         """Write the first messages: the user's instructions and an agent's additions, if any, then the environment."""
         terms = self.terms
-        told = [] if terms.agent is None else [addition.text for addition in terms.agent.additions]
-        items = seeds(terms.context.user_instructions, terms.cwd, terms.rights, told)
+        additions = [] if terms.agent is None else [addition.text for addition in terms.agent.additions]
+        items = seeds(terms.context.user_instructions, terms.cwd, terms.rights, additions)
         self.history = HistoryStore(history_limits(terms.rights), items)
         self.note(ItemsRecord(self.id, tuple(items), pinned=True, seed=True))
 
@@ -145,9 +145,9 @@ class ConversationState:
         item carries it along, into summaries and forks too.
         """
         if items:
-            said = tuple(_with_storage(items, strictest(self.storage, storage or self.storage), self.storage))
-            self.history.append(said, pinned=pinned)
-            self.note(ItemsRecord(self.id, said, pinned))
+            stored = tuple(_with_storage(items, strictest(self.storage, storage or self.storage), self.storage))
+            self.history.append(stored, pinned=pinned)
+            self.note(ItemsRecord(self.id, stored, pinned))
             self.touch()
 
     def has_ended(self, output: ToolOutput, storage: StoragePolicy) -> ToolOutput:
@@ -197,13 +197,13 @@ class ConversationState:
     def adopt(self, terms: Terms) -> None:
         """Run under new terms from the next request on. History is added to, never rewritten. Busy changes nothing."""
         before, text = self.terms, terms.context.user_instructions
-        news: list[UserMessage] = []
+        updates: list[UserMessage] = []
         if text != before.context.user_instructions:
-            news.append(user_instructions_message(text or INSTRUCTIONS_WITHDRAWN))
+            updates.append(user_instructions_message(text or INSTRUCTIONS_WITHDRAWN))
         environment = environment_message(terms.cwd, terms.rights)
         if environment.parts != environment_message(before.cwd, before.rights).parts:
-            news.append(environment)
-        self.instruct(news)
+            updates.append(environment)
+        self.instruct(updates)
         self.history.kept_by = binding_policy(
             self.history.kept_by, before.rights.storage_policy, terms.rights.storage_policy
         )

@@ -102,11 +102,11 @@ def tool_preferences(rights: Rights, shell_mode: ShellMode | None, family: str) 
     )
 
 
-def _shell(rights: Rights, asked: ShellMode | None, family: str) -> ShellMode:
+def _shell(rights: Rights, requested: ShellMode | None, family: str) -> ShellMode:
     if not rights.shell:
         return "none"
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     if rights.approval_policy == ON_REQUEST:
         return "with_request"
     return "local" if family in _LOCAL_SHELL else "default"

@@ -89,7 +89,7 @@ async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[Mo
 class _PreparedTurn(msgspec.Struct, frozen=True):
     """One request, and what it was made from."""
 
-    asked: ModelRequestRecord
+    record: ModelRequestRecord
     context: TurnContext
     known: OfferedTools
     """Those that answer. More than are offered: who asks for too much is told which limit it was."""
@@ -113,7 +113,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
         output_schema=script.output_schema,
     )
     request = build_request(asking, conversation.history)
-    asked = fingerprint_request(
+    record = fingerprint_request(
         (conversation.id, scope.task_id),
         request.instructions,
         request.tools_json,
@@ -122,14 +122,14 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
         output_schema=script.output_schema,
         storage=scope.storage(),
     )
-    return _PreparedTurn(asked, context, known, request)
+    return _PreparedTurn(record, context, known, request)
 
 
 async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     wire, request = turn.context.client, turn.request
     # What goes out besides the history counts too, or short histories would look dear.
     estimate = scope.conversation.history.approx_tokens + (len(request.instructions) + len(request.tools_json)) // 4
-    scope.conversation.note(turn.asked)
+    scope.conversation.note(turn.record)
     answer = await request_answer(scope, wire, request)
     usage = answer.finished.usage
     scope.charge(usage)

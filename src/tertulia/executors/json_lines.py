@@ -97,15 +97,15 @@ class JsonLines:
 
 def parse_steps(lines: Iterable[Line | DroppedLine], understood: Callable[[Line], Iterable[Step] | None]) -> list[Step]:
     """What the lines say. A line that is not understood, in name or in form, is kept as it came."""
-    said: list[Step] = []
+    steps: list[Step] = []
     for line in lines:
         if isinstance(line, DroppedLine):
             why = {"dropped_because": line.why} if line.why else {}
-            said.append(ForeignOutput({"dropped_line_bytes": line.bytes, **why}))
+            steps.append(ForeignOutput({"dropped_line_bytes": line.bytes, **why}))
         else:
             meant = understood(line)
-            said.extend([ForeignOutput(line)] if meant is None else meant)
-    return said
+            steps.extend([ForeignOutput(line)] if meant is None else meant)
+    return steps
 
 
 def _decode(line: bytearray) -> Line | None:

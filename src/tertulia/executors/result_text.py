@@ -23,15 +23,15 @@ def clip(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     mark = _mark(len(text))
-    kept = room - len(mark)
-    if kept < _LEAST:
-        kept, mark = room - 1, "…"
+    left = room - len(mark)
+    if left < _LEAST:
+        left, mark = room - 1, "…"
     else:
-        mark = _mark(len(text) - kept)
-    if kept < 0:
+        mark = _mark(len(text) - left)
+    if left < 0:
         return ""
-    tail = kept // 2
-    return text[: kept - tail] + mark + text[len(text) - tail :]
+    tail = left // 2
+    return text[: left - tail] + mark + text[len(text) - tail :]
 
 
 def _mark(characters: int) -> str:

@@ -110,9 +110,9 @@ class StepEvents:
     def _whole(self, step: AgentText | Thought) -> EventList:
         self._offsets.pop(step.id, None)
         kind = e.AgentMessage if isinstance(step, AgentText) else e.AgentReasoning
-        said = self._spoken(step.id)
+        item_id = self._spoken(step.id)
         self._wholes[step.id] = self._wholes.get(step.id, 0) + 1
-        return [kind(step.text, said)]
+        return [kind(step.text, item_id)]
 
     def _plan(self, step: AgentPlan) -> EventList:
         return [t.PlanUpdate(list(step.steps))]

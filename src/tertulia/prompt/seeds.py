@@ -67,5 +67,5 @@ def seeds(
 ) -> tuple[UserMessage, ...]:
     """All of them, in the order in which the model reads them."""
     instructions = (user_instructions_message(user_instructions),) if user_instructions else ()
-    told = (additions_message(additions),) if additions else ()
-    return (*instructions, *told, environment_message(cwd, rights))
+    added = (additions_message(additions),) if additions else ()
+    return (*instructions, *added, environment_message(cwd, rights))

@@ -56,14 +56,14 @@ NO_TOOLS = OfferedTools((), frozenset(), hashlib.sha256(b"").hexdigest())
 def assemble_tools(specs: Iterable[ToolSpec]) -> OfferedTools:
     """Order, merge duplicates, detect conflicts. The same specs give the same list on every run."""
     ordered = sorted(enumerate(specs), key=_sort_key)
-    kept: dict[str, ToolSpec] = {}
+    by_name: dict[str, ToolSpec] = {}
     conflicts: dict[str, str] = {}
     for _, spec in ordered:
-        first = kept.setdefault(spec.name, spec)
+        first = by_name.setdefault(spec.name, spec)
         if (first.signature, first.server) != (spec.signature, spec.server):
             claimants = f"{_claimant(first)} and {_claimant(spec)}"
             conflicts.setdefault(spec.name, f"tool {spec.name!r} is claimed by {claimants}")
-    offered = tuple(s for s in kept.values() if s.name not in conflicts or _SOURCE_RANK[s.source] <= 1)
+    offered = tuple(s for s in by_name.values() if s.name not in conflicts or _SOURCE_RANK[s.source] <= 1)
     return OfferedTools(offered, frozenset(s.name for s in offered), _digest(offered), tuple(conflicts.values()))
 
 

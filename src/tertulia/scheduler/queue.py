@@ -34,14 +34,14 @@ class SubmissionLedger:
 
     __slots__ = ("_answered", "_by_message", "_by_task", "_characters", "_ended", "_kept")
 
-    def __init__(self, kept: int = _KEPT) -> None:
+    def __init__(self, capacity: int = _KEPT) -> None:
         self._by_task: dict[TaskId, Chain] = {}
         self._by_message: dict[tuple[ConversationId, str], Chain] = {}
         self._answered: deque[Chain] = deque()
         self._ended: dict[tuple[ConversationId, str], Reply] = {}
         """The answers, without their texts, of those that made way."""
         self._characters = 0
-        self._kept = kept
+        self._kept = capacity
 
     def __len__(self) -> int:
         return len(self._by_task)

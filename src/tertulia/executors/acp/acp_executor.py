@@ -57,10 +57,10 @@ def agent_variables(definition: AcpDefinition, assignment: Assignment) -> tuple[
     if definition.config is None:
         return {}, None
     variable, template = definition.config
-    said = system_text(assignment)
-    if len(json.dumps(said).encode("utf-8", "replace")) > _MAX_VARIABLE:
-        said = ""
-    return {variable: json.dumps(fill_template(template, said))}, said
+    system = system_text(assignment)
+    if len(json.dumps(system).encode("utf-8", "replace")) > _MAX_VARIABLE:
+        system = ""
+    return {variable: json.dumps(fill_template(template, system))}, system
 
 
 def session_params(definition: AcpDefinition, hold: AcpSandboxMode, assignment: Assignment) -> dict[str, Any]:
@@ -78,10 +78,10 @@ def system_text_in_session(definition: AcpDefinition, assignment: Assignment, in
     return in_variable or "" if assignment.resume is None else ""
 
 
-def build_prompt(assignment: Assignment, told: str) -> str:
+def build_prompt(assignment: Assignment, system_before: str) -> str:
     """The prompt, after the system part where the session has not been told that already."""
-    said = system_text(assignment)
-    return assignment.prompt if said in ("", told) else f"{said}{_GAP}{assignment.prompt}"
+    system = system_text(assignment)
+    return assignment.prompt if system in ("", system_before) else f"{system}{_GAP}{assignment.prompt}"
 
 
 def _servers(assignment: Assignment) -> list[Mapping[str, Any]]:
@@ -202,8 +202,8 @@ class AcpExecutor:
                 await self._let_go(seat, assignment, grace_s, stopped)
 
     async def _let_go(self, seat: _RunningAgent, assignment: Assignment, grace_s: float, stopped: bool) -> None:
-        kept = stopped and seat.process.is_alive and not assignment.private
-        if kept and assignment.conversation not in self._seats:
+        reusable = stopped and seat.process.is_alive and not assignment.private
+        if reusable and assignment.conversation not in self._seats:
             self._seats[assignment.conversation] = seat
         else:
             await self._dismiss(seat, grace_s)
@@ -309,9 +309,10 @@ class AcpExecutor:
             nonsense = f"; {pipe.passed_over:,} lines of its output made no sense" if pipe.passed_over else ""
             return RunFailed(failure_sentence(self.name, program, "", exited, pipe.errors) + nonsense)
         tail = pipe.errors.last_lines()
-        said = f"{error.message} ({tail})" if tail and seat.process.session is None else error.message
+        message = f"{error.message} ({tail})" if tail and seat.process.session is None else error.message
         return RunFailed(
-            said + failure_advice(program, f"log in {said}" if error.detail.get("log_in") else said), error.code
+            message + failure_advice(program, f"log in {message}" if error.detail.get("log_in") else message),
+            error.code,
         )
 
     async def _dismiss(self, seat: _RunningAgent, grace_s: float) -> None:

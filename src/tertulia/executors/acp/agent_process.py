@@ -84,7 +84,7 @@ class AcpProcess:
         self._running = await self.pipe.start(self._runner, command)
         self._spawn(self.pipe.watch(), f"acp {self.name}")
         self._connection = Connection(self._serve, self.pipe)
-        said = await self._ask(
+        answer = await self._ask(
             "initialize",
             {
                 "protocolVersion": PROTOCOL,
@@ -92,16 +92,16 @@ class AcpProcess:
                 "clientInfo": {"name": "tertulia", "version": __version__},
             },
         )
-        version = said.get("protocolVersion")
+        version = answer.get("protocolVersion")
         if version != PROTOCOL:
             raise ModelError(f"{self.name} speaks version {version!r:.40} of ACP, and we speak {PROTOCOL}")
-        self._can = read_table(said.get("agentCapabilities"))
+        self._can = read_table(answer.get("agentCapabilities"))
 
     async def begin(self, params: Mapping[str, Any]) -> str:
         """Begin a session with these parameters of session/new; its id."""
         await self._leave()
-        said = await self._ask("session/new", dict(params))
-        found = read_native_id(said.get("sessionId"))
+        answer = await self._ask("session/new", dict(params))
+        found = read_native_id(answer.get("sessionId"))
         if found is None:
             raise ModelError(f"{self.name} began a session without an id")
         self.session = found
@@ -131,8 +131,8 @@ class AcpProcess:
         self.pipe.begin_task()
         blocks = [{"type": "text", "text": prompt}]
         try:
-            said = await self._ask("session/prompt", {"sessionId": self.session, "prompt": blocks}, None)
-            task.end(said)
+            answer = await self._ask("session/prompt", {"sessionId": self.session, "prompt": blocks}, None)
+            task.end(answer)
         except TertuliaError as error:
             task.fail(error)
         finally:
@@ -188,17 +188,17 @@ class AcpProcess:
     async def _serve(self, method: str, params: Any, is_notification: bool) -> Any:
         from acp.exceptions import RequestError
 
-        task, said = self._task, read_table(params)
-        if task is None or said.get("sessionId") != self.session:
+        task, message = self._task, read_table(params)
+        if task is None or message.get("sessionId") != self.session:
             if is_notification:
                 return None
             raise RequestError(_OTHER, "there is no task in this session")
         if is_notification:
             if method == "session/update":
-                task.hear(read_table(said.get("update")))
+                task.hear(read_table(message.get("update")))
             return None
         try:
-            return await task.serve(method, said)
+            return await task.serve(method, message)
         except TertuliaError as error:
             raise RequestError(_NUMBERS.get(type(error), _OTHER), error.message) from None
 
@@ -207,5 +207,5 @@ def _refusal(error: Any) -> str:
     """What the agent said, with the particulars that some put beside it."""
     data = read_table(error.data)
     more = read_text(data.get("details")) or read_text(data.get("message")) or read_text(error.data)
-    said = read_text(str(error)) or "it refused"
-    return f"{said}: {more}" if more and more not in said else said
+    message = read_text(str(error)) or "it refused"
+    return f"{message}: {more}" if more and more not in message else message

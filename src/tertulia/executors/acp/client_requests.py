@@ -65,10 +65,10 @@ class AgentTerminal:
 
     def shown(self) -> tuple[str, bool]:
         """(the output, whether something is missing); no character is cut in two."""
-        kept = bytes(self._kept)
+        output = bytes(self._kept)
         if self._cut:
-            kept = kept.lstrip(bytes(range(0x80, 0xC0)))
-        return kept.decode("utf-8", "replace"), self._cut
+            output = output.lstrip(bytes(range(0x80, 0xC0)))
+        return output.decode("utf-8", "replace"), self._cut
 
 
 class ClientRequests:
@@ -94,7 +94,7 @@ class ClientRequests:
         await asyncio.gather(*map(self._end, list(self._terminals)))
 
     @property
-    def _present_host(self) -> ExecutorHost:
+    def _needed_host(self) -> ExecutorHost:
         if self._host is None:
             raise NoApproverError("no approver is there who could be asked")
         return self._host
@@ -104,7 +104,7 @@ class ClientRequests:
     async def _permission(self, params: Params) -> dict[str, Any]:
         call, options = self._known(read_table(params.get("toolCall"))), read_tables(params.get("options"))
         question = await asyncio.to_thread(permission_question, call) if _is_long(call) else permission_question(call)
-        consent = await self._present_host.permit(question)
+        consent = await self._needed_host.permit(question)
         # Always once: for how long a yes holds is remembered by our approvals alone.
         wanted = ["allow_once"] if consent.allowed else ["reject_once", "reject_always"]
         if consent.lasting:
@@ -118,13 +118,13 @@ class ClientRequests:
     # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, params: Params) -> dict[str, Any]:
-        said = await self._present_host.read(_required(params, "path"))
+        text = await self._needed_host.read(_required(params, "path"))
         line, limit = _number(params, "line"), _number(params, "limit")
         if line is not None or limit is not None:
-            lines = said.splitlines(keepends=True)
+            lines = text.splitlines(keepends=True)
             first = max(0, (line or 1) - 1)
-            said = "".join(lines[first : None if limit is None else first + limit])
-        return {"content": said}
+            text = "".join(lines[first : None if limit is None else first + limit])
+        return {"content": text}
 
     async def _write(self, params: Params) -> dict[str, Any]:
         path, new = _required(params, "path"), _required(params, "content")
@@ -132,11 +132,11 @@ class ClientRequests:
         act = PatchAct((FileChangeAct(path, "update"),))
         self._tell(ToolUseBegin(name, "write_text_file", {"path": path}, act))
         try:
-            await self._present_host.write(path, new, name)
+            await self._needed_host.write(path, new, name)
             done = True
         finally:
-            said = f"{len(new):,} characters written" if done else "not written"
-            self._tell(ToolUseEnd(name, "write_text_file", {"path": path}, act, success=done, output=said))
+            outcome = f"{len(new):,} characters written" if done else "not written"
+            self._tell(ToolUseEnd(name, "write_text_file", {"path": path}, act, success=done, output=outcome))
         return {}
 
     # ── terminals ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -148,16 +148,18 @@ class ClientRequests:
         limit = min(_number(params, "outputByteLimit") or MAX_KEPT, MAX_KEPT)
         variables = _variables(params)
         terminal, name = AgentTerminal(words, limit), f"terminal-{next(self._numbers)}"
-        terminal.running = await self._present_host.start(words, read_text(params.get("cwd")), variables, terminal.hear, name)
+        terminal.running = await self._needed_host.start(
+            words, read_text(params.get("cwd")), variables, terminal.hear, name
+        )
         self._terminals[name] = terminal
         self._tell(ToolUseBegin(name, "terminal", {"command": list(words)}, CommandAct(words)))
         return {"terminalId": name}
 
     async def _output(self, params: Params) -> dict[str, Any]:
         terminal = self._terminal(params)
-        said, cut = terminal.shown()
+        output, cut = terminal.shown()
         finished = terminal.running.finished
-        answer: dict[str, Any] = {"output": said, "truncated": cut}
+        answer: dict[str, Any] = {"output": output, "truncated": cut}
         return answer if finished is None else answer | {"exitStatus": _status(finished)}
 
     async def _wait(self, params: Params) -> dict[str, Any]:
@@ -183,10 +185,10 @@ class ClientRequests:
     async def _end(self, name: str) -> None:
         terminal = self._terminals.pop(name)
         finished = await terminal.running.kill()
-        said, act = terminal.shown()[0], CommandAct(terminal.argv)
+        output, act = terminal.shown()[0], CommandAct(terminal.argv)
         code = finished.exit_code
-        told = {"command": list(terminal.argv)}
-        self._tell(ToolUseEnd(name, "terminal", told, act, success=code == 0, output=said, exit_code=code))
+        arguments = {"command": list(terminal.argv)}
+        self._tell(ToolUseEnd(name, "terminal", arguments, act, success=code == 0, output=output, exit_code=code))
 
     _handlers: ClassVar[Mapping[str, Callable[..., Awaitable[dict[str, Any]]]]] = {
         "session/request_permission": _permission,
@@ -208,17 +210,17 @@ def permission_question(call: Params) -> PermissionQuestion:
     if doing in _HARMLESS and any(part.get("type") == "diff" for part in parts):
         # A change is a change, even where the agent thinks that it only reads.
         doing = "edit"
-    said = arguments_of(call) | {"title": title}
-    told = msgspec.json.encode(said).decode()
+    arguments = arguments_of(call) | {"title": title}
+    encoded = msgspec.json.encode(arguments).decode()
     changes = "\n".join(filter(None, map(whole_change, parts)))
     # So is a command.
     words = read_argv(raw.get("command")) or ((title,) if doing == "execute" else None)
     if words:
-        more = told if raw.keys() - {"command"} else ""
+        more = encoded if raw.keys() - {"command"} else ""
         doing, detail = "execute", "\n".join(filter(None, (more, changes)))
     else:
-        words = (doing, told, msgspec.json.encode(parts).decode()) if parts else (doing, told)
-        detail = "\n".join(filter(None, (told, changes)))
+        words = (doing, encoded, msgspec.json.encode(parts).decode()) if parts else (doing, encoded)
+        detail = "\n".join(filter(None, (encoded, changes)))
     return PermissionQuestion(
         doing=doing,
         title=clip(title, _MAX_TITLE),
@@ -255,11 +257,11 @@ def _words(params: Params) -> tuple[str, ...]:
 
 def _variables(params: Params) -> dict[str, str]:
     """They will be arguments of `env`: what is no name of a variable could be an option of it."""
-    said = [(read_text(entry.get("name")), read_text(entry.get("value"))) for entry in read_tables(params.get("env"))]
-    for name, value in said:
+    pairs = [(read_text(entry.get("name")), read_text(entry.get("value"))) for entry in read_tables(params.get("env"))]
+    for name, value in pairs:
         if name is None or value is None or _VARIABLE.fullmatch(name) is None or "\0" in value:
             raise InvalidParamsError(f"env: {name!r:.80} cannot be set")
-    return cast("dict[str, str]", dict(said))
+    return cast("dict[str, str]", dict(pairs))
 
 
 def _status(finished: CommandResult) -> dict[str, Any]:
@@ -267,10 +269,10 @@ def _status(finished: CommandResult) -> dict[str, Any]:
 
 
 def _required(params: Params, name: str) -> str:
-    said = read_text(params.get(name))
-    if said is None:
+    text = read_text(params.get(name))
+    if text is None:
         raise InvalidParamsError(f"{name} must be a text")
-    return said
+    return text
 
 
 def _number(params: Params, name: str) -> int | None:

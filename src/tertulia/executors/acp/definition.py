@@ -52,8 +52,8 @@ class JsonServers(msgspec.Struct, frozen=True, kw_only=True):
             return {}
         # Also one that is called like ours: ours is added to the session later, whatever the settings say of the name.
         off = {name: {"enabled": False} for name in names}
-        said = _parsed(environment.get(self.variable, ""), self.variable)
-        return {self.variable: json.dumps({**said, self.table: {**_as_table(said.get(self.table)), **off}})}
+        settings = _parsed(environment.get(self.variable, ""), self.variable)
+        return {self.variable: json.dumps({**settings, self.table: {**_as_table(settings.get(self.table)), **off}})}
 
     def _paths(self, environment: Mapping[str, str], cwd: str) -> Iterator[str]:
         home = environment.get("HOME", "")
@@ -157,22 +157,22 @@ KEYS = (*_PROGRAM, *_WAYS, "sandbox", "meta")
 def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpDefinition:
     """Parse one table, over what a preset says. InvalidParams names the key; values of `env` are never shown."""
     where = f"acp.{name}"
-    said = _table(where, table)
-    for key in said:
+    fields = _table(where, table)
+    for key in fields:
         if key not in KEYS:
             near = near_names(key, KEYS, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KEYS))}"
             raise InvalidParamsError(f"{where} has no {key!r:.80}; {hint}")
-    of_program = {key: value for key, value in said.items() if key in (*_PROGRAM, *_WAYS)}
-    if below is not None and isinstance(said.get("env"), Mapping):
-        of_program["env"] = {**below.program.env, **said["env"]}
+    of_program = {key: value for key, value in fields.items() if key in (*_PROGRAM, *_WAYS)}
+    if below is not None and isinstance(fields.get("env"), Mapping):
+        of_program["env"] = {**below.program.env, **fields["env"]}
     program = executor_from_wire(name, of_program, None if below is None else below.program, family="acp")
     made = AcpDefinition(program=program) if below is None else msgspec.structs.replace(below, program=program)
     changes: dict[str, Any] = {}
-    if "meta" in said:
-        changes["meta"] = _table(f"{where}.meta", said["meta"])
-    if "sandbox" in said:
-        changes["sandbox"] = _holds(f"{where}.sandbox", said["sandbox"])
+    if "meta" in fields:
+        changes["meta"] = _table(f"{where}.meta", fields["meta"])
+    if "sandbox" in fields:
+        changes["sandbox"] = _holds(f"{where}.sandbox", fields["sandbox"])
     return msgspec.structs.replace(made, **changes)
 
 
@@ -220,9 +220,9 @@ def _table(where: str, value: object) -> dict[str, Any]:
 
 def _holds(where: str, value: object) -> dict[SandboxMode, AcpSandboxMode]:
     holds: dict[SandboxMode, AcpSandboxMode] = {}
-    for mode, said in _table(where, value).items():
+    for mode, entry in _table(where, value).items():
         try:
-            holds[sandbox_from_wire(mode)] = msgspec.convert(said, AcpSandboxMode)
+            holds[sandbox_from_wire(mode)] = msgspec.convert(entry, AcpSandboxMode)
         except msgspec.ValidationError as error:
             raise InvalidParamsError(f"{where}.{mode} must be a table of `mode`, a text, and `meta`: {error}") from None
     return holds

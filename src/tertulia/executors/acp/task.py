@@ -71,14 +71,14 @@ class AcpTask:
             return {"outcome": {"outcome": "cancelled"}}
         raise TaskCancelledError("the task was cancelled")
 
-    def end(self, said: Mapping[str, Any]) -> None:
+    def end(self, answer: Mapping[str, Any]) -> None:
         """The agent has said how it ended."""
         for step in self._updates.end():
             self._tell(step)
-        used = _usage(read_table(said.get("usage")))
+        used = _usage(read_table(answer.get("usage")))
         if used is not None:
             self._tell(UsageReport(used))
-        self.ending = self._ended(said.get("stopReason"))
+        self.ending = self._ended(answer.get("stopReason"))
         self._news.set()
 
     def fail(self, error: TertuliaError) -> None:
@@ -147,14 +147,14 @@ class AcpTask:
                 return RunFailed(f"the agent stopped for an unknown reason: {reason!r:.80}")
 
 
-def _usage(said: Mapping[str, Any]) -> Usage | None:
-    if not said:
+def _usage(usage: Mapping[str, Any]) -> Usage | None:
+    if not usage:
         return None
-    read, thought = count_at(said.get("cachedReadTokens")), count_at(said.get("thoughtTokens"))
+    read, thought = count_at(usage.get("cachedReadTokens")), count_at(usage.get("thoughtTokens"))
     return Usage(
-        input_tokens=count_at(said.get("inputTokens")),
+        input_tokens=count_at(usage.get("inputTokens")),
         cached_input_tokens=read,
-        output_tokens=count_at(said.get("outputTokens")),
+        output_tokens=count_at(usage.get("outputTokens")),
         reasoning_output_tokens=thought,
-        total_tokens=count_at(said.get("totalTokens")),
+        total_tokens=count_at(usage.get("totalTokens")),
     )

@@ -101,34 +101,34 @@ class AgentUpdates:
     def _piece(
         self, kind: str, update: Mapping[str, Any], delta: type[AgentDelta] | type[ThoughtDelta]
     ) -> Iterator[Step]:
-        said = read_text(read_table(update.get("content")).get("text"))
-        if said is None:
+        text = read_text(read_table(update.get("content")).get("text"))
+        if text is None:
             yield ForeignOutput(dict(update))
             return
         named = f"{kind}:{read_id(update.get('messageId')) or ''}"
         if named != self._kind:
             yield from self._whole()
             self._kind = named
-        said = said[: MAX_TEXT - self._length]
-        if said:
-            self._pieces.append(said)
-            self._length += len(said)
-            yield delta(f"{kind}-{self._count}", said)
+        text = text[: MAX_TEXT - self._length]
+        if text:
+            self._pieces.append(text)
+            self._length += len(text)
+            yield delta(f"{kind}-{self._count}", text)
 
     def _whole(self) -> Iterator[Step]:
         """The text that came in pieces, now that something else comes."""
-        said, kind = "".join(self._pieces), self._kind.partition(":")[0]
+        text, kind = "".join(self._pieces), self._kind.partition(":")[0]
         name = f"{kind}-{self._count}"
         self._pieces.clear()
         self._length, self._kind = 0, ""
         self._count += 1
-        if not said:
+        if not text:
             return
         if kind == "message":
-            self.last_text = said
-            yield AgentText(name, said)
+            self.last_text = text
+            yield AgentText(name, text)
         else:
-            yield Thought(name, said)
+            yield Thought(name, text)
 
     def _plan(self, update: Mapping[str, Any]) -> Iterator[Step]:
         entries = read_tables(update.get("entries"))
@@ -163,10 +163,10 @@ class AgentUpdates:
 
 
 def _plan_step(entry: Mapping[str, Any]) -> PlanStep | None:
-    said, status = read_text(entry.get("content")), entry.get("status")
-    if said is None or status not in ("pending", "in_progress", "completed"):
+    text, status = read_text(entry.get("content")), entry.get("status")
+    if text is None or status not in ("pending", "in_progress", "completed"):
         return None
-    return PlanStep(said, status)
+    return PlanStep(text, status)
 
 
 def _says_what(call: Mapping[str, Any]) -> bool:
@@ -196,26 +196,28 @@ def _tool_use_end(begun: ToolUseBegin, call: Mapping[str, Any]) -> ToolUseEnd:
 def _name(call: Mapping[str, Any], act: ToolAct) -> str:
     if isinstance(act, McpCallAct):
         return f"{act.server}__{act.tool}"
-    told = read_table(read_table(call.get("_meta")).get("claudeCode")).get("toolName")
-    return read_id(told) or read_id(call.get("kind")) or "other"
+    tool = read_table(read_table(call.get("_meta")).get("claudeCode")).get("toolName")
+    return read_id(tool) or read_id(call.get("kind")) or "other"
 
 
 def arguments_of(call: Mapping[str, Any]) -> dict[str, Any]:
     """What the agent says of a call, as far as it says it."""
     title, raw, paths = read_text(call.get("title")), call.get("rawInput"), paths_of(call)
-    said: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if title:
-        said["title"] = clip(title, _MAX_TITLE)
+        arguments["title"] = clip(title, _MAX_TITLE)
     if raw not in (None, {}):
-        said["input"] = raw
-    return said | ({"paths": list(paths)} if paths else {})
+        arguments["input"] = raw
+    return arguments | ({"paths": list(paths)} if paths else {})
 
 
 def act_of(call: Mapping[str, Any]) -> ToolAct:
     """What a tool call is, in our words; None for one for which there is no finer word."""
     raw = read_table(call.get("rawInput"))
-    told = read_table(read_table(call.get("_meta")).get("claudeCode")).get("toolName")
-    named = next((m for m in map(_MCP.fullmatch, filter(None, map(read_text, (told, call.get("title"))))) if m), None)
+    tool_name = read_table(read_table(call.get("_meta")).get("claudeCode")).get("toolName")
+    named = next(
+        (m for m in map(_MCP.fullmatch, filter(None, map(read_text, (tool_name, call.get("title"))))) if m), None
+    )
     server, tool = read_id(raw.get("server")), read_id(raw.get("tool"))
     if named is not None:
         return McpCallAct(named[1], named[2])

@@ -84,13 +84,13 @@ class ClaudeStream(JsonlParser):
             # Not an answer. The result will say whether it was the end.
             return [Notice(content_text(blocks))]
         self._ending = RunInterrupted()
-        said: list[Step] = []
+        steps: list[Step] = []
         for block in blocks:
             step = self._block(block, f"{found}:{self._next(found)}", line.get("parent_tool_use_id") is not None)
             if step is None:
-                return [*said, ForeignOutput(line)]
-            said.append(step)
-        return said
+                return [*steps, ForeignOutput(line)]
+            steps.append(step)
+        return steps
 
     def _next(self, message: str) -> int:
         """The place of the next block of a message."""
@@ -124,15 +124,15 @@ class ClaudeStream(JsonlParser):
         return begun
 
     def _results(self, line: Line, blocks: list[Line]) -> Iterable[Step] | None:
-        said: list[Step] = []
+        steps: list[Step] = []
         for block in blocks:
             begun = self._open.pop(str(block.get("tool_use_id")), None)
             if block.get("type") != "tool_result" or begun is None:
-                return [*said, ForeignOutput(line)]
+                return [*steps, ForeignOutput(line)]
             done = self._done(begun, block)
             plan = _plan(begun) if done.success else None
-            said += [done] if plan is None else [plan, done]
-        return said or None
+            steps += [done] if plan is None else [plan, done]
+        return steps or None
 
     def _done(self, begun: ToolUseBegin, block: Line) -> ToolUseEnd:
         output = content_text(block.get("content"))
@@ -161,13 +161,13 @@ class ClaudeStream(JsonlParser):
 
     def _result(self, line: Line) -> Iterable[Step]:
         # With an output schema it is a table: that is the answer, as it is.
-        said = None if line.get("result") is None else result_text(line.get("result"))
-        if line.get("is_error") is True or (said is None and line.get("subtype") != "success"):
-            told = said or joined_texts(line.get("errors"))
+        text = None if line.get("result") is None else result_text(line.get("result"))
+        if line.get("is_error") is True or (text is None and line.get("subtype") != "success"):
+            message = text or joined_texts(line.get("errors"))
             code = "limit" if line.get("subtype") in _LIMITS else "model_error"
-            self._ending = RunFailed(told or f"the agent failed: {line.get('subtype')!r:.80}", code)
+            self._ending = RunFailed(message or f"the agent failed: {line.get('subtype')!r:.80}", code)
         else:
-            self._ending = RunFinished(said)
+            self._ending = RunFinished(text)
         return [UsageReport(_usage(line.get("usage")))]
 
 

@@ -113,8 +113,8 @@ class CodexJsonl(JsonlParser):
 
     def _planned(self, item: Line) -> Iterable[Step] | None:
         entries = read_tables(item.get("items"))
-        said = [(read_text(entry.get("text")), entry.get("completed") is True) for entry in entries]
-        steps = tuple(PlanStep(step, "completed" if done else "pending") for step, done in said if step is not None)
+        planned = [(read_text(entry.get("text")), entry.get("completed") is True) for entry in entries]
+        steps = tuple(PlanStep(step, "completed" if done else "pending") for step, done in planned if step is not None)
         if len(steps) != len(entries) or not isinstance(item.get("items"), list):
             return None
         before, self._plan = self._plan, AgentPlan(steps)
@@ -145,10 +145,10 @@ _Use = tuple[str, object, ToolAct]
 
 
 def _used(event: str, found: str, item: Line, act: Callable[[Line], _Use | None]) -> Iterable[Step] | None:
-    told = act(item)
-    if told is None:
+    use = act(item)
+    if use is None:
         return None
-    name, arguments, what = told
+    name, arguments, what = use
     if event == "item.started":
         return [ToolUseBegin(found, name, arguments, what)]
     if event == "item.updated":
@@ -192,8 +192,8 @@ def _mcp(item: Line) -> _Use | None:
 
 def _collaboration(item: Line) -> _Use | None:
     tool = read_text(item.get("tool"))
-    asked = {name: item.get(name) for name in ("prompt", "receiver_thread_ids", "agents_states")}
-    return None if tool is None else (tool, asked, None)
+    arguments = {name: item.get(name) for name in ("prompt", "receiver_thread_ids", "agents_states")}
+    return None if tool is None else (tool, arguments, None)
 
 
 def _search(item: Line) -> _Use | None:

@@ -69,11 +69,11 @@ class CommandExecutor:
             environment = {**self._environment, **assignment.variables}
             if home is not None:
                 environment = home.furnish(self._definition.home, environment)
-            told = system_text(assignment)
-            with memory_file(told) as file, settings_layer_file(self._definition, environment, told) as layer:
+            system = system_text(assignment)
+            with memory_file(system) as file, settings_layer_file(self._definition, environment, system) as layer:
                 words = command_line(self.name, self._definition, assignment, self._others(assignment.cwd), file, layer)
-                said = standard_input(self._definition, assignment, layer)
-                command = self._command(words, assignment, environment, said, home)
+                stdin = standard_input(self._definition, assignment, layer)
+                command = self._command(words, assignment, environment, stdin, home)
                 async with aclosing(self._run(assignment, command)) as steps:
                     async for step in steps:
                         yield step
@@ -141,8 +141,8 @@ class CommandExecutor:
             case RunInterrupted():
                 sentence = failure_sentence(name, definition, "", exited, heard.errors)
                 nonsense = heard.parser.passed_over
-                told = f"; lines of its output that made no sense: {nonsense:,}" if nonsense else ""
-                return RunFailed(sentence + told, "model_error" if exited.exit_code else "interrupted")
+                unreadable = f"; lines of its output that made no sense: {nonsense:,}" if nonsense else ""
+                return RunFailed(sentence + unreadable, "model_error" if exited.exit_code else "interrupted")
             case _ if exited.exit_code and not heard.parser.ended:
                 return RunFailed(failure_sentence(name, definition, "", exited, heard.errors))
             case _:
@@ -153,7 +153,7 @@ class CommandExecutor:
         words: tuple[str, ...],
         assignment: Assignment,
         environment: Mapping[str, str],
-        said: bytes,
+        stdin: bytes,
         home: TemporaryHome | None,
     ) -> Command:
         return Command(
@@ -162,7 +162,7 @@ class CommandExecutor:
             # Two sandboxes, one in the other, mostly means that the inner one does not work.
             confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
             environment=environment,
-            stdin=said,
+            stdin=stdin,
             kept_output_bytes=0,
             temporary=None if home is None else home.path,
             pid_namespace=among_its_own(self._definition, assignment),

@@ -32,25 +32,27 @@ def command_line(
 
     `others`: the names of MCP servers that it must not start. `file`, `layer`: where the system part can be read.
     """
-    told = system_text(assignment)
-    system = _filled(definition.system, text=told, json=_json(told), file=file, layer=layer)
+    system_part = system_text(assignment)
+    system = _filled(definition.system, text=system_part, json=_json(system_part), file=file, layer=layer)
     ending = definition.start if assignment.resume is None else definition.resume_with or ()
     return (
         *definition.command,
         *definition.args,
         *_sandbox(name, definition, assignment),
         *_servers(definition, assignment, others),
-        *(system if told and _fits(definition, told, layer) else ()),
+        *(system if system_part and _fits(definition, system_part, layer) else ()),
         *_filled(ending, id=assignment.resume or ""),
     )
 
 
 def standard_input(definition: ExecutorDefinition, assignment: Assignment, layer: str = "") -> bytes:
     """The prompt, after the system part where there is no other way to say that."""
-    told = system_text(assignment)
+    system = system_text(assignment)
     # An agent that goes on with its own session remembers what stood before a prompt.
-    beside = _fits(definition, told, layer) and not (definition.hears_once and assignment.resume is not None)
-    prompt = assignment.prompt if not told or beside or assignment.is_told_already else told + _GAP + assignment.prompt
+    beside = _fits(definition, system, layer) and not (definition.hears_once and assignment.resume is not None)
+    prompt = (
+        assignment.prompt if not system or beside or assignment.is_told_already else system + _GAP + assignment.prompt
+    )
     return prompt.encode("utf-8", "replace")
 
 
@@ -64,13 +66,13 @@ def among_its_own(definition: ExecutorDefinition, assignment: Assignment) -> boo
     return definition.pid_namespace and assignment.rights.sandbox != "danger_full_access"
 
 
-def _fits(definition: ExecutorDefinition, told: str, layer: str) -> bool:
+def _fits(definition: ExecutorDefinition, system: str, layer: str) -> bool:
     """Whether it can be said beside the prompt."""
     if any("{layer}" in word for word in definition.system):
         return bool(layer)
     if any("{file}" in word for word in definition.system):
         return True
-    return bool(definition.system) and len(_json(told).encode("utf-8", "replace")) < _MAX_WORD_BYTES
+    return bool(definition.system) and len(_json(system).encode("utf-8", "replace")) < _MAX_WORD_BYTES
 
 
 def _servers(definition: ExecutorDefinition, assignment: Assignment, others: Iterable[str]) -> Iterator[str]:

@@ -139,12 +139,12 @@ def executor_from_wire(
             near = near_names(key, KEYS, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KEYS))}"
             raise InvalidParamsError(f"{where} has no {key!r:.80}; {hint}")
-    said = {_FIELDS.get(key, key): _value(f"{where}.{key}", key, value) for key, value in table.items()}
-    ways = {key: said.pop(key) for key in _RESUMING if key in said}
-    if below is None and not said.get("command"):
+    fields = {_FIELDS.get(key, key): _value(f"{where}.{key}", key, value) for key, value in table.items()}
+    ways = {key: fields.pop(key) for key in _RESUMING if key in fields}
+    if below is None and not fields.get("command"):
         raise InvalidParamsError(f"{where}.command is missing: the program and its first arguments, as a list")
     made = ExecutorDefinition(command=()) if below is None else below
-    return msgspec.structs.replace(made, **said, resuming=msgspec.structs.replace(made.resuming, **ways))
+    return msgspec.structs.replace(made, **fields, resuming=msgspec.structs.replace(made.resuming, **ways))
 
 
 _FIELDS = {"resume": "resume_with"}

@@ -59,24 +59,24 @@ def not_started_reason(name: str, definition: ExecutorDefinition, finished: Comm
 
 
 def failure_sentence(
-    name: str, definition: ExecutorDefinition, said: str, finished: CommandResult, errors: ErrorOutput
+    name: str, definition: ExecutorDefinition, message: str, finished: CommandResult, errors: ErrorOutput
 ) -> str:
-    """The sentence. `said` is the agent's own word for it, if it had one."""
+    """The sentence. `message` is the agent's own word for it, if it had one."""
     tail = errors.last_lines()
-    if said:
-        sentence = said
+    if message:
+        sentence = message
     elif finished.exit_code:
         sentence = f"{name} exited with code {finished.exit_code}" + (f": {tail}" if tail else " and said nothing")
     else:
         sentence = f"the output of {name} ended before it said how the task did" + (f": {tail}" if tail else "")
-    return sentence + failure_advice(definition, f"{said}\n{tail}")
+    return sentence + failure_advice(definition, f"{message}\n{tail}")
 
 
-def failure_advice(definition: ExecutorDefinition, said: str) -> str:
+def failure_advice(definition: ExecutorDefinition, message: str) -> str:
     """What can be done about what the agent says, in brackets; empty where nothing comes to mind."""
-    if _UNKNOWN_WORD.search(said):
+    if _UNKNOWN_WORD.search(message):
         newest = f"; the newest comes with `{definition.install}`" if definition.install else ""
         return f" (this version of `{definition.command[0]}` may not fit{newest})"
-    if _LOGGED_OUT.search(said) and definition.login:
+    if _LOGGED_OUT.search(message) and definition.login:
         return f" (log in with `{definition.login}`)"
     return ""

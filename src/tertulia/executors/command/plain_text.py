@@ -43,9 +43,9 @@ class PlainText:
         return [*steps, RunFinished(answer or None)]
 
     def _add(self, chunk: bytes, *, final: bool) -> list[Step]:
-        kept = chunk[: self._room]
-        self._room -= len(kept)
-        self._dropped += len(chunk) - len(kept)
-        piece = self._decode(kept, final)
+        data = chunk[: self._room]
+        self._room -= len(data)
+        self._dropped += len(chunk) - len(data)
+        piece = self._decode(data, final)
         self._text.write(piece)
         return [AgentDelta(_ID, piece)] if piece else []

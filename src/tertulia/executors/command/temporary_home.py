@@ -81,15 +81,15 @@ _READ_S = 60
 
 
 @contextmanager
-def settings_layer_file(definition: ExecutorDefinition, environment: Mapping[str, str], told: str) -> Generator[str]:
+def settings_layer_file(definition: ExecutorDefinition, environment: Mapping[str, str], system: str) -> Generator[str]:
     """What an argument calls the layer, while the block lasts; empty where there is none, or no room for it."""
     home = definition.home
-    if not told or home is None or home.layer is None or _is_taken(home.layer, definition):
+    if not system or home is None or home.layer is None or _is_taken(home.layer, definition):
         yield ""
         return
     layer, name = home.layer, _LAYER_PREFIX + secrets.token_hex(8)
     path = os.path.join(agent_home_folder(home, environment), layer.file.replace("{name}", name))
-    with memory_file(f"{layer.key} = {_toml(told)}\n") as file:
+    with memory_file(f"{layer.key} = {_toml(system)}\n") as file:
         try:
             _link(file, path)
         except OSError:

@@ -22,14 +22,14 @@ def servers_in_toml(place: str, file: str, folder: str, cwd: str) -> tuple[str, 
     """
     settings = _read(os.path.join(place, file))
     found = [*_table(settings, _SERVERS)]
-    trusted = {path for path, said in _table(settings, _PROJECTS).items() if _trusts(said)}
+    trusted = {path for path, project in _table(settings, _PROJECTS).items() if _trusts(project)}
     for directory in _upwards(os.path.realpath(cwd), trusted):
         found += _table(_read(os.path.join(directory, folder, file)), _SERVERS)
     return tuple(dict.fromkeys(name for name in found if _NAME.fullmatch(name)))
 
 
-def _trusts(said: object) -> bool:
-    return isinstance(said, Mapping) and cast("Mapping[str, object]", said).get("trust_level") == "trusted"
+def _trusts(project: object) -> bool:
+    return isinstance(project, Mapping) and cast("Mapping[str, object]", project).get("trust_level") == "trusted"
 
 
 def _upwards(path: str, trusted: set[str]) -> Iterator[str]:
@@ -67,11 +67,11 @@ def strip_servers(place: str, home: AgentHome) -> None:
     path = os.path.join(place, home.servers)
     try:
         with open(path, encoding="utf-8") as file:
-            said = file.read()
+            text = file.read()
     except FileNotFoundError:
         return
-    left = "".join(_lines(said))
-    if _SERVERS_KEY in _parse_settings(left) or _parse_settings(said).keys() - _parse_settings(left).keys() - {
+    left = "".join(_lines(text))
+    if _SERVERS_KEY in _parse_settings(left) or _parse_settings(text).keys() - _parse_settings(left).keys() - {
         _SERVERS_KEY
     }:
         raise UnsupportedByBackendError(
@@ -102,9 +102,9 @@ def _names_servers(path: str) -> bool:
         return False
 
 
-def _lines(said: str) -> Iterator[str]:
+def _lines(text: str) -> Iterator[str]:
     inside = False
-    for line in said.splitlines(keepends=True):
+    for line in text.splitlines(keepends=True):
         header = _HEADER.match(line)
         if header is not None:
             inside = header[1].strip("\"'") == _SERVERS_KEY
@@ -112,9 +112,9 @@ def _lines(said: str) -> Iterator[str]:
             yield line
 
 
-def _parse_settings(said: str) -> dict[str, Any]:
+def _parse_settings(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(said)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         # The agent will complain about it itself; nothing of it is understood by anybody.
         return {}

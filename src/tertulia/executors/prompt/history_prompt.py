@@ -47,8 +47,8 @@ def transcript(view: HistoryView, *, before: ItemId | None = None, limit: int | 
     `before` is the item of the current message: neither it nor anything after it is told. A summary speaks for the
     messages whose place it took. Costs what it returns.
     """
-    told = filter(None, map(_message, _newest_first(view, before)))
-    newest = list(islice(told, limit))
+    messages = filter(None, map(_message, _newest_first(view, before)))
+    newest = list(islice(messages, limit))
     newest.reverse()
     return newest
 
@@ -122,15 +122,15 @@ def build_executor_prompt_with_history(
     if mode == "off":
         return current_message
     previous = result_text(previous_result).strip()
-    said = _before_current([*_earlier_messages(messages)], current_message, previous)
-    section = history_section(_select_by_mode(said, mode), limits)
+    earlier = _before_current([*_earlier_messages(messages)], current_message, previous)
+    section = history_section(_select_by_mode(earlier, mode), limits)
     if not is_plain_text(previous_result):
         # A text is a step's whole answer. What was serialised is bounded like a history.
         previous = clip(previous, max(limits.max_chars, limits.per_message_max_chars))
     prompt = _joined(section, current_message, previous)
     _log.info(
         "executor prompt: mode %s, %d of %d earlier messages, truncated: %s, previous result: %s, %d characters",
-        mode, section.messages, len(said), section.truncated, bool(previous), len(prompt),
+        mode, section.messages, len(earlier), section.truncated, bool(previous), len(prompt),
     )  # fmt: skip
     return prompt
 
@@ -150,13 +150,15 @@ def check_word(name: str, value: object, words: tuple[str, ...]) -> str:
     return cast("str", value)
 
 
-def _limits(mode: object, task_type: object, messages: object, chars: object, each: object) -> HistorySectionLimits:
+def _limits(
+    mode: object, task_type: object, messages: object, chars: object, per_message: object
+) -> HistorySectionLimits:
     check_word("mode", mode, get_args(Mode))
     kind = cast("TaskType", check_word("task_type", task_type, get_args(TaskType)))
     return HistorySectionLimits(
         check_limit("max_messages", messages, 0),
         MAX_CHARS[kind] if chars is None else check_limit("max_chars", chars, 0),
-        check_limit("per_message_max_chars", each, 1),
+        check_limit("per_message_max_chars", per_message, 1),
     )
 
 
@@ -196,31 +198,31 @@ def _read(message: Mapping[str, object], where: str) -> EarlierMessage | None:
     return EarlierMessage(cast("Role", role.lower()), words, username)
 
 
-def _before_current(said: list[EarlierMessage], current: str, previous: str) -> list[EarlierMessage]:
+def _before_current(earlier: list[EarlierMessage], current: str, previous: str) -> list[EarlierMessage]:
     """History ends before the current message, and the previous result, which has its own section, is not in it.
 
     Who asks the same twice asks a second time: what was answered the first time stays, unless it is that result.
     """
-    kept = said[:]
-    if previous and kept and kept[-1].role == "assistant" and without_label(kept[-1]) == previous:
-        kept.pop()
-        asked = max((place for place, message in enumerate(kept) if message.role == "user"), default=None)
-        if asked is not None and _is_same(kept[asked], current):
-            del kept[asked:]
-    elif kept and kept[-1].role == "user" and _is_same(kept[-1], current):
-        kept.pop()
-    return kept
+    before = earlier[:]
+    if previous and before and before[-1].role == "assistant" and without_label(before[-1]) == previous:
+        before.pop()
+        last_user = max((place for place, message in enumerate(before) if message.role == "user"), default=None)
+        if last_user is not None and _is_same(before[last_user], current):
+            del before[last_user:]
+    elif before and before[-1].role == "user" and _is_same(before[-1], current):
+        before.pop()
+    return before
 
 
 def _is_same(message: EarlierMessage, current: str) -> bool:
     return without_label(message) == without_label(EarlierMessage("user", current, message.username))
 
 
-def _select_by_mode(said: Sequence[EarlierMessage], mode: Mode) -> Sequence[EarlierMessage]:
+def _select_by_mode(earlier: Sequence[EarlierMessage], mode: Mode) -> Sequence[EarlierMessage]:
     """What of the history a mode looks at."""
     if mode == "full":
-        return said
+        return earlier
     if mode == "last_assistant":
-        return [message for message in said if message.role == "assistant"][-1:]
-    asked = [place for place, message in enumerate(said) if message.role == "user"]
-    return said[asked[-1] :] if asked else said
+        return [message for message in earlier if message.role == "assistant"][-1:]
+    users = [place for place, message in enumerate(earlier) if message.role == "user"]
+    return earlier[users[-1] :] if users else earlier

@@ -135,21 +135,21 @@ class HistorySection(msgspec.Struct, frozen=True):
     """Whether anything of the history is missing."""
 
 
-def history_section(said: Sequence[EarlierMessage], limits: HistorySectionLimits) -> HistorySection:
+def history_section(messages: Sequence[EarlierMessage], limits: HistorySectionLimits) -> HistorySection:
     """The newest messages that fit, in their order."""
-    newest = said[max(0, len(said) - limits.max_messages) :]
+    newest = messages[max(0, len(messages) - limits.max_messages) :]
     top = _GAP.join((heading(HISTORY), LEAD)) if limits.max_chars >= _ROOMY else heading(HISTORY)
     room = limits.max_chars - len(top)
-    told = [_message(message, limits.per_message_max_chars) for message in newest]
-    if told and len(told) == len(said) and sum(len(_GAP + text) for text, _ in told) <= room:
-        return HistorySection(_GAP.join((top, *(text for text, _ in told))), len(told), any(cut for _, cut in told))
-    if len(said) > 1:
+    texts = [_message(message, limits.per_message_max_chars) for message in newest]
+    if texts and len(texts) == len(messages) and sum(len(_GAP + text) for text, _ in texts) <= room:
+        return HistorySection(_GAP.join((top, *(text for text, _ in texts))), len(texts), any(cut for _, cut in texts))
+    if len(messages) > 1:
         room -= len(_GAP + LEFT_OUT)
         top += _GAP + LEFT_OUT
-    shown = _newest([text for text, _ in told], room)
+    shown = _newest([text for text, _ in texts], room)
     if newest and not shown:
         shown = _fit_one_message(newest[-1], limits.per_message_max_chars, room)
-    return HistorySection(_GAP.join((top, *shown)) if shown else "", len(shown), bool(said))
+    return HistorySection(_GAP.join((top, *shown)) if shown else "", len(shown), bool(messages))
 
 
 def _newest(texts: Sequence[str], room: int) -> list[str]:
@@ -199,5 +199,5 @@ def _fitted(text: str, limit: int) -> tuple[str, bool]:
 
 def _name(username: str) -> str:
     """A name that can neither end its brackets nor its line."""
-    kept = "".join(c for c in remove_controls(username) if c.isprintable() and c not in "[]:")
-    return " ".join(kept.split())[:_MAX_NAME]
+    printable = "".join(c for c in remove_controls(username) if c.isprintable() and c not in "[]:")
+    return " ".join(printable.split())[:_MAX_NAME]

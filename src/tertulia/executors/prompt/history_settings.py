@@ -71,10 +71,10 @@ def parse_history_settings(
     """
     kinds = get_args(TaskType)
     general = {name: value for name, value in table.items() if name not in kinds}
-    said = _named(variables)
+    overrides = _named(variables)
     defaults = asdict(HistorySettings())
     settled = {
-        kind: replace(defaults[kind], **(_parsed(general, where, kinds) | _own(table, kind, where) | said))
+        kind: replace(defaults[kind], **(_parsed(general, where, kinds) | _own(table, kind, where) | overrides))
         for kind in kinds
     }
     return HistorySettings(**settled)
