@@ -27,8 +27,8 @@ from tertulia.tools.tool import Handoff, TargetResult
 class Handoffs:
     """Admits handoffs, turns them into frames, and closes the calls of frames that will never run."""
 
-    def __init__(self, house: ConversationSource, bus: EventBus, clock: Clock) -> None:
-        self._house = house
+    def __init__(self, source: ConversationSource, bus: EventBus, clock: Clock) -> None:
+        self._source = source
         self._bus = bus
         self._clock = clock
 
@@ -45,10 +45,10 @@ class Handoffs:
         opens = isinstance(target, NewConversation)
         chain.view().check(scope.rights().limits, opens=opens)
         if opens:
-            self._house.check_child(target, scope.conversation, chain.promised)
+            self._source.check_child(target, scope.conversation, chain.promised)
             chain.opened += 1
             chain.promised += 1
-        elif (conversation := self._house.find(target)) is scope.conversation or conversation.awaiting:
+        elif (conversation := self._source.find(target)) is scope.conversation or conversation.awaiting:
             raise AwaitingResultError("conversation is awaiting a tool result")
         chain.interrupts += 1
 
@@ -90,11 +90,11 @@ class Handoffs:
         try:
             if isinstance(target, NewConversation):
                 spec = _with_chain_storage(target, scope)
-                conversation = self._house.open_child(
+                conversation = self._source.open_child(
                     spec, scope.conversation, scope.scope, handed.handoff.fork_history
                 )
             else:
-                conversation = self._house.find(target)
+                conversation = self._source.find(target)
         except TertuliaError as error:
             waiting.results[index] = TargetResult(None, "failed", None, error.code, error.message)
             return None
@@ -106,7 +106,7 @@ class Handoffs:
     def lost(self, chain: Chain) -> int | None:
         """Where on the stack the first continuation stands whose conversation was closed while it waited."""
         for position, frame in enumerate(chain.frames):
-            if frame.closures and self._house.peek(frame.plan.conversation_id) is None:
+            if frame.closures and self._source.peek(frame.plan.conversation_id) is None:
                 return position
         return None
 
@@ -118,7 +118,7 @@ class Handoffs:
         """A frame will never run. If it was a continuation, its calls are answered without asking the model."""
         if frame.conversation is not None:
             self._close_all(
-                frame.conversation, frame, reason, chain_storage(chain, frame.conversation, self._house), None
+                frame.conversation, frame, reason, chain_storage(chain, frame.conversation, self._source), None
             )
 
     def _close_all(

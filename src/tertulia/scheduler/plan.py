@@ -182,10 +182,10 @@ class ConversationSource(Protocol):
         ...
 
 
-def chain_storage(chain: Chain, conversation: ConversationState, house: ConversationSource) -> StoragePolicy:
+def chain_storage(chain: Chain, conversation: ConversationState, source: ConversationSource) -> StoragePolicy:
     """The strictest storage policy of a conversation and of all that are on the stack with it."""
     if not chain.frames:
         # The usual case, asked for at every word: no frame waits for it.
         return conversation.storage
-    waiting = (house.peek(member) for member in chain.members)
+    waiting = (source.peek(member) for member in chain.members)
     return strictest(conversation.storage, *(other.storage for other in waiting if other is not None))

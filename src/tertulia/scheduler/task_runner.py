@@ -88,11 +88,11 @@ class TaskRunner:
     """Takes a frame, gives back how it ended. Owns nothing between two tasks."""
 
     def __init__(
-        self, house: ConversationSource, around: TaskServices, nursery: Nursery, registry: TaskRegistry,
+        self, source: ConversationSource, around: TaskServices, nursery: Nursery, registry: TaskRegistry,
         interrupts: Handoffs,
         grace_s: float, *, find_backend: FindBackend = no_backend,
     ) -> None:  # fmt: skip
-        self._house = house
+        self._source = source
         self._around = around
         self._nursery = nursery
         self._registry = registry
@@ -103,7 +103,7 @@ class TaskRunner:
 
     async def run(self, chain: Chain, frame: Frame) -> TaskEnd:
         """Run it. The terminal event is out, and committed, when this returns."""
-        conversation = self._house.peek(frame.plan.conversation_id)
+        conversation = self._source.peek(frame.plan.conversation_id)
         if conversation is None:
             return TaskEnd("aborted", failure=Failure("closed", CONVERSATION_CLOSED))
         handle = TaskHandle(frame.plan.task_id, self._around.clock.monotonic())
@@ -125,7 +125,7 @@ class TaskRunner:
 
     def note_submission(self, chain: Chain, plan: TaskPlan) -> None:
         """Write down under which message id a task runs, or ends without having run: it is answered once."""
-        conversation = self._house.peek(plan.conversation_id)
+        conversation = self._source.peek(plan.conversation_id)
         if chain.message is not None and plan.kind == "user" and conversation is not None:
             conversation.note(SubmissionRecord(conversation.id, plan.task_id, chain.trace_id, chain.message))
 
@@ -141,7 +141,7 @@ class TaskRunner:
             self._rights(chain, conversation),
             chain.tally,
             chain=chain.view,
-            storage=lambda: chain_storage(chain, conversation, self._house),
+            storage=lambda: chain_storage(chain, conversation, self._source),
         )
         conversation.task = chain.handle = handle
         started_at = self._timestamps()
@@ -234,7 +234,7 @@ class TaskRunner:
         def strictest() -> Rights:
             rights = conversation.terms.rights
             for member in chain.members:
-                waiting = self._house.peek(member)
+                waiting = self._source.peek(member)
                 if waiting is not None:
                     rights = meet(rights, waiting.terms.rights)
             return rights
