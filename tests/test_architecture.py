@@ -51,9 +51,6 @@ NO_ACTORS = re.compile(r"\b(nobody|somebody|whoever|whom|whomever)\b", re.IGNORE
 """Name the client, the caller, the model or the process instead."""
 MIN_DOCSTRING_WORDS = 5
 
-# Folders whose prose and variables are not yet as the tests below want them. The lists only ever get shorter.
-PROSE_TO_DO = ("conversation", "executors", "prompt", "scheduler")
-
 # The families of a stage, from top to bottom: one may import those in the rows below its own, and no other.
 FAMILIES = {
     "cli": (("sessions",), ("exec", "mcp", "serve"), ("output",)),
@@ -311,7 +308,7 @@ def test_a_docstring_says_something() -> None:
     refuse(
         [
             f"{short(path)}:{line}: {text!r}"
-            for path in _with_plain_prose()
+            for path in MODULES
             for line, text in docstrings(path)
             if len(text.split()) < MIN_DOCSTRING_WORDS
         ],
@@ -323,7 +320,7 @@ def test_the_source_names_who_acts() -> None:
     refuse(
         [
             f"{short(path)}:{number}: {line.strip()}"
-            for path in _with_plain_prose()
+            for path in MODULES
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
             if NO_ACTORS.search(line)
         ],
@@ -335,16 +332,12 @@ def test_a_variable_says_what_it_holds() -> None:
     refuse(
         [
             f"{short(path)}:{line}: {name}"
-            for path in _with_plain_prose()
+            for path in MODULES
             for line, name in variables(path)
             if name in NO_VARIABLES
         ],
         f"No variable is called {', '.join(sorted(NO_VARIABLES))}: say what it is (message, text, request).",
     )
-
-
-def _with_plain_prose() -> list[Path]:
-    return [path for path in MODULES if path.relative_to(SOURCE).parts[0] not in PROSE_TO_DO]
 
 
 def test_every_folder_has_a_folder_of_tests() -> None:
