@@ -43,7 +43,7 @@ class House:
         self.files[path] = text
 
     async def start(
-        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
+        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], on_output: OnOutput, call: str
     ) -> RunningCommand:
         assert self._sandbox is not None
         command = Command(
@@ -52,7 +52,7 @@ class House:
             confinement=Confinement(mode="danger_full_access"),
             environment={"PATH": "/usr/bin:/bin", **variables},
         )
-        return await self._sandbox.start(command, heard)
+        return await self._sandbox.start(command, on_output)
 
 
 class AcpCrew:

@@ -274,16 +274,16 @@ class ExecutorBackend:
         newsroom = StepEvents(executor.name, run, assignment.cwd, clock, max_output_bytes=room)
         progress = StepPublisher(scope, newsroom)
         ending: RunEnd = RunInterrupted()
-        knew = heard = False
-        begun = (identity_digest(executor.identity), assignment.cwd, conversation.history.revision, assignment.total)
-        native_session = conversation.native_session = NativeSession("", *begun, told=assignment.digest)
+        knew = has_steps = False
+        origin = (identity_digest(executor.identity), assignment.cwd, conversation.history.revision, assignment.total)
+        native_session = conversation.native_session = NativeSession("", *origin, told=assignment.digest)
         try:
             async with aclosing(executor.run(assignment)) as steps:
                 async for step in steps:
                     # An agent that goes on although it was stopped says nothing more.
                     scope.check_wanted()
                     progress.tell(step)
-                    heard = heard or not isinstance(step, NativeSessionId)
+                    has_steps = has_steps or not isinstance(step, NativeSessionId)
                     match step:
                         case NativeSessionId(found):
                             knew = True
@@ -299,7 +299,7 @@ class ExecutorBackend:
             lasting = isinstance(ending, RunFinished) or self._resuming.retry == "resume"
             # One that was stopped before it said anything may never have read its prompt.
             private = assignment.private or assignment.passing
-            resumable = knew and heard and lasting and telling.mode == "full" and not private
+            resumable = knew and has_steps and lasting and telling.mode == "full" and not private
             _record_native_session(conversation, native_session, resumable, former)
         progress.close()
         scope.check_wanted()
@@ -371,11 +371,11 @@ def _is_private(scope: TaskScope) -> bool:
 
 def _messages_after(conversation: ConversationState, item_id: ItemId) -> list[UserMessage] | None:
     """What users said after that item, oldest first; None where it does not stand there any more."""
-    found: list[UserMessage] = []
+    messages: list[UserMessage] = []
     for segment in conversation.history.snapshot().newest_first():
         for item in reversed(segment.items):
             if item.id == item_id:
-                return found[::-1]
+                return messages[::-1]
             if isinstance(item, UserMessage) and not item.injected:
-                found.append(item)
+                messages.append(item)
     return None

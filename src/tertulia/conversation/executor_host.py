@@ -117,7 +117,7 @@ class TaskExecutorHost:
         await self._on_disk({"verb": "apply", "changes": [change]}, context)
 
     async def start(
-        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
+        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], on_output: OnOutput, call: str
     ) -> RunningCommand:
         """As the shell tool would run it."""
         # As words of the command: what is asked about, and what counts as harmless, must know of them.
@@ -125,7 +125,7 @@ class TaskExecutorHost:
         check_argv(words)
         context = self._call(self._scope.conversation.terms.cwd, call)
         order = CommandRequest(argv=words, cwd=self._place.directory(cwd, context))
-        return await self._place.runner.start((await approve_command(self._place, order, context)).command, heard)
+        return await self._place.runner.start((await approve_command(self._place, order, context)).command, on_output)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 

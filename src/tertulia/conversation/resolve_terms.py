@@ -120,9 +120,9 @@ def _parse_rights(request: ContextFields, current: Terms, ground: TermsBase) -> 
             case "limits", _:
                 fields[name] = limits_from_wire(value, current.rights.limits)
             case "mcp_tool_allowlist", _:
-                known = (*current.context.mcp_view.tools, *ground.mcp.list_tools(ground.conversation))
-                fields[name], found = parse_allowlist(value, known, ground.mcp.absent())
-                warnings.extend(found)
+                tools = (*current.context.mcp_view.tools, *ground.mcp.list_tools(ground.conversation))
+                fields[name], list_warnings = parse_allowlist(value, tools, ground.mcp.absent())
+                warnings.extend(list_warnings)
             case _:
                 fields[name] = value
     return fields, warnings

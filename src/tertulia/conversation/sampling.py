@@ -44,19 +44,19 @@ async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:
 
 
 async def _stream_text(wire: Wire, request: ModelRequest, max_tokens: int, input_tokens: int) -> tuple[str, Usage]:
-    heard, whole, room = "", "", max_tokens * _CHARACTERS
+    streamed, whole, room = "", "", max_tokens * _CHARACTERS
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
             match piece:
                 case TextDelta(text=text):
-                    heard += text
-                    if len(heard) > room:
+                    streamed += text
+                    if len(streamed) > room:
                         # Hanging up is the one bound that every provider knows; then the cost is an estimate.
-                        return heard[:room], Usage(input_tokens, 0, max_tokens, 0, input_tokens + max_tokens)
+                        return streamed[:room], Usage(input_tokens, 0, max_tokens, 0, input_tokens + max_tokens)
                 case AnswerItem(item=AssistantMessage() as item):
                     whole += item.text
                 case RetryNotice():
-                    heard = whole = ""
+                    streamed = whole = ""
                 case AnswerEnd(usage=usage):
                     return whole[:room], usage
                 case AnswerFailure():

@@ -102,9 +102,9 @@ class Toolbox:
             for tool in functions
             if tool.spec.name in injected or self.registry.get(tool.spec.name) not in (None, tool)
         }
-        given = [tool.spec for tool in functions if tool.spec.name not in clashing]
+        usable = [tool.spec for tool in functions if tool.spec.name not in clashing]
         own = [spec for spec in own if spec.name not in clashing or spec.source in ("builtin", "conv")]
-        offered = assemble_tools([*own, *given, *remote])
+        offered = assemble_tools([*own, *usable, *remote])
         clashes = (
             f"tool {name!r} is claimed by a function of the conversation and by another tool of the session"
             for name in clashing

@@ -59,8 +59,8 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
     """Turns until the model is done (empty), or until calls have to be handed over."""
     while True:
         scope.take_pending()
-        answer, known = await _request_with_retry(scope, script)
-        checked = _record(scope, answer, known)
+        answer, offered = await _request_with_retry(scope, script)
+        checked = _record(scope, answer, offered)
         # Not committed yet: that is done before a tool runs that may change something, or with the task's end.
         scope.check_wanted()
         if checked:
@@ -100,9 +100,9 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
     # Terms and rights are read anew for each request: that is when a change takes effect.
     conversation, rights = scope.conversation, scope.rights()
     context = conversation.turn_context(rights, scope.around.shell_environment)
-    known = scope.around.toolbox.offered(conversation.terms, rights)
+    offered = scope.around.toolbox.offered(conversation.terms, rights)
     delegating = scope.chain().may_deepen(rights.limits)
-    tools = known if delegating else scope.around.toolbox.offered(conversation.terms, rights, delegating=False)
+    tools = offered if delegating else scope.around.toolbox.offered(conversation.terms, rights, delegating=False)
     override = script.base_instructions_override
     asking = RequestInputs(
         conversation_id=conversation.id,
@@ -122,7 +122,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
         output_schema=script.output_schema,
         storage=scope.storage(),
     )
-    return _PreparedTurn(record, context, known, request)
+    return _PreparedTurn(record, context, offered, request)
 
 
 async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
@@ -138,10 +138,10 @@ async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     return answer
 
 
-def _record(scope: TaskScope, answer: ModelAnswer, known: OfferedTools) -> list[CheckedCall]:
+def _record(scope: TaskScope, answer: ModelAnswer, offered: OfferedTools) -> list[CheckedCall]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
-    reach = scope.around.toolbox.reach(known, scope.conversation.id, scope.conversation.terms)
-    checked, dropped = check_calls(answer.calls, reach, known.names, _context_for(scope))
+    reach = scope.around.toolbox.reach(offered, scope.conversation.id, scope.conversation.terms)
+    checked, dropped = check_calls(answer.calls, reach, offered.names, _context_for(scope))
     unwanted = set(map(id, dropped))
     items = [item for item in answer.items if id(item) not in unwanted]
     scope.say(items)

@@ -60,7 +60,7 @@ class ExecutorHost(Protocol):
         ...
 
     async def start(
-        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], heard: OnOutput, call: str
+        self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], on_output: OnOutput, call: str
     ) -> RunningCommand:
         """Run a command in the conversation's sandbox. The caller sees to its end. `call` as in `write`."""
         ...

@@ -149,24 +149,24 @@ class _Content:
         return self._of_other(value, depth)
 
     def _of_table(self, table: Mapping[object, object], depth: int) -> object:
-        found: dict[str, object] = {}
+        parts: dict[str, object] = {}
         for name, value in table.items():
             if self._room <= 0:
-                found["…"] = f"[{len(table) - len(found):,} more]"
+                parts["…"] = f"[{len(table) - len(parts):,} more]"
                 break
             if not _is_control(str(name)) and (part := self.of(value, depth - 1)) is not _NOTHING:
-                found[str(name)] = part
-        return found if found or not table else _NOTHING
+                parts[str(name)] = part
+        return parts if parts or not table else _NOTHING
 
     def _of_list(self, items: list[object], depth: int) -> object:
-        found: list[object] = []
+        parts: list[object] = []
         for place, value in enumerate(items):
             if self._room <= 0:
-                found.append(f"[… {len(items) - place:,} more …]")
+                parts.append(f"[… {len(items) - place:,} more …]")
                 break
             if (part := self.of(value, depth - 1)) is not _NOTHING:
-                found.append(part)
-        return found if found or not items else _NOTHING
+                parts.append(part)
+        return parts if parts or not items else _NOTHING
 
     def _of_other(self, value: object, depth: int) -> object:
         """From Python anything may come: what has a JSON form is told in it, of the rest that it was there."""

@@ -55,9 +55,9 @@ class _Open(NamedTuple):
     since: float
 
 
-def item_of(run: str, found: str) -> ItemId:
+def item_of(run: str, step_id: str) -> ItemId:
     """The id under which something of a run is told."""
-    return ItemId(f"{run}:{found}")
+    return ItemId(f"{run}:{step_id}")
 
 
 class StepEvents:
@@ -84,18 +84,18 @@ class StepEvents:
         """The events of one step; an ending closes what is still open."""
         return self._tellers[type(step)](self, step)
 
-    def _item(self, found: str) -> ItemId:
-        return item_of(self._run, found)
+    def _item(self, step_id: str) -> ItemId:
+        return item_of(self._run, step_id)
 
     def _nothing(self, step: Step) -> EventList:
         return []
 
     # ── what it says ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _spoken(self, found: str) -> ItemId:
+    def _spoken(self, step_id: str) -> ItemId:
         """What is said has an id of its own, also where the agent gives one twice."""
-        times = self._wholes.get(found, 0)
-        return self._item(f"{found}~{times + 1}" if times else found)
+        times = self._wholes.get(step_id, 0)
+        return self._item(f"{step_id}~{times + 1}" if times else step_id)
 
     def _delta(self, step: AgentDelta | ThoughtDelta) -> EventList:
         offset = self._offsets.get(step.id, 0)
@@ -154,8 +154,8 @@ class StepEvents:
         left = [was.begun for was in self._open.values()]
         return [
             event
-            for begun in left
-            for event in self._end(ToolUseEnd(begun.id, begun.name, begun.arguments, begun.act, False, _INTERRUPTED))
+            for begin in left
+            for event in self._end(ToolUseEnd(begin.id, begin.name, begin.arguments, begin.act, False, _INTERRUPTED))
         ]
 
     _tellers: ClassVar[Mapping[type, Callable[..., EventList]]] = {

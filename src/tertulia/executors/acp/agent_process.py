@@ -101,11 +101,11 @@ class AcpProcess:
         """Begin a session with these parameters of session/new; its id."""
         await self._leave()
         answer = await self._ask("session/new", dict(params))
-        found = read_native_id(answer.get("sessionId"))
-        if found is None:
+        session_id = read_native_id(answer.get("sessionId"))
+        if session_id is None:
             raise ModelError(f"{self.name} began a session without an id")
-        self.session = found
-        return found
+        self.session = session_id
+        return session_id
 
     async def take_up(self, session: str, params: Mapping[str, Any]) -> None:
         """Resume a session of an earlier process; ModelError where the agent does not remember it, or cannot."""

@@ -74,11 +74,11 @@ class AgentTerminal:
 class ClientRequests:
     """The requests of one task. `close` when it is over: nothing that was started goes on."""
 
-    def __init__(self, host: ExecutorHost | None, tell: Tell, known: Callable[[Params], Params] = dict) -> None:
-        """`known`: all that the agent has said so far of the call that it says something of."""
+    def __init__(self, host: ExecutorHost | None, tell: Tell, whole_call: Callable[[Params], Params] = dict) -> None:
+        """`whole_call`: all that the agent has said so far of the call that it says something of."""
         self._host = host
         self._tell = tell
-        self._known = known
+        self._known = whole_call
         self._numbers = count(1)
         self._terminals: dict[str, AgentTerminal] = {}
 
@@ -177,10 +177,10 @@ class ClientRequests:
         return {}
 
     def _terminal(self, params: Params) -> AgentTerminal:
-        found = self._terminals.get(read_text(params.get("terminalId")) or "")
-        if found is None:
+        terminal = self._terminals.get(read_text(params.get("terminalId")) or "")
+        if terminal is None:
             raise NotFoundError("there is no such terminal")
-        return found
+        return terminal
 
     async def _end(self, name: str) -> None:
         terminal = self._terminals.pop(name)

@@ -92,8 +92,8 @@ def _read(path: str) -> dict[str, Any]:
 
 def _parsed(text: str, where: str) -> dict[str, Any]:
     """What it says, with comments and commas too many."""
-    text = _COMMENT.sub(lambda found: found[1] or " ", text)
-    text = _COMMA.sub(lambda found: found[1] or "", text)
+    text = _COMMENT.sub(lambda match: match[1] or " ", text)
+    text = _COMMA.sub(lambda match: match[1] or "", text)
     try:
         return _as_table(json.loads(text)) if text.strip() else {}
     except json.JSONDecodeError as error:
@@ -322,7 +322,7 @@ UNTESTED = frozenset({"acp:fast-agent", "acp:vibe"})
 
 def acp_agents_from_wire(tables: Mapping[str, Any]) -> dict[str, AcpDefinition]:
     """All that there are, by backend: the presets as their tables change them, and the user's own."""
-    found = {
+    agents = {
         ACP_PREFIX + name: acp_from_wire(name, tables.get(name, {}), preset) for name, preset in ACP_PRESETS.items()
     }
     for name, table in tables.items():
@@ -330,5 +330,5 @@ def acp_agents_from_wire(tables: Mapping[str, Any]) -> dict[str, AcpDefinition]:
             continue
         if not name or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
             raise InvalidParamsError(f"acp.{name:.80}: a name has letters, digits, `-` and `_` only")
-        found[ACP_PREFIX + name] = acp_from_wire(name, table, None)
-    return found
+        agents[ACP_PREFIX + name] = acp_from_wire(name, table, None)
+    return agents

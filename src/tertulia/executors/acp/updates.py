@@ -138,20 +138,20 @@ class AgentUpdates:
     # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _call(self, update: Mapping[str, Any]) -> Iterator[Step]:
-        found = read_id(update.get("toolCallId"))
-        if found is None or (found not in self._calls and len(self._calls) >= MOST_OPEN):
+        call_id = read_id(update.get("toolCallId"))
+        if call_id is None or (call_id not in self._calls and len(self._calls) >= MOST_OPEN):
             yield ForeignOutput(dict(update))
             return
         yield from self._whole()
-        known = self._calls.setdefault(found, {})
-        known.update({key: value for key, value in update.items() if value is not None})
-        status = known.get("status")
-        if found not in self._begun and (status not in (None, "pending") or _says_what(known)):
-            begun = self._begun[found] = _tool_use_begin(found, known)
-            yield begun
-        if status in _OVER and found in self._begun:
-            del self._calls[found]
-            yield _tool_use_end(self._begun.pop(found), known)
+        call = self._calls.setdefault(call_id, {})
+        call.update({key: value for key, value in update.items() if value is not None})
+        status = call.get("status")
+        if call_id not in self._begun and (status not in (None, "pending") or _says_what(call)):
+            begin = self._begun[call_id] = _tool_use_begin(call_id, call)
+            yield begin
+        if status in _OVER and call_id in self._begun:
+            del self._calls[call_id]
+            yield _tool_use_end(self._begun.pop(call_id), call)
 
     _tellers: ClassVar[Mapping[str, Callable[..., Iterator[Step]]]] = {
         "agent_message_chunk": _message,
@@ -174,12 +174,12 @@ def _says_what(call: Mapping[str, Any]) -> bool:
     return bool(call.get("rawInput") or call.get("content") or call.get("locations"))
 
 
-def _tool_use_begin(found: str, call: Mapping[str, Any]) -> ToolUseBegin:
+def _tool_use_begin(call_id: str, call: Mapping[str, Any]) -> ToolUseBegin:
     act = act_of(call)
-    return ToolUseBegin(found, _name(call, act), arguments_of(call), act)
+    return ToolUseBegin(call_id, _name(call, act), arguments_of(call), act)
 
 
-def _tool_use_end(begun: ToolUseBegin, call: Mapping[str, Any]) -> ToolUseEnd:
+def _tool_use_end(begin: ToolUseBegin, call: Mapping[str, Any]) -> ToolUseEnd:
     raw, now = call.get("rawOutput"), act_of(call)
     ended = read_table(read_table(call.get("_meta")).get("terminal_exit"))
     codes = map(
@@ -187,9 +187,9 @@ def _tool_use_end(begun: ToolUseBegin, call: Mapping[str, Any]) -> ToolUseEnd:
     )
     code = next((code for code in codes if code is not None), None)
     output = "\n".join(filter(None, map(_shown, read_tables(call.get("content"))))) or content_text(raw)
-    act = now if type(now) is type(begun.act) else begun.act
+    act = now if type(now) is type(begin.act) else begin.act
     return ToolUseEnd(
-        begun.id, begun.name, begun.arguments, act, success=call["status"] == "completed", output=output, exit_code=code
+        begin.id, begin.name, begin.arguments, act, success=call["status"] == "completed", output=output, exit_code=code
     )
 
 

@@ -77,8 +77,8 @@ class ClaudeStream(JsonlParser):
     # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _assistant(self, line: Line, message: Line) -> Iterable[Step] | None:
-        blocks, found = read_tables(message.get("content")), read_id(message.get("id"))
-        if not blocks or found is None:
+        blocks, message_id = read_tables(message.get("content")), read_id(message.get("id"))
+        if not blocks or message_id is None:
             return None
         if line.get("is_api_error_message") is True:
             # Not an answer. The result will say whether it was the end.
@@ -86,7 +86,9 @@ class ClaudeStream(JsonlParser):
         self._ending = RunInterrupted()
         steps: list[Step] = []
         for block in blocks:
-            step = self._block(block, f"{found}:{self._next(found)}", line.get("parent_tool_use_id") is not None)
+            step = self._block(
+                block, f"{message_id}:{self._next(message_id)}", line.get("parent_tool_use_id") is not None
+            )
             if step is None:
                 return [*steps, ForeignOutput(line)]
             steps.append(step)
@@ -114,31 +116,33 @@ class ClaudeStream(JsonlParser):
             case _:
                 return None
 
-    def _begun(self, found: str, tool: str, given: object) -> ToolUseBegin:
+    def _begun(self, call_id: str, tool: str, arguments: object) -> ToolUseBegin:
         """The use of a tool, remembered as long as that is not too much: an end without it is kept as it comes."""
-        act = _act(tool, read_table(given))
-        begun = ToolUseBegin(found, f"{act.server}__{act.tool}" if isinstance(act, McpCallAct) else tool, given, act)
-        self._open[found] = begun
+        act = _act(tool, read_table(arguments))
+        begin = ToolUseBegin(
+            call_id, f"{act.server}__{act.tool}" if isinstance(act, McpCallAct) else tool, arguments, act
+        )
+        self._open[call_id] = begin
         if len(self._open) > _MOST_OPEN:
             del self._open[next(iter(self._open))]
-        return begun
+        return begin
 
     def _results(self, line: Line, blocks: list[Line]) -> Iterable[Step] | None:
         steps: list[Step] = []
         for block in blocks:
-            begun = self._open.pop(str(block.get("tool_use_id")), None)
-            if block.get("type") != "tool_result" or begun is None:
+            begin = self._open.pop(str(block.get("tool_use_id")), None)
+            if block.get("type") != "tool_result" or begin is None:
                 return [*steps, ForeignOutput(line)]
-            done = self._done(begun, block)
-            plan = _plan(begun) if done.success else None
+            done = self._done(begin, block)
+            plan = _plan(begin) if done.success else None
             steps += [done] if plan is None else [plan, done]
         return steps or None
 
-    def _done(self, begun: ToolUseBegin, block: Line) -> ToolUseEnd:
+    def _done(self, begin: ToolUseBegin, block: Line) -> ToolUseEnd:
         output = content_text(block.get("content"))
         failed = block.get("is_error") is True
-        code = _exit_code(output, failed) if isinstance(begun.act, CommandAct) else None
-        return ToolUseEnd(begun.id, begun.name, begun.arguments, begun.act, not failed, output, code)
+        code = _exit_code(output, failed) if isinstance(begin.act, CommandAct) else None
+        return ToolUseEnd(begin.id, begin.name, begin.arguments, begin.act, not failed, output, code)
 
     def _delta(self, line: Line, event: Line) -> Iterable[Step] | None:
         if line.get("parent_tool_use_id") is not None:
@@ -174,8 +178,8 @@ class ClaudeStream(JsonlParser):
 def _system(line: Line) -> Iterable[Step] | None:
     match line.get("subtype"):
         case "init":
-            found = read_native_id(line.get("session_id"))
-            return None if found is None else [NativeSessionId(found)]
+            session_id = read_native_id(line.get("session_id"))
+            return None if session_id is None else [NativeSessionId(session_id)]
         case "api_retry":
             numbers = (count_at(line, name) for name in ("attempt", "max_retries"))
             return [Notice("the model could not be reached and is asked again ({} of {})".format(*numbers))]
@@ -195,9 +199,9 @@ def _usage(counts: object) -> Usage:
 # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _act(tool: str, given: Line) -> ToolAct:
+def _act(tool: str, arguments: Line) -> ToolAct:
     """Our word for the use of a tool, where there is one."""
-    match tool, given:
+    match tool, arguments:
         case "Bash", {"command": str() as command}:
             return CommandAct(("bash", "-c", command))
         case (("WebSearch" | "web_search"), {"query": str() as query}):
@@ -211,11 +215,11 @@ def _act(tool: str, given: Line) -> ToolAct:
             return None
 
 
-def _plan(begun: ToolUseBegin) -> AgentPlan | None:
-    if begun.name != "TodoWrite":
+def _plan(begin: ToolUseBegin) -> AgentPlan | None:
+    if begin.name != "TodoWrite":
         return None
     steps: list[PlanStep] = []
-    for entry in read_tables(read_table(begun.arguments).get("todos")):
+    for entry in read_tables(read_table(begin.arguments).get("todos")):
         match entry:
             case {"content": str() as step, "status": ("pending" | "in_progress" | "completed") as status}:
                 steps.append(PlanStep(step, status))
@@ -227,5 +231,5 @@ def _plan(begun: ToolUseBegin) -> AgentPlan | None:
 def _exit_code(output: str, failed: bool) -> int | None:
     if not failed:
         return 0
-    found = _EXIT_CODE.match(output)
-    return int(found[1]) if found else None
+    match = _EXIT_CODE.match(output)
+    return int(match[1]) if match else None

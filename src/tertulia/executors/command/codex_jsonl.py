@@ -58,10 +58,10 @@ class CodexJsonl(JsonlParser):
     def _understood(self, line: Line) -> Iterable[Step] | None:
         match line.get("type"):
             case "thread.started":
-                found = read_native_id(
+                session_id = read_native_id(
                     line.get("thread_id"), line.get("threadId"), read_table(line.get("thread")).get("id")
                 )
-                return None if found is None else [NativeSessionId(found)]
+                return None if session_id is None else [NativeSessionId(session_id)]
             case "turn.started":
                 self._ending = RunInterrupted()
                 return []
@@ -90,7 +90,7 @@ class CodexJsonl(JsonlParser):
         return UsageReport(_difference(total, before), total)
 
     def _item(self, event: str, item: Line) -> Iterable[Step] | None:
-        found = read_id(item.get("id"))
+        item_id = read_id(item.get("id"))
         kind = item.get("type")
         if kind == "todo_list":
             return self._planned(item)
@@ -98,18 +98,18 @@ class CodexJsonl(JsonlParser):
             message = _message(item)
             return None if message is None else [Notice(message)]
         if kind in ("agent_message", "reasoning"):
-            return self._spoken(event, found, item)
+            return self._spoken(event, item_id, item)
         act = _ACTS.get(kind) if isinstance(kind, str) else None
-        return None if act is None or found is None else _used(event, found, item, act)
+        return None if act is None or item_id is None else _used(event, item_id, item, act)
 
-    def _spoken(self, event: str, found: str | None, item: Line) -> Iterable[Step] | None:
+    def _spoken(self, event: str, item_id: str | None, item: Line) -> Iterable[Step] | None:
         words = read_text(item.get("text"))
-        if words is None or found is None or event != "item.completed":
+        if words is None or item_id is None or event != "item.completed":
             return None
         if item["type"] == "reasoning":
-            return [Thought(found, words)]
+            return [Thought(item_id, words)]
         self._said = words
-        return [AgentText(found, words)]
+        return [AgentText(item_id, words)]
 
     def _planned(self, item: Line) -> Iterable[Step] | None:
         entries = read_tables(item.get("items"))
@@ -144,17 +144,17 @@ _Use = tuple[str, object, ToolAct]
 """Name, arguments, and our word for it."""
 
 
-def _used(event: str, found: str, item: Line, act: Callable[[Line], _Use | None]) -> Iterable[Step] | None:
+def _used(event: str, item_id: str, item: Line, act: Callable[[Line], _Use | None]) -> Iterable[Step] | None:
     use = act(item)
     if use is None:
         return None
     name, arguments, what = use
     if event == "item.started":
-        return [ToolUseBegin(found, name, arguments, what)]
+        return [ToolUseBegin(item_id, name, arguments, what)]
     if event == "item.updated":
         return []
     code = read_exit_code(item.get("exit_code"))
-    return [ToolUseEnd(found, name, arguments, what, _succeeded(item, code), _output(item), code)]
+    return [ToolUseEnd(item_id, name, arguments, what, _succeeded(item, code), _output(item), code)]
 
 
 def _succeeded(item: Line, code: int | None) -> bool:

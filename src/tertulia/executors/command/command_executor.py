@@ -90,31 +90,31 @@ class CommandExecutor:
         """Nothing stays between two runs."""
 
     async def _run(self, assignment: Assignment, command: Command) -> AsyncGenerator[Step, None]:
-        heard = _OutputBuffer(self._parser(assignment.total))
-        process = await self._runner.start(command, heard.feed, heard.errors.hear)
+        output = _OutputBuffer(self._parser(assignment.total))
+        process = await self._runner.start(command, output.feed, output.errors.hear)
         try:
-            heard.process = process
-            self._spawn(heard.watch(process), f"executor {self.name}")
+            output.process = process
+            self._spawn(output.watch(process), f"executor {self.name}")
             while True:
-                while heard.unread:
-                    for step in await heard.read():
+                while output.unread:
+                    for step in await output.read():
                         yield step
-                if heard.exited is not None:
+                if output.exited is not None:
                     break
                 process.resume()
-                await self._wait(heard, process)
-            for step in await heard.parser.end():
-                yield self._judged(step, heard, heard.exited) if isinstance(step, RunEnd) else step
+                await self._wait(output, process)
+            for step in await output.parser.end():
+                yield self._judged(step, output, output.exited) if isinstance(step, RunEnd) else step
         finally:
             await self._end(process)
 
-    async def _wait(self, heard: _OutputBuffer, process: RunningCommand) -> None:
+    async def _wait(self, output: _OutputBuffer, process: RunningCommand) -> None:
         """For more. A program that has said how it ended, or that never stops talking, is ended by us."""
-        if heard.too_much:
+        if output.too_much:
             await process.kill()
         try:
-            async with asyncio.timeout_at(heard.leaves_by(self._grace_s)):
-                await heard.more()
+            async with asyncio.timeout_at(output.leaves_by(self._grace_s)):
+                await output.more()
         except TimeoutError:
             await process.kill()
 
@@ -127,24 +127,24 @@ class CommandExecutor:
         finally:
             await process.kill()
 
-    def _judged(self, ending: RunEnd, heard: _OutputBuffer, exited: CommandResult) -> RunEnd:
+    def _judged(self, ending: RunEnd, output: _OutputBuffer, exited: CommandResult) -> RunEnd:
         """How the run ended, by what the agent said and by how its program did."""
         name, definition = self.name, self._definition
         never = not_started_reason(name, definition, exited)
         if never is not None:
             return RunFailed(never)
-        if heard.too_much:
-            return RunFailed(f"{name} wrote more than {heard.too_much} and was stopped", "limit")
+        if output.too_much:
+            return RunFailed(f"{name} wrote more than {output.too_much} and was stopped", "limit")
         match ending:
             case RunFailed(message, code):
-                return RunFailed(failure_sentence(name, definition, message, exited, heard.errors), code)
+                return RunFailed(failure_sentence(name, definition, message, exited, output.errors), code)
             case RunInterrupted():
-                sentence = failure_sentence(name, definition, "", exited, heard.errors)
-                nonsense = heard.parser.passed_over
+                sentence = failure_sentence(name, definition, "", exited, output.errors)
+                nonsense = output.parser.passed_over
                 unreadable = f"; lines of its output that made no sense: {nonsense:,}" if nonsense else ""
                 return RunFailed(sentence + unreadable, "model_error" if exited.exit_code else "interrupted")
-            case _ if exited.exit_code and not heard.parser.ended:
-                return RunFailed(failure_sentence(name, definition, "", exited, heard.errors))
+            case _ if exited.exit_code and not output.parser.ended:
+                return RunFailed(failure_sentence(name, definition, "", exited, output.errors))
             case _:
                 return ending
 

@@ -132,7 +132,7 @@ def _is_below(path: str, root: str) -> bool:
 
 def _filled(words: Words, **values: str) -> Words:
     """The words with these values in their places. Other braces are braces."""
-    return tuple(_PLACE.sub(lambda found: values.get(found[1], found[0]), word) for word in words)
+    return tuple(_PLACE.sub(lambda match: values.get(match[1], match[0]), word) for word in words)
 
 
 def _json(value: object) -> str:

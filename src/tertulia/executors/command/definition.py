@@ -305,11 +305,11 @@ COMMAND_PREFIX = "command:"
 
 def executors_from_wire(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, ExecutorDefinition]:
     """All that there are, by backend: the presets as their tables change them, and the user's own."""
-    found = {name: executor_from_wire(name, tables.get(name, {}), preset) for name, preset in PRESETS.items()}
+    agents = {name: executor_from_wire(name, tables.get(name, {}), preset) for name, preset in PRESETS.items()}
     for name, table in tables.items():
         if name in PRESETS or name == RESERVED:
             continue
         if not name or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
             raise InvalidParamsError(f"executors.{name:.80}: a name has letters, digits, `-` and `_` only")
-        found[COMMAND_PREFIX + name] = executor_from_wire(name, table, None)
-    return found
+        agents[COMMAND_PREFIX + name] = executor_from_wire(name, table, None)
+    return agents

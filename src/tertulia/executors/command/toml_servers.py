@@ -21,11 +21,11 @@ def servers_in_toml(place: str, file: str, folder: str, cwd: str) -> tuple[str, 
     A project's own file lies in its `folder`. One that is not trusted is not read by the agent either. Blocks shortly.
     """
     settings = _read(os.path.join(place, file))
-    found = [*_table(settings, _SERVERS)]
+    names = [*_table(settings, _SERVERS)]
     trusted = {path for path, project in _table(settings, _PROJECTS).items() if _trusts(project)}
     for directory in _upwards(os.path.realpath(cwd), trusted):
-        found += _table(_read(os.path.join(directory, folder, file)), _SERVERS)
-    return tuple(dict.fromkeys(name for name in found if _NAME.fullmatch(name)))
+        names += _table(_read(os.path.join(directory, folder, file)), _SERVERS)
+    return tuple(dict.fromkeys(name for name in names if _NAME.fullmatch(name)))
 
 
 def _trusts(project: object) -> bool:
@@ -51,8 +51,8 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def _table(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = settings.get(name)
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+    table = settings.get(name)
+    return cast("Mapping[str, Any]", table) if isinstance(table, Mapping) else {}
 
 
 _SERVERS_KEY = "mcp_servers"

@@ -88,8 +88,8 @@ def _letters(text: str) -> bytes:
 
 
 def _leading(line: str) -> int:
-    found = _LEADING.match(line)
-    return found.end() if found else 0
+    match = _LEADING.match(line)
+    return match.end() if match else 0
 
 
 Role = Literal["user", "assistant"]

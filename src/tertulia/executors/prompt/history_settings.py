@@ -73,11 +73,11 @@ def parse_history_settings(
     general = {name: value for name, value in table.items() if name not in kinds}
     overrides = _named(variables)
     defaults = asdict(HistorySettings())
-    settled = {
+    by_kind = {
         kind: replace(defaults[kind], **(_parsed(general, where, kinds) | _own(table, kind, where) | overrides))
         for kind in kinds
     }
-    return HistorySettings(**settled)
+    return HistorySettings(**by_kind)
 
 
 def _own(table: Mapping[str, object], kind: str, where: str) -> dict[str, Any]:
@@ -88,18 +88,18 @@ def _own(table: Mapping[str, object], kind: str, where: str) -> dict[str, Any]:
 
 
 def _parsed(table: Mapping[str, object], where: str, also: tuple[str, ...]) -> dict[str, Any]:
-    known = (*TaskHistorySettings.__struct_fields__, *also)
+    fields = (*TaskHistorySettings.__struct_fields__, *also)
     for name in table:
-        if name not in known:
-            near = near_names(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        if name not in fields:
+            near = near_names(name, fields, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(fields)}"
             raise InvalidParamsError(f"{where} has no {name!r:.80}; {hint}")
     return {name: _value(f"{where}.{name}", name, value) for name, value in table.items()}
 
 
 def _named(variables: Mapping[str, str]) -> dict[str, Any]:
-    found = {variable: variables.get(variable, "").strip() for variable in VARIABLES}
-    return {VARIABLES[name]: _value(name, VARIABLES[name], _number(text)) for name, text in found.items() if text}
+    texts = {variable: variables.get(variable, "").strip() for variable in VARIABLES}
+    return {VARIABLES[name]: _value(name, VARIABLES[name], _number(text)) for name, text in texts.items() if text}
 
 
 def _number(text: str) -> object:
