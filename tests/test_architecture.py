@@ -330,12 +330,7 @@ def test_the_source_names_who_acts() -> None:
 
 def test_a_variable_says_what_it_holds() -> None:
     refuse(
-        [
-            f"{short(path)}:{line}: {name}"
-            for path in MODULES
-            for line, name in variables(path)
-            if name in NO_VARIABLES
-        ],
+        [f"{short(path)}:{line}: {name}" for path in MODULES for line, name in variables(path) if name in NO_VARIABLES],
         f"No variable is called {', '.join(sorted(NO_VARIABLES))}: say what it is (message, text, request).",
     )
 
