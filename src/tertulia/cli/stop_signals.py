@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -19,6 +18,9 @@ _ECHO_S = 0.1
 @contextmanager
 def on_stop_signal(stop: Callable[[], object], clock: Clock | None = None) -> Generator[None]:
     """Have the running loop call `stop` once, at the first signal. Main thread only."""
+    # Here, because every verb imports this file, and the relay of the broker, which needs no loop, starts often.
+    import asyncio
+
     loop, clock = asyncio.get_running_loop(), clock or SystemClock()
     first: float | None = None
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 from tertulia.context.agent_meta import AgentInstanceMeta, check_agent_name
 from tertulia.context.cancellable_call import call_cancellable, pending_cancellations
 from tertulia.context.definitions import ToolDefinition, usage_line
-from tertulia.context.provider import ContextProvider, Fragment, SessionContext
+from tertulia.context.provider import ContextProvider, Fragment, NamedProvider, SessionContext
 from tertulia.context.provider_answers import (
     BLOCK_PRIORITY,
     DEFAULT_TOKENS,
@@ -60,15 +60,6 @@ _CALLER = {"type": "system", "id": "SessionContextInjector"}
 
 _log = logging.getLogger(__name__)
 _SECRET_SHAPES = Redactor()
-
-
-class NamedProvider(Protocol):
-    """A provider must have a name; the three methods of `ContextProvider` are all optional."""
-
-    @property
-    def name(self) -> str:
-        """The name that identifies the provider."""
-        ...
 
 
 class EventPublisher(Protocol):

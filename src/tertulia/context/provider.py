@@ -88,3 +88,12 @@ class SessionContext(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         counts = f"{len(self.mcp_servers)} servers, {len(self.tools)} tools, {len(self.fragments)} texts"
         return f"SessionContext({counts}, token {self.token[:8]!r}…)"
+
+
+class NamedProvider(Protocol):
+    """A provider must have a name; the three methods of `ContextProvider` are all optional."""
+
+    @property
+    def name(self) -> str:
+        """The name that identifies the provider."""
+        ...

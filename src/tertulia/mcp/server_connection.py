@@ -6,21 +6,24 @@ names its `Caller`, and questions of the server go to that caller.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Part
 
+if TYPE_CHECKING:
+    # Not needed to run: the relay of the broker imports this file and shall start fast.
+    import asyncio
+
 MODERN = "2026-07-28"
 """The first protocol version without sessions (the "new" protocol; versions are dates)."""
 
 ServerStatus = Literal["starting", "ready", "failed", "untrusted", "disabled", "stopped"]
 
-Spawn = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
+Spawn: TypeAlias = "Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]"
 """Starts a task under a name. Tasks are owned by a nursery, above this stage: see `scheduler/nursery.py`."""
 
 OnProgress = Callable[[float, float | None, str | None], None]

@@ -26,7 +26,7 @@ from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from tertulia.tools.editor import Buffers
+    from tertulia.tools.tool import Buffers
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _MODEL_PREFIXES = {"openai": "gpt-", "anthropic": "claude-"}

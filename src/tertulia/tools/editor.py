@@ -13,7 +13,7 @@ import base64
 import os.path
 import sys
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -22,7 +22,7 @@ from tertulia.policy.approvals.approval_request import ApprovalParts, RequestedA
 from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.tools.command_environment import CommandEnvironment, check_unprotected
 from tertulia.tools.patch import disk_program
-from tertulia.tools.tool import CallContext
+from tertulia.tools.tool import Buffers, CallContext
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 """Of a file that an editor is asked about."""
@@ -32,26 +32,6 @@ _TRIES = 2
 _COMMAND = (sys.executable, "-I", disk_program.__file__)
 _MAX_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
 _MARK = "\ufeff"
-
-
-class Buffers(Protocol):
-    """The texts that an editor holds.
-
-    Contract: nothing raises, and everything comes back within seconds, whatever the editor does.
-    """
-
-    @property
-    def can_write(self) -> bool:
-        """Whether `write` is of any use."""
-        ...
-
-    async def text(self, path: str) -> str | None:
-        """The text of the file at an absolute path as a person sees it; None where there is no answer of use."""
-        ...
-
-    async def write(self, path: str, text: str) -> None:
-        """Have it shown and saved. A caller that must know whether it was reads the file again."""
-        ...
 
 
 class EditorFile(msgspec.Struct, frozen=True):

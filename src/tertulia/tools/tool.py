@@ -224,3 +224,23 @@ def or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _object(properties: Properties, required: list[str]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+class Buffers(Protocol):
+    """The texts that an editor holds.
+
+    Contract: nothing raises, and everything comes back within seconds, whatever the editor does.
+    """
+
+    @property
+    def can_write(self) -> bool:
+        """Whether `write` is of any use."""
+        ...
+
+    async def text(self, path: str) -> str | None:
+        """The text of the file at an absolute path as a person sees it; None where there is no answer of use."""
+        ...
+
+    async def write(self, path: str, text: str) -> None:
+        """Have it shown and saved. A caller that must know whether it was reads the file again."""
+        ...

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec.structs import asdict, force_setattr, replace
 
-from tertulia.context.injector import NamedProvider
+from tertulia.context.provider import NamedProvider
 from tertulia.conversation.terms import ShellMode
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition
@@ -38,8 +38,7 @@ from tertulia.session.settings.project_file import (
     read_project_servers,
 )
 from tertulia.session.settings.values import check_name, parse_limits, parse_setting, rename_old_settings
-from tertulia.tools.editor import Buffers
-from tertulia.tools.tool import Tool
+from tertulia.tools.tool import Buffers, Tool
 
 Table = Mapping[str, Any]
 
