@@ -136,8 +136,8 @@ def test_what_is_loaded_in_a_thread_is_all_that_is_imported_later_on_the_loop() 
     assert {"mcp", "mcp_types", "acp.connection"} <= wanted
     script = (
         "import sys\nfrom tertulia.mcp.client import connection\n"
-        "from tertulia.mcp.serve import endpoint\nfrom tertulia.executors.acp import process\n"
-        "connection._load()\nendpoint.load_sdk()\nprocess.load_sdk()\n"
+        "from tertulia.mcp.serve import endpoint\nfrom tertulia.executors.acp import agent_process\n"
+        "connection._load()\nendpoint.load_sdk()\nagent_process.load_sdk()\n"
         f"print(sorted(set({sorted(wanted)!r}) - set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)

@@ -42,6 +42,7 @@ from tertulia.testing import RecordedEvents, ScriptedModel, say
 from tests.docs import pages
 from tests.docs.pages import PAGES, README, ROOT, names, table
 from tests.tables import each_row
+from tests.test_exported_members import CONVERSATION_FOR_SURFACES, SESSION_FOR_SURFACES
 
 TIMEOUT_S = 45
 OPEN_FIELDS = "session.md#what-a-conversation-can-be-given"
@@ -132,9 +133,12 @@ def public(kind: type) -> set[str]:
 def test_every_member_of_a_session_and_of_a_conversation_is_described() -> None:
     session = [name for row in table("session.md", "of a session", "") for name in names(row[0])]
     shown = {re.split(r"[(]", name)[0].removeprefix("Session.") for name in session}
-    assert shown == public(tertulia.Session) - {"parts"}  # which says itself that it is not for users
+    # Which say themselves that they are not for users.
+    assert shown == public(tertulia.Session) - {"parts", *SESSION_FOR_SURFACES}
     conversation = [name for row in table("session.md", "of a conversation", "") for name in names(row[0])]
-    assert {name.partition("(")[0] for name in conversation} == public(tertulia.Conversation)
+    assert {name.partition("(")[0] for name in conversation} == public(tertulia.Conversation) - {
+        *CONVERSATION_FOR_SURFACES
+    }
 
 
 def test_every_field_of_a_reply_and_of_open_is_described() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import msgspec
 
 from tertulia.errors import InvalidParamsError
+from tertulia.mcp.config.definition import Approval
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, ItemId, TaskId
 from tertulia.protocol.inputs import ChangeFromPython, GetHistory, InputItem, Message
@@ -29,16 +30,13 @@ from tertulia.session.answers import (
 from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.session.describe import ConversationDetails
 from tertulia.session.inputs import parse, parse_with_functions
+from tertulia.session.mcp.served_tools import ServedConversation
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.conversation_fields import ConversationFields
 from tertulia.session.shutdown import close_conversation
 from tertulia.session.submission import Submission
 from tertulia.session.transactions import change_conversation, fork_conversation
-
-if TYPE_CHECKING:
-    from tertulia.mcp.config.definition import Approval
-    from tertulia.session.mcp.served_tools import ServedConversation
-    from tertulia.tools.tool import Result
+from tertulia.tools.tool import Result
 
 MessageContent = str | Sequence[InputItem | dict[str, Any]]
 
@@ -196,9 +194,6 @@ class Conversation:
 
     def served_tools(self, approval: Approval | None = None) -> ServedConversation:
         """Its tools for a program that calls them over MCP. `approval`: in place of what the servers' settings say."""
-        # Here, because most sessions serve no tools to other programs.
-        from tertulia.session.mcp.served_tools import ServedConversation
-
         state = self._parts.conversations.find(self.id)
         if approval is not None:
             self._parts.servers.approvals[state.id] = approval

@@ -198,9 +198,9 @@ async def test_a_form_is_shown_with_nothing_in_it_that_hides() -> None:
     assert office.desk.resolve(event.elicitation_id, "allow", {"title": "é"})
     assert (await asking).content == {"title": "é"}
     for hidden in ({"enum": ["yes", "yes\u200b"]}, {"default": evil}):
-        with pytest.raises(InvalidParamsError, match="nobody would see"):
+        with pytest.raises(InvalidParamsError, match="no person would see"):
             await office.start(Elicitation("fs", "Who?", {"type": "object", "properties": {"a": hidden}}))
-    with pytest.raises(InvalidParamsError, match="nobody would see"):
+    with pytest.raises(InvalidParamsError, match="no person would see"):
         await office.start(Elicitation("fs", "Who?", {"type": "object", "properties": {"a\u2066": {}}}))
 
 

@@ -21,6 +21,7 @@ class ScriptedRequest(msgspec.Struct, frozen=True):
 
     @property
     def conversation_id(self) -> ConversationId:
+        """The conversation that the request belongs to."""
         return self.request.conversation_id
 
     @property
