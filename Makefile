@@ -52,7 +52,7 @@ check: setup ## format, lint, types, imports, dependencies, architecture (half a
 
 # $(call gate,name,command): one line when it passes, everything it said when it does not.
 define gate
-@said=$$($(2) 2>&1) && echo "ok    $(1)" || { printf 'FAIL  %s\n%s\n' '$(1)' "$$said"; exit 1; }
+@output=$$($(2) 2>&1) && echo "ok    $(1)" || { printf 'FAIL  %s\n%s\n' '$(1)' "$$output"; exit 1; }
 endef
 
 # Both checkers read the Python of the docs, which is written down for them first.
