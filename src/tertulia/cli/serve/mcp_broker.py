@@ -11,9 +11,8 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from tertulia.server.mcp.broker_address import (
     short_path,
     socket_path,
 )
+from tertulia.session.agents.relay import copy_standard_streams
 
 START_S = 30.0
 _STEP_S = 0.05
@@ -119,9 +119,7 @@ def relay_to_broker(place: Path, view: str | None, start: Sequence[str], config:
         McpError: why the broker could not be reached, or refused this client.
     """
     with _connect(place, view, start, config) as connection:
-        up = threading.Thread(target=_copy_up, args=(connection,), daemon=True)
-        up.start()
-        _copy(lambda: connection.recv(_CHUNK), lambda data: _write_all(1, data))
+        up = copy_standard_streams(connection)
         up.join(_PARTING_S)
         if up.is_alive():
             raise McpError("the shared broker went away")
@@ -221,20 +219,3 @@ def _parent() -> str:
     with suppress(OSError):
         return Path(f"/proc/{os.getppid()}/comm").read_text(errors="replace").strip()[:64]
     return ""
-
-
-def _copy_up(connection: socket.socket) -> None:
-    _copy(lambda: os.read(0, _CHUNK), connection.sendall)
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_WR)
-
-
-def _copy(read: Callable[[], bytes], write: Callable[[bytes], object]) -> None:
-    with suppress(OSError):
-        while data := read():
-            write(data)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]

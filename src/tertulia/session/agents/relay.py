@@ -17,17 +17,24 @@ _CHUNK = 65_536
 
 def relay(path: str) -> None:
     """Copy until the socket is closed by the session; the end of our input is passed on to it."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.connect(path)
-        # A daemon: it may be left waiting for input that never comes.
-        threading.Thread(target=_up, args=(line,), daemon=True).start()
-        _copy(lambda: line.recv(_CHUNK), _write)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(path)
+        copy_standard_streams(connection)
 
 
-def _up(line: socket.socket) -> None:
-    _copy(lambda: os.read(0, _CHUNK), line.sendall)
+def copy_standard_streams(connection: socket.socket) -> threading.Thread:
+    """Copy both ways until the other end closes the connection; returns the thread that copies our input."""
+    # A daemon: it may be left waiting for input that never comes.
+    up = threading.Thread(target=_copy_input, args=(connection,), daemon=True)
+    up.start()
+    _copy(lambda: connection.recv(_CHUNK), _write)
+    return up
+
+
+def _copy_input(connection: socket.socket) -> None:
+    _copy(lambda: os.read(0, _CHUNK), connection.sendall)
     with suppress(OSError):
-        line.shutdown(socket.SHUT_WR)
+        connection.shutdown(socket.SHUT_WR)
 
 
 def _copy(read: Callable[[], bytes], write: Callable[[bytes], object]) -> None:
