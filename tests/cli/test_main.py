@@ -80,7 +80,7 @@ def test_an_interrupt_outside_of_a_task_is_exit_code_130(shell: Shell, monkeypat
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tertulia.cli.global_flags.load_settings", interrupted)
+    monkeypatch.setattr("tertulia.session.settings.settings.load_settings", interrupted)
     assert shell.run("doctor").code == 130
 
 
@@ -144,8 +144,9 @@ def test_starting_it_imports_no_web_terminal_mcp_or_yaml_package(shell: Shell, a
     assert not loaded & BANNED
 
 
-def test_the_help_imports_no_verb(shell: Shell) -> None:
-    program = "import sys; from tertulia.cli.main import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_the_help_and_the_version_import_no_verb_and_no_session(shell: Shell, flag: str) -> None:
+    program = f"import sys; from tertulia.cli.main import main; main(['{flag}']); print(*sys.modules, file=sys.stderr)"
     ran = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
@@ -154,8 +155,9 @@ def test_the_help_imports_no_verb(shell: Shell) -> None:
         check=True,
     )
     loaded = set(ran.stderr.decode().split())
-    assert "tertulia.cli.main" in loaded
-    assert not loaded & {f"tertulia.cli.{verb.replace('-', '_')}" for verb in VERBS}
+    own = {name for name in loaded if name.startswith("tertulia.cli.")}
+    assert own == {"tertulia.cli.main", "tertulia.cli.global_flags", "tertulia.cli.stop_signals"}
+    assert not {name for name in loaded if name.startswith("tertulia.session")}
 
 
 def test_it_can_be_run_as_a_module(shell: Shell) -> None:

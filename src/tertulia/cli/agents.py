@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import click
 import msgspec
 
-from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.columns import write_columns
+from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
+from tertulia.cli.output.tables import write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.events.journal import NoJournal
 from tertulia.executors.acp.definition import UNTESTED, acp_agents_from_wire
@@ -66,13 +66,7 @@ class InstalledAgent(msgspec.Struct, frozen=True):
     """False for presets that were never run in tests."""
 
 
-@click.group("agents", invoke_without_command=True, epilog=_MORE)
-@global_flags
-@click.pass_context
-def command(context: click.Context) -> None:
-    """List other agents that can do a conversation's work, and try one out."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+command = verb_group("agents", "List other agents that can do a conversation's work, and try one out.", _MORE)
 
 
 @command.command("ls", epilog=_MORE_LS)

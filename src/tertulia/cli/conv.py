@@ -15,8 +15,8 @@ import msgspec
 
 from tertulia.cli.exec.command import choose_view, read_prompt
 from tertulia.cli.exec.run_message import MessageRequest, run_message
-from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.conversation_tree import conversation_rows, write_tree
+from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
+from tertulia.cli.output.tables import conversation_rows, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import ResumeRequest, find_open_conversation, find_stored_session
 from tertulia.conversation.user_message import to_user_message
@@ -88,16 +88,11 @@ def with_session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("which", "--session", metavar="ID", help="The session, or the beginning of its ID.")(command)
 
 
-@click.group("conv", invoke_without_command=True, epilog=_MORE)
-@global_flags
-@click.pass_context
-def command(context: click.Context) -> None:
-    """Open, message, read and close conversations of a stored session.
+_ABOUT = """Open, message, read and close conversations of a stored session.
 
-    C is `root`, the id of a conversation, or its beginning.
-    """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+C is `root`, the id of a conversation, or its beginning.
+"""
+command = verb_group("conv", _ABOUT, _MORE)
 
 
 @command.command("ls", epilog=_MORE_LS)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tertulia.session.settings.settings import LoadedSettings, load_settings
+if TYPE_CHECKING:
+    from tertulia.session.settings.settings import LoadedSettings
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, resolve_path=True)
 
@@ -36,6 +37,9 @@ class GlobalFlags:
         Raises:
             InvalidParamsError: what is wrong, and where.
         """
+        # Imported here: neither --help nor --version loads settings.
+        from tertulia.session.settings.settings import load_settings
+
         return load_settings(cwd=Path(self.values.get("cwd", ".")), flags=self.values, overrides=self.overrides)
 
 
@@ -94,3 +98,16 @@ def global_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     for flag in reversed(_FLAGS):
         command = flag(command)
     return command
+
+
+def verb_group(name: str, about: str, epilog: str) -> click.Group:
+    """A verb that has commands of its own; alone it prints its help."""
+
+    @click.group(name, help=about, epilog=epilog, invoke_without_command=True)
+    @global_flags
+    @click.pass_context
+    def group(context: click.Context) -> None:
+        if context.invoked_subcommand is None:
+            click.echo(context.get_help())
+
+    return group

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import click
 from msgspec.structs import replace
 
-from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.model_trial import ModelTrial, try_model
 from tertulia.cli.output.terminal import TerminalOutput, shorten
 from tertulia.errors import InvalidParamsError, NotFoundError
@@ -63,13 +63,7 @@ Exit codes:
 _MEGABYTE = 1_000_000
 
 
-@click.group("models", invoke_without_command=True, epilog=_MORE)
-@global_flags
-@click.pass_context
-def command(context: click.Context) -> None:
-    """List models, fetch and remove the embedded one, try one out."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+command = verb_group("models", "List models, fetch and remove the embedded one, try one out.", _MORE)
 
 
 # ---- ls

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.columns import format_count, write_columns
+from tertulia.cli.output.tables import format_count, write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.errors import InvalidParamsError
 from tertulia.events.journal import NoJournal

@@ -18,12 +18,10 @@ import click
 from tertulia.cli.exec.run_message import MessageOutcome, MessageView
 from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.columns import format_count
-from tertulia.cli.output.conversation_tree import conversation_rows, write_tree
+from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, shorten
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, with_session_argument
-from tertulia.cli.sessions.replay import play_record
-from tertulia.cli.sessions.transcript import Transcript
+from tertulia.cli.sessions.replay import Transcript, play_record
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import TertuliaError
 from tertulia.scheduler.nursery import Nursery

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tertulia.cli.output.columns import cell_width, cut_to_width, format_age, format_count, format_size, write_columns
+from tertulia.cli.output.tables import cell_width, cut_to_width, format_age, format_count, format_size, write_columns
 from tertulia.cli.output.terminal import TerminalOutput
 from tests.cli.output.test_terminal import Screen
 from tests.tables import each_row

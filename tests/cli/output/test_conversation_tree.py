@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from tertulia.cli.output.conversation_tree import ConversationRow, conversation_name, conversation_rows, write_tree
+from tertulia.cli.output.tables import ConversationRow, conversation_name, conversation_rows, write_tree
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.protocol.ids import ConversationId
 from tests.session.staging import stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from tertulia.cli.output.terminal import TerminalOutput
-from tertulia.cli.sessions.transcript import Transcript
+from tertulia.cli.sessions.replay import Transcript
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId, ItemId

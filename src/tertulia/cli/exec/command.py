@@ -15,7 +15,6 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.cli.exec.json_output import JsonView
 from tertulia.cli.exec.run_message import MessageRequest, MessageView, resume_and_show, run_message
 from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
@@ -27,7 +26,6 @@ from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, PROVIDER
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.sqlite.session_index import remove_session
-from tertulia.session.resume.past_turns import read_past_turns
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -208,6 +206,10 @@ def _show_last_answer(resume_request: ResumeRequest, loaded: LoadedSettings, *, 
 def choose_view(loaded: LoadedSettings, *, as_json: bool, resume_request: ResumeRequest | None = None) -> MessageView:
     """The view for `exec`; JSON lines of a resumed session count the tokens that it used before."""
     if as_json:
+        # Imported here: most runs print text.
+        from tertulia.cli.exec.json_output import JsonView
+        from tertulia.session.resume.past_turns import read_past_turns
+
         home = loaded.environment.home
         spent = NO_USAGE if resume_request is None else read_past_turns(home, resume_request.session_id).usage
         return JsonView(sys.stdout.buffer, loaded.warnings, spent)

@@ -2,24 +2,198 @@
 
 Every line names its `conversation_id` (but `thread.started`, whose `thread_id` is the session), its `task_id` where
 it belongs to a task, and the `seq` of the durable event it was made from. A task that hands over to another
-conversation and goes on later is one turn: a handoff neither ends nor begins one.
+conversation and goes on later is one turn: a handoff neither ends nor begins one. A tool call that Codex has a kind for
+is one item of that kind, and not a `tool_call` as well.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, cast
 
+import msgspec
 from msgspec.structs import asdict
 
-from tertulia.cli.exec.call_items import CallItems
 from tertulia.cli.exec.run_message import MessageOutcome, StopReason, warning_text
 from tertulia.cli.output.terminal import json_line
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
-from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.ids import CallId, ConversationId, TaskId
 from tertulia.protocol.usage import NO_USAGE, Usage
+
+Fields = dict[str, Any]
+ActionBegin = t.ExecCommandBegin | t.PatchApplyBegin | t.McpToolCallBegin | t.WebSearchBegin
+ActionEnd = t.ExecCommandEnd | t.PatchApplyEnd | t.WebSearchEnd
+
+_Key = tuple[ConversationId | None, CallId]
+
+_COMMANDS = frozenset({"shell", "local_shell", "exec_command", "command_execution", "terminal", "Bash"})
+"""Ours, and those of agents that work for us."""
+_OWN_KINDS = frozenset({"apply_patch", "update_plan", "web_search", "WebSearch"})
+_OF_A_SERVER = re.compile(r".*__|.{24}[0-9a-f]{40}\Z")
+"""How MCP tools are called, long ones by a hash (see `tool_names`). Functions may be called so too."""
+_DECLINED = frozenset({"approval_denied", "no_approver"})
+
+
+class CallItems:
+    """Follows each call from its begin to its end."""
+
+    def __init__(self, item: Callable[..., Fields]) -> None:
+        """`item` makes an item with the next number."""
+        self._item = item
+        self._calls: dict[_Key, Fields] = {}
+        self._quiet: dict[_Key, t.ToolCallBegin | None] = {}
+        """Calls whose item waits for an event that tells its kind; None once that item is there."""
+        self._acts: dict[_Key, Fields] = {}
+
+    def take(self, event: e.Event) -> Iterator[Fields]:
+        """The lines for an event; none for one that is not about a call."""
+        match event.data:
+            case t.ToolCallBegin() as data:
+                return self._begin((event.conversation_id, data.call_id), data)
+            case t.ToolCallEnd() as data:
+                return self._end((event.conversation_id, data.call_id), data)
+            case t.ExecCommandBegin() | t.PatchApplyBegin() | t.McpToolCallBegin() | t.WebSearchBegin() as data:
+                return self._act((event.conversation_id, data.call_id), data)
+            case t.ExecCommandEnd() | t.PatchApplyEnd() | t.WebSearchEnd() as data:
+                return self._acted((event.conversation_id, data.call_id), data)
+            case _:
+                return iter(())
+
+    def _begin(self, key: _Key, data: t.ToolCallBegin) -> Iterator[Fields]:
+        if _may_have_own_kind(data.name):
+            self._quiet[key] = data
+            return
+        self._calls[key] = self._item(**_tool_call(data), status="in_progress")
+        yield {"type": "item.started", "item": self._calls[key]}
+
+    def _end(self, key: _Key, data: t.ToolCallEnd) -> Iterator[Fields]:
+        if key in self._quiet:
+            yield from self._end_quietly(key, data)
+            return
+        item = self._calls.pop(key, None)
+        if item is None:
+            item = self._item(**_tool_call(t.ToolCallBegin(data.call_id, data.name, None)))
+        yield {"type": "item.completed", "item": _with_answer(item, data)}
+
+    def _end_quietly(self, key: _Key, data: t.ToolCallEnd) -> Iterator[Fields]:
+        call = self._quiet.pop(key)
+        item = self._acts.get(key)
+        if call is not None and not (data.success and data.name == "update_plan"):
+            item = self._acts[key] = self._item(**_call_without_action(call, data), status="in_progress")
+            yield {"type": "item.started", "item": item}
+        # A command has an end of its own, the answer of an MCP server stands here alone.
+        if item is not None and (call is not None or item["type"] == "mcp_tool_call"):
+            yield {"type": "item.completed", "item": _with_answer(self._acts.pop(key), data)}
+
+    def _act(self, key: _Key, data: ActionBegin) -> Iterator[Fields]:
+        call = self._quiet.get(key)
+        if call is not None:
+            self._quiet[key] = None
+        self._acts[key] = self._item(**_action_fields(data, call), status="in_progress")
+        yield {"type": "item.started", "item": self._acts[key]}
+
+    def _acted(self, key: _Key, data: ActionEnd) -> Iterator[Fields]:
+        # An action that began before the first event has no item to complete.
+        if (item := self._acts.pop(key, None)) is not None:
+            yield {"type": "item.completed", "item": item | _action_outcome(data)}
+
+
+def _may_have_own_kind(name: str) -> bool:
+    """Whether a call of this name may have events of its own, for which its item has to wait."""
+    return name in _COMMANDS or name in _OWN_KINDS or _OF_A_SERVER.match(name) is not None
+
+
+def _tool_call(call: t.ToolCallBegin) -> Fields:
+    """The fields of a call that Codex has no kind for."""
+    return {
+        "kind": "tool_call",
+        "call_id": call.call_id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "output": None,
+    }
+
+
+def _action_fields(data: ActionBegin, call: t.ToolCallBegin | None) -> Fields:
+    """What a call does, as it begins."""
+    match data:
+        case t.ExecCommandBegin():
+            return _command(shlex.join(data.command))
+        case t.PatchApplyBegin():
+            changes = [{"path": change["path"], "kind": change["kind"]} for change in data.changes]
+            return {"kind": "file_change", "changes": changes}
+        case t.McpToolCallBegin():
+            return _mcp(data.server, data.tool, None if call is None else call.arguments)
+        case t.WebSearchBegin():
+            return {"kind": "web_search", "query": "", "action": {"type": "search", "query": ""}}
+
+
+def _action_outcome(data: ActionEnd) -> Fields:
+    """The fields that an item gets when its call has ended."""
+    match data:
+        case t.ExecCommandEnd():
+            status = "completed" if data.exit_code == 0 else "failed"
+            return {"aggregated_output": data.output, "exit_code": data.exit_code, "status": status}
+        case t.PatchApplyEnd():
+            return {"status": "completed" if data.success else "failed"}
+        case t.WebSearchEnd():
+            return {"query": data.query, "action": {"type": "search", "query": data.query}, "status": "completed"}
+
+
+def _call_without_action(call: t.ToolCallBegin, end: t.ToolCallEnd) -> Fields:
+    """A call that ended without an event of its own: it was refused, or has no kind of its own after all."""
+    if call.name in _COMMANDS:
+        return _command(_words(call.arguments))
+    server, split, tool = call.name.partition("__")
+    # A call that reached a server has an event; one without that was not refused is a function of such a name.
+    refused = not end.success and _code(end.output) is not None
+    return _mcp(server, tool, call.arguments) if split and refused else _tool_call(call)
+
+
+def _with_answer(item: Fields, end: t.ToolCallEnd) -> Fields:
+    """An item with the output of its call."""
+    status = "completed" if end.success else "failed"
+    match item["type"]:
+        case "mcp_tool_call":
+            result = {"content": [{"type": "text", "text": end.output}], "structured_content": None}
+            outcome = {"result": result} if end.success else {"error": {"message": end.output}}
+            return {**item, **outcome, "status": status}
+        case "command_execution":
+            status = "declined" if _code(end.output) in _DECLINED else status
+            return {**item, "aggregated_output": end.output, "status": status}
+        case _:
+            return {**item, "output": end.output, "status": status}
+
+
+def _command(words: str) -> Fields:
+    return {"kind": "command_execution", "command": words, "aggregated_output": "", "exit_code": None}
+
+
+def _mcp(server: str, tool: str, arguments: object) -> Fields:
+    called = {"server": server, "tool": tool, "arguments": arguments}
+    return {"kind": "mcp_tool_call", **called, "result": None, "error": None}
+
+
+def _words(arguments: object) -> str:
+    """The command line in a call's arguments; empty if they have none."""
+    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    argv = fields.get("command", fields.get("cmd"))
+    words = cast("list[Any]", argv) if isinstance(argv, list) else []
+    return argv if isinstance(argv, str) else shlex.join(map(str, words))
+
+
+def _code(output: str) -> object:
+    """The code of a refusal, which is JSON; None for any other output."""
+    try:
+        decoded: object = msgspec.json.decode(output)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return cast("dict[str, Any]", decoded).get("code") if isinstance(decoded, dict) else None
+
 
 JsonLine = dict[str, Any]
 JsonLines = Iterator[JsonLine]

@@ -113,7 +113,8 @@ async def resume_and_show(entering: AbstractAsyncContextManager[Session], view: 
 async def _target_conversation(session: Session, message_request: MessageRequest) -> Conversation:
     if message_request.opens is not None:
         return await session.open(**message_request.opens)
-    conversation = session.conversation(find_open_conversation(session, message_request.conversation_id))
+    name = message_request.conversation_id
+    conversation = session.root if name == ROOT else session.conversation(find_open_conversation(session, name))
     if message_request.backend not in (None, conversation.info.backend):
         # Setting the same backend again would end its native session.
         await conversation.set_context(backend=message_request.backend)

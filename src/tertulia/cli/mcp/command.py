@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.mcp.config_edit import add, rm
 from tertulia.cli.mcp.status import (
     definition_source,
@@ -21,7 +21,7 @@ from tertulia.cli.mcp.status import (
 )
 from tertulia.cli.mcp.tools import refresh, tools, try_out
 from tertulia.cli.mcp.trust import trust
-from tertulia.cli.output.columns import write_columns
+from tertulia.cli.output.tables import write_columns
 from tertulia.cli.output.terminal import Style, StyledText, TerminalOutput, json_line
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.session.mcp.configured_servers import ConfiguredServers
@@ -53,13 +53,7 @@ _STYLES: dict[str, Style] = {
 }
 
 
-@click.group("mcp", invoke_without_command=True, epilog=_MORE)
-@global_flags
-@click.pass_context
-def command(context: click.Context) -> None:
-    """List, add, remove, trust and try out MCP servers."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+command = verb_group("mcp", "List, add, remove, trust and try out MCP servers.", _MORE)
 
 
 for _act in (add, rm, try_out, trust, tools, refresh):

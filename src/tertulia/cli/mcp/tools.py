@@ -11,7 +11,7 @@ import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.mcp.status import ProbeResult, find_server, load_configured_servers, probe_servers, server_redactor
-from tertulia.cli.output.columns import format_count, write_columns
+from tertulia.cli.output.tables import format_count, write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line, shorten
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, with_session_argument
 from tertulia.errors import InvalidParamsError, McpError

@@ -1,1 +1,1 @@
-"""What verbs print with: styled text, columns, JSON lines, the tree of conversations."""
+"""What verbs print with: styled text and JSON lines, columns and the tree of conversations."""

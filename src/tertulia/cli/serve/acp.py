@@ -8,8 +8,7 @@ import importlib.util
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.serve.session_factory import build_session_factory, widest_mode
-from tertulia.cli.serve.startup import check_model, load_and_warn
+from tertulia.cli.serve.startup import build_session_factory, check_model, load_and_warn, widest_mode
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
 from tertulia.session.host import Host

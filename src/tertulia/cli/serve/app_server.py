@@ -48,7 +48,7 @@ def command(flags: GlobalFlags, *, which: str | None, codex: bool) -> int:
 
 def _codex(flags: GlobalFlags, loaded: LoadedSettings) -> ClientHandlerFactory:
     # Imported only with --codex.
-    from tertulia.cli.serve.session_factory import build_session_factory
+    from tertulia.cli.serve.startup import build_session_factory
     from tertulia.server.codex.server import CodexServer
 
     return lambda host, sink, _: CodexServer(build_session_factory(flags, loaded, host), sink)

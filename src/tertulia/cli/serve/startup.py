@@ -1,13 +1,20 @@
-"""What every serving verb does before it serves: prints the warnings of the settings, and checks the model."""
+"""What verbs that serve do first: print the warnings of the settings, check the model, make the session factory."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from tertulia.cli.global_flags import GlobalFlags
 from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.policy.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
+from tertulia.server.session_factory import DirectorySettings, SessionFactory
+from tertulia.session.host import Host
 from tertulia.session.members import ModelCatalogue
-from tertulia.session.settings.settings import LoadedSettings
+from tertulia.session.settings.layers import DEFAULT
+from tertulia.session.settings.settings import LoadedSettings, load_settings
 
 
 def load_and_warn(flags: GlobalFlags) -> LoadedSettings:
@@ -23,3 +30,31 @@ def check_model(loaded: LoadedSettings) -> None:
     """Raise for a model that does not exist now, and not for the first client."""
     models = ModelCatalogue(loaded.settings, loaded.environment)
     models.find(models.choose(loaded.settings.model)[0])
+
+
+def build_session_factory(
+    flags: GlobalFlags, loaded: LoadedSettings, host: Host, mode: str | None = None, *, open_ended: bool = False
+) -> SessionFactory:
+    """A factory whose sessions have the settings of their directory, with these flags on top.
+
+    Args:
+        mode: the sandbox mode that a new session begins in; the widest it may have if None.
+        open_ended: whether the client may choose any mode up to `widest_mode`.
+    """
+
+    def settle(cwd: Path) -> DirectorySettings:
+        there = load_settings(cwd=cwd, flags={**flags.values, "cwd": str(cwd)}, overrides=flags.overrides)
+        settings = replace(there.settings, begins_in=mode)
+        if open_ended:
+            usual = sandbox_to_wire(there.settings.rights().sandbox)
+            settings = replace(settings, sandbox=sandbox_to_wire(widest_mode(there)), begins_in=mode or usual)
+        return DirectorySettings(settings, there.warnings)
+
+    named = loaded.provenance.get("model", "").startswith(("flag", "-c"))
+    return SessionFactory(host, settle, loaded.environment, model=named)
+
+
+def widest_mode(loaded: LoadedSettings) -> SandboxMode:
+    """The widest mode that the user may choose: any, unless a setting limits it."""
+    is_set = loaded.provenance["sandbox"] != DEFAULT
+    return loaded.settings.rights().sandbox if is_set else SANDBOX_MODES[-1]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.columns import format_age, format_count, format_size, write_columns
+from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
+from tertulia.cli.output.tables import format_age, format_count, format_size, write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.cli.session_lookup import find_stored_session, with_session_argument
 from tertulia.cli.sessions.export import export
@@ -67,16 +67,11 @@ _USUAL = 20
 _SHORT = 8
 
 
-@click.group("sessions", invoke_without_command=True, epilog=_MORE)
-@global_flags
-@click.pass_context
-def command(context: click.Context) -> None:
-    """List, show, replay, fork, export and remove stored sessions.
+_ABOUT = """List, show, replay, fork, export and remove stored sessions.
 
-    An ID may be shortened to its first characters, at least 4, if no other session begins with them.
-    """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+An ID may be shortened to its first characters, at least 4, if no other session begins with them.
+"""
+command = verb_group("sessions", _ABOUT, _MORE)
 
 
 for _act in (show, export, replay):

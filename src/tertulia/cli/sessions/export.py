@@ -18,20 +18,8 @@ from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import find_stored_session, with_session_argument
 from tertulia.events.clock import SystemClock, Timestamps
+from tertulia.protocol import records as r
 from tertulia.protocol.events import Event
-from tertulia.protocol.records import (
-    CanvasRecord,
-    ForkRecord,
-    ItemsRecord,
-    ModelRequestRecord,
-    NoteRecord,
-    QueuedInputRecord,
-    Record,
-    RewriteRecord,
-    SubmissionRecord,
-    TermsRecord,
-    ToolOutputRecord,
-)
 from tertulia.protocol.storage import storage_to_wire
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.format.row_reader import RowReader
@@ -42,16 +30,16 @@ from tertulia.version import __version__
 
 FORMAT = "tertulia-session"
 VERSION = 1
-_KINDS: dict[type[Record], str] = {
-    TermsRecord: "agreed",
-    CanvasRecord: "drawn",
-    ToolOutputRecord: "ended",
-    ForkRecord: "forked",
-    NoteRecord: "noted",
-    QueuedInputRecord: "queued",
-    RewriteRecord: "rewritten",
-    ItemsRecord: "said",
-    SubmissionRecord: "submitted",
+_KINDS: dict[type[r.Record], str] = {
+    r.TermsRecord: "agreed",
+    r.CanvasRecord: "drawn",
+    r.ToolOutputRecord: "ended",
+    r.ForkRecord: "forked",
+    r.NoteRecord: "noted",
+    r.QueuedInputRecord: "queued",
+    r.RewriteRecord: "rewritten",
+    r.ItemsRecord: "said",
+    r.SubmissionRecord: "submitted",
 }
 """What each record is called in an export. Part of the format: it does not follow the names of the classes."""
 _KEPT_ITEMS = 4_096
@@ -120,7 +108,7 @@ def export_line(line: RecordLine, ts: str) -> dict[str, Any]:
             exported |= {"kind": "unknown", "raw": _raw(line.raw)}
         case None:
             exported["kind"] = "damaged"
-        case ModelRequestRecord() as request:
+        case r.ModelRequestRecord() as request:
             record = msgspec.structs.asdict(request)
             tools = request.tools_json
             record["tools_json"] = tools.decode("utf-8", "backslashreplace") if tools else None
@@ -130,12 +118,12 @@ def export_line(line: RecordLine, ts: str) -> dict[str, Any]:
     return exported | {name: list(rows) for name in ("missing", "damaged") if (rows := getattr(line, name))}
 
 
-def _record(record: Record) -> dict[str, Any]:
+def _record(record: r.Record) -> dict[str, Any]:
     """The fields of a record, storage policies in their usual spelling."""
     fields: dict[str, Any] = msgspec.to_builtins(record)
-    if isinstance(record, TermsRecord):
+    if isinstance(record, r.TermsRecord):
         fields["storage"] = storage_to_wire(record.storage)
-    if isinstance(record, ItemsRecord):
+    if isinstance(record, r.ItemsRecord):
         for item, plain in zip(record.items, fields["items"], strict=True):
             if item.storage is not None:
                 plain["storage"] = storage_to_wire(item.storage)

@@ -10,8 +10,14 @@ import click
 import msgspec
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.output.columns import format_age, format_count, format_size
-from tertulia.cli.output.conversation_tree import ConversationRow, conversation_name, write_tree
+from tertulia.cli.output.tables import (
+    ConversationRow,
+    conversation_name,
+    format_age,
+    format_count,
+    format_size,
+    write_tree,
+)
 from tertulia.cli.output.terminal import TerminalOutput, escape_invisible, shorten
 from tertulia.cli.session_lookup import find_stored_session, with_session_argument
 from tertulia.events.clock import SystemClock, Timestamps
