@@ -69,7 +69,7 @@ async def test_a_client_is_asked_and_its_yes_counts(tmp_path: Path) -> None:
         fields |= {"call_id", "asked_at", "expires_at", "command", "cwd", "sandbox", "size", "digest"}
         assert set(request) == fields
         assert (request["kind"], request["conversation_id"], request["chain"]) == ("exec", event["conversation_id"], [])
-        assert request["scopes"] == ["once", "conversation", "session"]
+        assert request["scopes"] == ["once", "conversation", "session", "project"]
         assert (await server.call("approval/list"))["approvals"] == [request]
         assert not (tmp_path / "made").exists()
         await server.call("approval/resolve", approval_id=request["approval_id"], decision="allow")

@@ -55,6 +55,7 @@ VERBS = {
     "acp": "Serve an editor as its agent: Zed, JetBrains, Neovim.",
     "mcp": "List, add, remove, trust and try out MCP servers.",
     "mcp-broker": "Serve all your MCP servers as one, to any other program.",
+    "grants": "List and take back what you have allowed for a project.",
     "prompt": "Show what a model is sent first, and what each part costs.",
     "internal": "Call a tool of the session from a program that an agent started.",
     "sandbox": "Run any command in the sandbox that an agent's commands get.",

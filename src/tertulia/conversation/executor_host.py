@@ -83,7 +83,7 @@ class TaskExecutorHost:
             granted = await place.desk.ask(request, rights.approval_policy, scope.publish, known_safe=safe)
         except TertuliaError:
             return PermissionAnswer(allowed=False)
-        return PermissionAnswer(allowed=True, lasting=granted.scope in ("conversation", "session"))
+        return PermissionAnswer(allowed=True, lasting=granted.scope not in (None, "once"))
 
     async def read(self, path: str) -> str:
         """As a command would see it."""

@@ -242,7 +242,7 @@ class ResolveApproval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     approval_id: str
     decision: Literal["allow", "deny"]
-    scope: Literal["once", "conversation", "session"] | None = None
+    scope: Literal["once", "conversation", "session", "project"] | None = None
     ttl_s: float | None = None
     message: str | None = None
     content: dict[str, Any] | None = None

@@ -204,7 +204,7 @@ class ApprovalRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     detail: str
     """Everything, for people. Every line that is not ours begins with `│ `, below a line that says whose it is."""
     matches: list[str]
-    scopes: list[Literal["once", "conversation", "session"]]
+    scopes: list[Literal["once", "conversation", "session", "project"]]
     call_id: CallId | None = None
     """The call that it is asked for."""
     asked_at: str | None = None
@@ -240,7 +240,7 @@ class ApprovalResolved(BaseEventData, frozen=True, gc=False, omit_defaults=True)
     type: ClassVar[str] = "approval_resolved"
     approval_id: str
     decision: Literal["allow", "deny"]
-    scope: Literal["once", "conversation", "session"] | None = None
+    scope: Literal["once", "conversation", "session", "project"] | None = None
     reason: str | None = None
     chain: tuple[ConversationId, ...] = ()
     """The same as in the request."""

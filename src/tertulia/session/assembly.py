@@ -60,7 +60,7 @@ def assemble_session(
     base = _foundation(settings, clock, journal, environment, past, redactor)
     bus, nursery, (wires, model, notice) = base.bus, base.nursery, _models(base, past)
     directory, registry = ConversationDirectory(), TaskRegistry()
-    command_services = open_command_services(settings, base.environment, base.clock, bus)
+    command_services = open_command_services(settings, base.environment, base.clock, bus, base.redactor)
     # What may be refused comes first: nothing was started yet.
     wire, below = wires.find(model), mcp_host or McpHost(settings, base.environment, base.clock, nursery)
     servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)

@@ -13,6 +13,8 @@ from tertulia.errors import ClosedError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
+from tertulia.policy.approvals.project_grants import GrantsFile, ProjectGrants
+from tertulia.policy.redaction import Redactor
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
@@ -96,7 +98,9 @@ class CommandServices(msgspec.Struct, frozen=True, eq=False):
             await self.sandbox.close()
 
 
-def open_command_services(settings: Settings, environment: Environment, clock: Clock, bus: EventBus) -> CommandServices:
+def open_command_services(
+    settings: Settings, environment: Environment, clock: Clock, bus: EventBus, redactor: Redactor
+) -> CommandServices:
     """Ready, and nothing tried yet: the sandbox tests itself when the first command comes."""
     attendance = ApproverPresence()
     approvals = ApprovalQueue(
@@ -104,6 +108,7 @@ def open_command_services(settings: Settings, environment: Environment, clock: C
         timeout_s=settings.approval_timeout_s,
         default_ttl_s=settings.approval_ttl_s,
         is_seen=attendance.sees,
+        project=_project_grants(settings, environment, clock, redactor),
     )
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=_warning_publisher(bus))
     policy = shell_environment_from_wire(settings.shell_environment)
@@ -126,6 +131,17 @@ def open_command_services(settings: Settings, environment: Environment, clock: C
     return CommandServices(
         sandbox, approvals, elicitations, attendance, Terminals(_event_publisher(bus)), place, ConversationResources()
     )
+
+
+def _project_grants(
+    settings: Settings, environment: Environment, clock: Clock, redactor: Redactor
+) -> ProjectGrants | None:
+    if not settings.project_grant_ttl_s or settings.is_broker:
+        return None
+    file = GrantsFile(environment.home, clock)
+    file.sweep()
+    ttl_s, redact = settings.project_grant_ttl_s, redactor.text
+    return ProjectGrants(file, workspace_of(settings), clock, ttl_s=ttl_s, redact=redact)
 
 
 def _warning_publisher(bus: EventBus) -> Callable[[str], None]:

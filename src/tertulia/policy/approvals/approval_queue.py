@@ -1,7 +1,8 @@
 """The queue of approvals: requests wait here until a person, the policy or the clock has answered.
 
 It knows neither the session nor any surface: an approver that may answer says so with `attended`, and calls `resolve`.
-It runs on the loop's thread and waits only in `ask`. Nothing of it is written down: after a crash nothing is granted.
+It runs on the loop's thread and waits only in `ask`. Nothing of it is written down but a yes for the project: after a
+crash nothing else is granted.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tertulia.events.clock import Clock, Timestamps
 from tertulia.policy.approval_policy import ApprovalPolicy, approval_to_wire
 from tertulia.policy.approvals.approval_request import GrantScope, PartName, RequestedAction, policy_verdict
 from tertulia.policy.approvals.grants import Grant, Grants, IdSequence
+from tertulia.policy.approvals.project_grants import AllGrants, ProjectGrants
 from tertulia.policy.display_text import value_text
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
@@ -111,7 +113,7 @@ class ApprovalQueue:
     """
 
     __slots__ = (
-        "_at", "_attending", "_clock", "_closed", "_default_ttl_s", "_grants", "_ids", "_is_seen", "_max_pending",
+        "_all_grants", "_at", "_attending", "_clock", "_closed", "_grants", "_ids", "_is_seen", "_max_pending",
         "_pending", "_timeout_s",
     )  # fmt: skip
 
@@ -123,16 +125,18 @@ class ApprovalQueue:
         default_ttl_s: float | None = None,
         max_pending: int = MAX_PENDING,
         is_seen: Callable[[RequestedAction, bool], bool] = lambda request, elicitation: False,
+        project: ProjectGrants | None = None,
     ) -> None:
         """`is_seen`: whether a client of a surface attends, besides `attended` blocks; with whether it is asked in the
-        name of an MCP server, which not every client can answer."""
+        name of an MCP server, which not every client can answer. `project`: where a yes for the project is kept; None:
+        none is offered."""
         self._timeout_s = timeout_s
-        self._default_ttl_s = default_ttl_s
         self._max_pending = max_pending
         self._is_seen = is_seen
         self._clock = clock
         self._at = Timestamps(clock).at
         self._grants = Grants(clock)
+        self._all_grants = AllGrants(self._grants, project, default_ttl_s)
         self._ids = IdSequence()
         # In the order in which they were asked.
         self._pending: dict[str, _PendingApproval] = {}
@@ -167,10 +171,11 @@ class ApprovalQueue:
             return Permission(Decider("policy", value_text(approval_to_wire(policy))))
         if verdict == "deny":
             raise NoApproverError("this would have to be asked, and the approval policy lets no approver be asked")
-        if (grant := self._grants.find(request, policy)) is not None:
+        if (grant := self._all_grants.find(request, policy)) is not None:
             return Permission(Decider("grant", grant_id=grant.grant_id), grant.scope)
         self._check_that_it_can_be_asked(request)
-        request = msgspec.structs.replace(request, changed=self._grants.changed(request))
+        changed, scopes = self._all_grants.changed(request), self._all_grants.scopes(request)
+        request = msgspec.structs.replace(request, changed=changed, scopes=scopes)
         answer = await self._answer(request, policy, publish)
         if answer.decision == "deny":
             raise ApprovalDeniedError(self._refusal(answer))
@@ -191,7 +196,7 @@ class ApprovalQueue:
 
         `conversation` is where the one who answers stands, if that is only one: it must be the request's own, or one
         that waits for it. A yes with a scope that was not offered holds once, and says so. A yes is refused with a
-        time to live but no scope that lasts; a no never is.
+        time to live but no scope that lasts, and where one for the project cannot be stored; a no never is.
         """
         waiting = self._pending.get(approval_id)
         if (waiting is None or not waiting.is_open) and self._ids.gave(approval_id):
@@ -209,9 +214,7 @@ class ApprovalQueue:
         )
         if given == "once":
             return Resolution(self._settle(approval_id, _Answer("allow", "user", by, given, message)), given, narrowed)
-        where = waiting.request.conversation_id if given == "conversation" else None
-        ends_after_s = self._default_ttl_s if ttl_s is None else ttl_s
-        grant = self._grants.add(waiting.request, waiting.policy, where, ends_after_s)
+        grant = self._all_grants.add(waiting.request, waiting.policy, given, ttl_s)
         by = msgspec.structs.replace(by, grant_id=grant.grant_id)
         self._settle(approval_id, _Answer("allow", "user", by, given, message))
         self._settle_what_is_granted()
@@ -230,12 +233,12 @@ class ApprovalQueue:
         return [one.event for one in waiting if _is_seen_from(conversation, one.request)]
 
     def grants(self, conversation: ConversationId | None = None) -> list[Grant]:
-        """What is allowed for longer, oldest first: all, or what counts in one conversation."""
-        return self._grants.list(conversation)
+        """What is allowed for longer, that of the project first: all, or what counts in one conversation."""
+        return self._all_grants.list(conversation)
 
     def revoke(self, grant_id: str) -> bool:
         """Take a grant back; False if it was over, NotFound if there never was one."""
-        return self._grants.revoke(grant_id)
+        return self._all_grants.revoke(grant_id)
 
     def interrupt(self, conversation: ConversationId) -> int:
         """Deny what this conversation itself asks for, and no other; how many there were."""
@@ -311,7 +314,7 @@ class ApprovalQueue:
     def _settle_what_is_granted(self) -> None:
         """An approver is not asked twice for what was just allowed for longer."""
         for approval_id, waiting in list(self._pending.items()):
-            if waiting.is_open and (grant := self._grants.find(waiting.request, waiting.policy)) is not None:
+            if waiting.is_open and (grant := self._all_grants.find(waiting.request, waiting.policy)) is not None:
                 decider = Decider("grant", grant_id=grant.grant_id)
                 self._settle(approval_id, _Answer("allow", "grant", decider, grant.scope))
 
@@ -336,6 +339,6 @@ def _check_ttl(scope: GrantScope | None, ttl_s: float | None) -> None:
     if ttl_s is None:
         return
     if scope in (None, "once"):
-        raise InvalidParamsError("ttl_s needs the scope conversation or session")
+        raise InvalidParamsError("ttl_s needs the scope conversation, session or project")
     if not (math.isfinite(ttl_s) and ttl_s > 0):
         raise InvalidParamsError(f"ttl_s must be a positive number of seconds, not {ttl_s!r}")

@@ -151,8 +151,10 @@ def _cut(text: str, most: int) -> str:
 
 
 ApprovalKind = Literal["exec", "patch", "escalation", "mcp", "tool"]
-GrantScope = Literal["once", "conversation", "session"]
+GrantScope = Literal["once", "conversation", "session", "project"]
 GRANT_SCOPES: tuple[GrantScope, ...] = ("once", "conversation", "session")
+"""What a yes may be given for where nothing of it may be stored."""
+STORED_GRANT_SCOPES: tuple[GrantScope, ...] = (*GRANT_SCOPES, "project")
 
 _MAX_TITLE = 200
 _MAX_CHANGED = 16

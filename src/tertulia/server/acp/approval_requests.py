@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from tertulia.policy.approvals.approval_request import hidden_text_notice
+from tertulia.policy.approvals.approval_request import GrantScope, hidden_text_notice
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.scheduler.nursery import Nursery
@@ -17,10 +17,11 @@ from tertulia.server.jsonrpc.peer import Peer
 from tertulia.session.session import Session
 
 REJECT = "reject"
-_ALLOW: dict[Literal["once", "conversation", "session"], tuple[str, str]] = {
+_ALLOW: dict[GrantScope, tuple[str, str]] = {
     "once": ("Allow once", "allow_once"),
     "conversation": ("Allow for this conversation", "allow_always"),
     "session": ("Allow for this session", "allow_always"),
+    "project": ("Allow for this project", "allow_always"),
 }
 _KINDS = {"exec": "execute", "escalation": "execute", "patch": "edit"}
 

@@ -24,6 +24,7 @@ from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.models.catalog import ModelProvider
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalName, ApprovalPolicy, approval_from_wire
+from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights, Visibility
 from tertulia.policy.sandbox_mode import SANDBOX_ORDER, SandboxName, sandbox_from_wire
@@ -111,6 +112,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     approval_timeout_s: float = 300.0
     approval_ttl_s: float | None = None
     """How long a grant holds whose answer does not say; None: as long as its scope."""
+    project_grant_ttl_s: float = 0.0
+    """How long a yes for the project is kept whose answer does not say. 0: none is offered, and none that was given
+    counts. Settings that are loaded from the user's files begin with 30 days."""
     tool_timeout_s: float = 300.0
     cwd: str | None = None
     """Where conversations work; None: where the process was started."""
@@ -212,6 +216,7 @@ def load_settings(
         _add_file(layers, override, "-c", cwd, environment)
     _add_flags(layers, flags or {}, cwd, environment)
     layers.values.setdefault("cwd", str(cwd))
+    layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
     return LoadedSettings(
         Settings(**layers.values), layers.provenance(Settings.__struct_fields__), warnings, environment
     )

@@ -110,6 +110,10 @@ def _seconds(name: str, value: object) -> float:
     raise InvalidParamsError(f"{name} must be a positive number of seconds, not {value!r}")
 
 
+def _seconds_or_zero(name: str, value: object) -> float:
+    return 0.0 if value == 0 and not isinstance(value, bool) else _seconds(name, value)
+
+
 def _close_timeout(name: str, value: object) -> float:
     seconds = _seconds(name, value)
     if seconds > MAX_CLOSE_TIMEOUT_S:
@@ -269,6 +273,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "close_timeout_s": _close_timeout,
     "approval_timeout_s": _seconds,
     "approval_ttl_s": _optional(_seconds),
+    "project_grant_ttl_s": _seconds_or_zero,
     "tool_timeout_s": _seconds,
     "cwd": _optional(_directory),
     "is_broker": _switch,

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from tertulia.errors import ApprovalDeniedError, InvalidParamsError
 from tertulia.policy.approvals.approval_queue import Permission
 from tertulia.policy.approvals.approval_request import (
+    GRANT_SCOPES,
+    STORED_GRANT_SCOPES,
     ApprovalKind,
     ApprovalParts,
     RequestedAction,
@@ -24,6 +26,7 @@ from tertulia.policy.approvals.approval_request import (
 )
 from tertulia.policy.commands.command_analysis import CommandAnalysis, analyse_command, only_reads_in, safe_environment
 from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles, named_files
+from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, CommandResult, Confinement, TerminalSize
 from tertulia.tools.command_environment import CommandEnvironment, describe_confinement
@@ -194,6 +197,8 @@ def _request(
         parts=ApprovalParts(
             command=order.argv, cwd=order.cwd, sandbox=subject.sandbox, justification=order.wish.justification
         ),
+        # A yes for the project is stored with the words of the command.
+        scopes=STORED_GRANT_SCOPES if isinstance(call.rights.storage_policy, Full) else GRANT_SCOPES,
     )
 
 
