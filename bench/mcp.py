@@ -90,7 +90,6 @@ async def _calls(session: tertulia.Session) -> list[Row]:
 
     servers = session.parts.servers
     caller = Caller(session.root.id, _nobody, _nobody)
-    reached = servers.reached_from(session.root.id)
     spec = next(spec for spec in servers.list_tools() if spec.name == "alpha__echo1")
     table = _table("alone")
     pooled: list[float] = []
@@ -98,7 +97,7 @@ async def _calls(session: tertulia.Session) -> list[Row]:
     async with Client(StdioServerParameters(command=table["command"], args=table["args"])) as client:
 
         async def ours() -> None:
-            await reached.call(spec, {"text": "hi"}, caller, timeout_s=30, on_progress=lambda *_: None)
+            await servers.call(spec, {"text": "hi"}, caller, timeout_s=30, on_progress=lambda *_: None)
 
         async def theirs() -> None:
             await client.call_tool("echo1", {"text": "hi"})

@@ -62,7 +62,7 @@ FAMILIES = {
     "sandbox": (("launcher",), ("mounts",), ("limits", "masks")),
     "server": (("mcp",), ("acp", "codex", "http"), ("jsonrpc",)),
     "session": (("agents", "approvals", "resume"), ("mcp",), ("settings",)),
-    "tools": (("mcp", "shell"), ("patch",)),
+    "tools": (("shell",), ("patch",)),
 }
 
 # Ruff frees a whole file from TID251. Here stands which of the banned names that was for.

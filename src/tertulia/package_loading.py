@@ -6,8 +6,9 @@ waits for; Python then hands one of them a module that is not finished, and a na
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,11 +22,12 @@ class PackageError(ImportError):
     """A package that is needed cannot be loaded. Its text says which, why, and what to do."""
 
 
-def load_package(purpose: str, extra: str, *modules: str) -> None:
+def load_package(purpose: str, extra: str, *modules: str, quiet: Iterable[str] = ()) -> None:
     """Import these modules, whole, before it returns. It may take seconds the first time: call it in a thread.
 
     `purpose` begins the sentence that says why not: `MCP servers need`. Only a package of these modules that is not
-    installed is told as a missing `extra`; anything else that goes wrong is told as what it is.
+    installed is told as a missing `extra`; anything else that goes wrong is told as what it is. `quiet` names loggers
+    of the package that would write content to the log.
     """
     packages = {name.partition(".")[0] for name in modules}
     with _import_lock:
@@ -39,6 +41,10 @@ def load_package(purpose: str, extra: str, *modules: str) -> None:
             raise PackageError(_broken(purpose, packages, error)) from error
         except ImportError as error:
             raise PackageError(_broken(purpose, packages, error)) from error
+    for name in quiet:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.CRITICAL)
 
 
 class Plugin(NamedTuple):

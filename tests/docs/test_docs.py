@@ -23,8 +23,8 @@ from tertulia.cli.main import VERBS, program
 from tertulia.executors.command.definition import KEYS
 from tertulia.executors.prompt.history_settings import TaskHistorySettings
 from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
-from tertulia.mcp.config.named_view import NamedView
 from tertulia.mcp.config.server_table import is_known_key
+from tertulia.mcp.view import NamedView
 from tertulia.policy.approval_policy import PRESETS, UNTRUSTED
 from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAction
 from tertulia.policy.approvals.grants import Grant

@@ -17,6 +17,7 @@ from tertulia.mcp.config.launch import Launch
 from tertulia.mcp.server_connection import (
     Caller,
     CallResult,
+    ConnectionServices,
     Elicitation,
     ElicitationResult,
     SamplingRequest,
@@ -75,14 +76,8 @@ class Reach:
         """Connect."""
         definition, launch = reached
         async with asyncio.timeout(within_s):
-            link = await connect(
-                definition,
-                launch,
-                runner=self.sandbox,
-                spawn=self.nursery.start,
-                clock=SystemClock(),
-                tools_changed=self._note,
-            )
+            services = ConnectionServices(self.sandbox, self.nursery.start, SystemClock(), self._note)
+            link = await connect(definition, launch, services)
         self.links.append(link)
         return link
 

@@ -18,8 +18,8 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.message import SessionMessage
 
 from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
-from tertulia.mcp.config.named_view import NamedView
 from tertulia.mcp.serve.endpoint import McpEndpoint
+from tertulia.mcp.view import NamedView
 from tertulia.server.mcp.broker_address import BrokerGreeting, short_path
 from tertulia.server.mcp.broker_server import open_client_broker
 from tertulia.session.session import Session

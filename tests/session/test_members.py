@@ -6,7 +6,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.session.agents.internal_tool import InternalTool
-from tertulia.tools.mcp.mcp_tool import McpTool
+from tertulia.tools.mcp_tool import McpTool
 from tests.mcp.fakes import bare
 from tests.session.agents_stage import EMPLOYEE, Porter
 from tests.session.staging import stage

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import McpError, NoApproverError
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
-from tertulia.mcp.limiter import FairLimiter
+from tertulia.mcp.rate_limiter import FairLimiter
 from tertulia.mcp.server_connection import (
     Caller,
     CallResult,
@@ -31,7 +31,7 @@ from tertulia.protocol.ids import CallId, ConversationId, TaskId
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.protocol.tool_names import fqn
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools.mcp.mcp_tool import McpTool
+from tertulia.tools.mcp_tool import McpTool
 from tertulia.tools.tool import CallContext, ChainView
 from tests.tools.calling import HandClock
 
@@ -77,7 +77,7 @@ class StubServers:
         self.calls: list[dict[str, Any]] = []
         self.timeouts: list[float] = []
 
-    def current(self, spec: ToolSpec) -> Now:
+    def current(self, spec: ToolSpec, conversation: ConversationId) -> Now:
         tool = self.tools.get(spec.remote_name or "")
         if not self.up or tool is None:
             raise McpError(f"the MCP server {spec.server} is not there")
@@ -127,7 +127,15 @@ class Bench:
         self.told: list[EventData] = []
         self._news = asyncio.Event()
         spec = spec_of(tool, self.servers.definition.name)
-        self.tool = McpTool(spec, self.servers, self.desk, self.limiter, self.asker, timeout_s)
+        self.tool = McpTool(
+            spec,
+            ConversationId("a"),
+            servers=self.servers,
+            approvals=self.desk,
+            limiter=self.limiter,
+            asker=self.asker,
+            timeout_s=timeout_s,
+        )
         self._presence = self.desk.attended()
         if attended:
             self._presence.__enter__()

@@ -7,7 +7,7 @@ names its `Caller`, and questions of the server go to that caller.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,9 @@ from tertulia.protocol.items import Part
 if TYPE_CHECKING:
     # Not needed to run: the relay of the broker imports this file and shall start fast.
     import asyncio
+
+    from tertulia.events.clock import Clock
+    from tertulia.sandbox.runner import CommandRunner
 
 MODERN = "2026-07-28"
 """The first protocol version without sessions (the "new" protocol; versions are dates)."""
@@ -118,6 +121,16 @@ class Caller(msgspec.Struct, frozen=True, eq=False):
     sample: Callable[[SamplingRequest], Awaitable[SamplingResult]]
     workspace: str | None = None
     """The workspace of the conversation, if it has one."""
+
+
+class ConnectionServices(NamedTuple):
+    """What a connection to a server uses while it lasts."""
+
+    runner: CommandRunner
+    spawn: Spawn
+    clock: Clock
+    tools_changed: Callable[[], None]
+    """Called on the loop whenever the server announces a change of its tools, however often."""
 
 
 class ServerConnection(Protocol):

@@ -18,8 +18,8 @@ from tertulia.errors import InvalidParamsError
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
-from tertulia.mcp.limiter import FairLimiter, InFlight
 from tertulia.mcp.pool.session_servers import SessionServers
+from tertulia.mcp.rate_limiter import FairLimiter, InFlight
 from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
 from tertulia.models.choice import choose_model
 from tertulia.models.http.chat import ChatWire
@@ -45,7 +45,7 @@ from tertulia.session.settings.settings import Settings
 from tertulia.tools.conv import conv_tools
 from tertulia.tools.editor import EditorView
 from tertulia.tools.function import as_tool
-from tertulia.tools.mcp.mcp_tool import McpTool
+from tertulia.tools.mcp_tool import McpTool
 from tertulia.tools.patch.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.read_file import ReadFile
 from tertulia.tools.registry import ToolRegistry
@@ -145,7 +145,15 @@ def remote_tools(
     def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:
         if spec.source == "injector":
             return InternalTool(spec, agent_registry)
-        return McpTool(spec, servers.reached_from(conversation), command_services.approvals, limiter, asker, timeout_s)
+        return McpTool(
+            spec,
+            conversation,
+            servers=servers,
+            approvals=command_services.approvals,
+            limiter=limiter,
+            asker=asker,
+            timeout_s=timeout_s,
+        )
 
     return tool
 

@@ -1,7 +1,7 @@
-"""A server that is not there: says what it was told to say, and stands in for `connection.connect` in tests.
+"""A fake MCP server, in memory: its tools and answers are what a test sets, and it starts no process.
 
-It keeps the contract of `Connection`, and breaks it only where it was told to fail. Nothing of it takes time by itself:
-what has to wait, waits for an event that the test sets.
+Its connections keep the contract of `ServerConnection`, and break it only where a test has them fail. Nothing takes
+time by itself: what has to wait, waits for an event that the test sets.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from tertulia.errors import McpError, TertuliaError
-from tertulia.events.clock import Clock
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.launch import Launch
-from tertulia.mcp.server_connection import Caller, CallResult, OnProgress, RemoteTool, Spawn, ToolListing
-from tertulia.sandbox.runner import CommandRunner
+from tertulia.mcp.server_connection import Caller, CallResult, ConnectionServices, OnProgress, RemoteTool, ToolListing
 
 T = TypeVar("T")
 Handler = Callable[[dict[str, Any], Caller, OnProgress], Coroutine[Any, Any, CallResult]]
@@ -28,12 +26,12 @@ def fake_tool(name: str, description: str = "", schema: dict[str, Any] | None = 
 
 
 async def echo(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
-    """What every tool does that was not told otherwise: says who called, and with what."""
+    """The handler of every tool without one of its own: answers with the caller and the arguments."""
     return CallResult(f"{caller.conversation_id}: {arguments}")
 
 
 class FakeGate:
-    """A place where the twin waits, while it is shut. `reached` counts who came to it."""
+    """A point where the fake server waits while the gate is shut. `reached` counts the calls that came to it."""
 
     def __init__(self) -> None:
         self.reached = 0
@@ -63,13 +61,13 @@ class FakeGate:
 
 
 class FakeMcpServer:
-    """The script, and what came of it. Give `connect` to a `ServerPool`, and change what you like meanwhile."""
+    """What the fake server offers, and how it fails. Give `connect` to a `ServerPool`; change the rest at any time."""
 
     def __init__(self, tools: Iterable[RemoteTool] = (), *, ttl_s: float | None = None) -> None:
         self.tools = tuple(tools)
         self.ttl_s = ttl_s
         self.handlers: dict[str, Handler] = {}
-        """What a tool does; `echo` where there is nothing."""
+        """By tool; one without a handler is answered by `echo`."""
         self.starting, self.listing, self.calling, self.closing = FakeGate(), FakeGate(), FakeGate(), FakeGate()
         self.start_errors: deque[str] = deque()
         """Each makes one start fail."""
@@ -80,7 +78,7 @@ class FakeMcpServer:
         self.asks_roots = False
         """Whether its connections have asked for the client's roots."""
         self.launches: list[Launch] = []
-        """Of every start, whatever came of it."""
+        """The launch of every start, also of those that failed."""
 
     @property
     def open(self) -> int:
@@ -88,21 +86,14 @@ class FakeMcpServer:
         return sum(not connection.gone.is_set() for connection in self.connections)
 
     async def connect(
-        self,
-        definition: ServerDefinition,
-        launch: Launch,
-        *,
-        runner: CommandRunner,
-        spawn: Spawn,
-        clock: Clock,
-        tools_changed: Callable[[], None],
+        self, definition: ServerDefinition, launch: Launch, services: ConnectionServices
     ) -> FakeMcpConnection:
         """Stands in for `connect` of `mcp.client.connection`."""
         self.launches.append(launch)
         await self.starting.passed()
         if self.start_errors:
             raise McpError(self.start_errors.popleft())
-        connection = FakeMcpConnection(self, tools_changed)
+        connection = FakeMcpConnection(self, services.tools_changed)
         self.connections.append(connection)
         return connection
 
@@ -123,22 +114,22 @@ class FakeMcpConnection:
     """A connection to a `FakeMcpServer`, in memory."""
 
     def __init__(self, server: FakeMcpServer, tools_changed: Callable[[], None]) -> None:
-        self.protocol_version = "twin"
+        self.protocol_version = "fake"
         self.gone = asyncio.Event()
         self.why: str | None = None
         self.tools_changed = tools_changed
         self.under_way = 0
+        """Calls that have not ended."""
         self.dropped: Counter[str] = Counter()
-        """Calls that have not come back."""
         self._server = server
 
     @property
     def asked_roots(self) -> bool:
-        """As its server is set."""
+        """Whether the server is set to ask for the roots."""
         return self._server.asks_roots
 
     async def list_tools(self) -> ToolListing:
-        """What the script offers now."""
+        """The tools that the server offers now."""
         await self._while_it_lasts(self._server.listing.passed())
         if self._server.list_errors:
             raise McpError(self._server.list_errors.popleft())
@@ -147,7 +138,7 @@ class FakeMcpConnection:
     async def call(
         self, tool: str, arguments: dict[str, Any], caller: Caller, *, timeout_s: float, on_progress: OnProgress
     ) -> CallResult:
-        """What the tool's handler says."""
+        """The answer of the tool's handler."""
         self.under_way += 1
         try:
             async with asyncio.timeout(timeout_s):
@@ -160,14 +151,14 @@ class FakeMcpConnection:
             self.under_way -= 1
 
     async def close(self) -> None:
-        """Over; unless the script has it fail."""
+        """End the connection, unless a test has that fail."""
         await self._server.closing.passed()
         if self._server.close_errors:
             raise McpError(self._server.close_errors.popleft())
         self.end(None)
 
     def end(self, why: str | None) -> None:
-        """It is over, now; twice does no harm."""
+        """End the connection now. Idempotent."""
         if not self.gone.is_set():
             self.why = why
             self.gone.set()
@@ -189,7 +180,7 @@ class FakeMcpConnection:
 
 
 async def _outcome(work: Awaitable[T]) -> T | TertuliaError:
-    """An error as a value: a task group would wrap it."""
+    """Return a TertuliaError as a value: a task group would wrap it."""
     try:
         return await work
     except TertuliaError as error:

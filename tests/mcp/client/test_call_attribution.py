@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tertulia.mcp.client.call_attribution import CallAttribution, CallInProgress, clear_current_call
+from tertulia.mcp.client.server_requests import CallAttribution, CallInProgress, clear_current_call
 from tests.mcp.connected import Asked
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.mcp.client import http_body as module
-from tertulia.mcp.client.error_text import NO_ANSWER
+from tertulia.mcp.client.error_text import NO_ANSWER, UNREADABLE
 from tertulia.mcp.client.http_body import (
     MAX_BODY,
     BodyFailure,
@@ -27,7 +27,6 @@ from tertulia.mcp.client.http_body import (
 )
 from tertulia.mcp.client.json_repair import MAX_REPAIRED
 from tertulia.mcp.client.jsonrpc_lines import Envelope, MessageProblem
-from tertulia.mcp.client.response_id import UNREADABLE
 from tests.loop_steps import MOST_S, loop_steps
 from tests.tables import each_row
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
 from tertulia.errors import ParseError
+from tertulia.mcp.client.error_text import UNREADABLE
 from tertulia.mcp.client.jsonrpc_lines import AT_ONCE, SHORT, Envelope, JsonRpcLines, read_long, why_not
-from tertulia.mcp.client.response_id import UNREADABLE
 from tertulia.mcp.server_connection import MODERN
 from tertulia.protocol.json_scan import MAX_PARTS
 from tests.loop_steps import MOST_S, loop_steps

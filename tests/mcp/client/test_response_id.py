@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.mcp.client import response_id
-from tertulia.mcp.client.response_id import answered_id_in_steps, find_response_id, looks_like_request
+from tertulia.mcp.client import json_repair as response_id
+from tertulia.mcp.client.json_repair import answered_id_in_steps, find_response_id, looks_like_request
 from tests.loop_steps import MOST_S, loop_steps
 from tests.tables import each_row
 

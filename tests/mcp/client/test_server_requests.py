@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 from mcp_types import CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult, ErrorData
 
-from tertulia.mcp.client.call_attribution import CallAttribution, CallInProgress
-from tertulia.mcp.client.server_requests import MAX_ASKS, MAX_MESSAGES, MAX_TEXT, IncomingRequests
+from tertulia.mcp.client.server_requests import (
+    MAX_ASKS,
+    MAX_MESSAGES,
+    MAX_TEXT,
+    CallAttribution,
+    CallInProgress,
+    IncomingRequests,
+)
 from tertulia.scheduler.nursery import Nursery
 from tests.mcp.connected import Asked
 from tests.mcp.fakes import bare, by_stdio

@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.errors import McpError
 from tertulia.mcp.client import tool_listing
-from tertulia.mcp.client.tool_listing import INVALID_MARK, MAX_TOOLS, invalid_tool_reason, mark_invalid_tools
+from tertulia.mcp.client.tool_listing import INVALID_MARK, MAX_LISTED, invalid_tool_reason, mark_invalid_tools
 from tertulia.mcp.server_connection import MODERN, ToolHints, ToolListing
 from tests.mcp.connected import Reach, call
 from tests.mcp.fakes import bare, by_stdio, hostile
@@ -174,9 +174,9 @@ def test_what_is_no_list_is_left_to_those_who_refuse_it(tools: Any) -> None:
 
 
 def test_of_a_list_that_is_too_long_no_more_is_looked_at_than_shows_it() -> None:
-    result: dict[str, Any] = {"tools": [None] * (MAX_TOOLS * 3)}
+    result: dict[str, Any] = {"tools": [None] * (MAX_LISTED * 3)}
     mark_invalid_tools(result, OLD)
-    assert len(result["tools"]) == MAX_TOOLS + 1
+    assert len(result["tools"]) == MAX_LISTED + 1
 
 
 def test_a_server_that_marks_its_own_tool_leaves_it_out() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.config.dot_mcp_json import MAX_BYTES, read_dot_mcp, server_table_of, unknown_keys
+from tertulia.mcp.config.project_server import MAX_BYTES, read_dot_mcp, server_table_of, unknown_keys
 from tests.tables import each_row
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.config.named_view import NamedView, view_from_wire
+from tertulia.mcp.view import NamedView, view_from_wire
 from tertulia.policy.limits import NO_LIMITS
 from tests.tables import each_row
 

@@ -756,7 +756,7 @@ async def test_a_server_that_runs_says_what_it_offers_and_how_fast() -> None:
         assert (server.tool_cache.known, server.tools, server.tool_cache.toolset.warnings) == (True, (ECHO,), ())
         assert server.connection is not None
         assert (server.connection.protocol_version, server.tool_cache.latency_ms, server.tool_cache.revision) == (
-            "twin",
+            "fake",
             1500,
             1,
         )

@@ -51,8 +51,7 @@ class Office:
 
     async def call(self, name: str, conversation: ConversationId) -> str:
         spec = next(spec for spec in self.servers.list_tools(conversation) if spec.name == name)
-        reached = self.servers.reached_from(conversation)
-        answer = await reached.call(spec, {}, caller(conversation), timeout_s=30.0, on_progress=lambda *_: None)
+        answer = await self.servers.call(spec, {}, caller(conversation), timeout_s=30.0, on_progress=lambda *_: None)
         return answer.text
 
 
@@ -227,23 +226,22 @@ async def test_what_is_reached_is_what_there_is_now() -> None:
     async with office(candidate()) as on:
         await on.servers.settle()
         (spec,) = on.servers.list_tools()
-        reached = on.servers.reached_from(A)
-        assert reached.current(spec).digest == spec.digest
+        assert on.servers.current(spec, A).digest == spec.digest
         on.servers.approvals[A] = "prompt"
         assert (
-            reached.current(spec).definition.approval,
-            on.servers.reached_from(B).current(spec).definition.approval,
+            on.servers.current(spec, A).definition.approval,
+            on.servers.current(spec, B).definition.approval,
         ) == (
             "prompt",
             "auto",
         )
         on.home.twin.change(fake_tool("echo", "Deletes."))
         await on.servers.refresh()
-        assert reached.current(spec).digest != spec.digest
+        assert on.servers.current(spec, A).digest != spec.digest
         on.home.twin.change()
         await on.servers.refresh()
         with pytest.raises(McpError, match="no tool 'echo' any more"):
-            reached.current(spec)
+            on.servers.current(spec, A)
         await on.servers.forget(A)
         assert on.servers.approvals == {}
 

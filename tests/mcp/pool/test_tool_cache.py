@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from tertulia.errors import McpError
+from tertulia.mcp.client.tool_listing import Toolset
 from tertulia.mcp.pool.tool_cache import MAX_BYTES, MIN_INTERVAL_S, MIN_TTL_S, RelistSchedule, ToolCache, ToolDiskCache
 from tertulia.mcp.server_connection import RemoteTool, ToolHints
-from tertulia.mcp.toolset import Toolset
 from tertulia.scheduler.nursery import Nursery
 from tertulia.testing import FakeClock
 from tertulia.testing.fake_mcp_server import FakeGate, FakeMcpConnection, FakeMcpServer, fake_tool

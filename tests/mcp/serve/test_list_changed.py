@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tertulia.mcp.serve import list_changed as module
-from tertulia.mcp.serve.list_changed import LatestOnlySender, ListChangedSubscribers
+from tertulia.mcp.serve import sdk_server as module
+from tertulia.mcp.serve.sdk_server import LatestOnlySender, ListChangedSubscribers
 from tertulia.scheduler.nursery import Nursery
 from tests.mcp.connected import until
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tertulia.errors import BusyError, InvalidParamsError, StorageError
-from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.view import NamedView
 from tertulia.protocol.storage import HeadersOnly, NoStorage
 from tertulia.server.mcp import broker_address
 from tertulia.server.mcp.broker_address import (

@@ -14,7 +14,7 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 
 import tertulia
-from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.view import NamedView
 from tertulia.server.http.server import listen, url_of
 from tertulia.server.mcp.broker_server import HTTP_PATH, open_client_broker, serve_broker_http
 from tests.mcp.connected import recorded, until

@@ -15,7 +15,7 @@ import pytest
 
 import tertulia
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.view import NamedView
 from tertulia.policy.limits import Limits
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import McpToolCallBegin, McpToolCallEnd, ToolCallEnd

@@ -10,7 +10,7 @@ import mcp_types as t
 import pytest
 
 import tertulia
-from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.view import NamedView
 from tertulia.policy.limits import Limits
 from tertulia.session.session import Session
 from tests.mcp.connected import recorded, until

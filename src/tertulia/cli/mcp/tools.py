@@ -16,9 +16,8 @@ from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line, 
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, with_session_argument
 from tertulia.errors import InvalidParamsError, McpError
 from tertulia.mcp.config.definition import ServerDefinition
-from tertulia.mcp.config.named_view import NamedView
 from tertulia.mcp.pool.session_server import spec_of
-from tertulia.mcp.view import allows, parse_allowlist
+from tertulia.mcp.view import NamedView, allows, parse_allowlist
 from tertulia.protocol.tool_names import fqn
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.handle import Conversation

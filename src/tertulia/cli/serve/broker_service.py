@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 
 from tertulia.cli.stop_signals import on_stop_signal
-from tertulia.mcp.config.named_view import NamedView
+from tertulia.mcp.view import NamedView
 from tertulia.server.http.bearer_token import load_or_create_token
 from tertulia.server.http.server import listen, url_of
 from tertulia.server.mcp.broker_address import hold_lock, private_directory

@@ -9,25 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tertulia.errors import McpError
-from tertulia.events.clock import Clock
-from tertulia.mcp.client.call_attribution import CallAttribution, CallInProgress, clear_current_call
 from tertulia.mcp.client.call_result import parse_call_result
 from tertulia.mcp.client.error_text import explain_error, quote_server_text, sdk_errors, server_error
 from tertulia.mcp.client.secret_scrubber import SecretScrubber
-from tertulia.mcp.client.server_requests import IncomingRequests
+from tertulia.mcp.client.server_requests import CallAttribution, CallInProgress, IncomingRequests, clear_current_call
 from tertulia.mcp.client.stdio_transport import StdioTransport
-from tertulia.mcp.client.tool_listing import list_all_tools
+from tertulia.mcp.client.tool_listing import is_deeper, list_all_tools
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.launch import Launch, secrets_in_launch
-from tertulia.mcp.server_connection import MODERN, Caller, CallResult, OnProgress, Spawn, ToolListing
-from tertulia.mcp.toolset import is_deeper
+from tertulia.mcp.server_connection import MODERN, Caller, CallResult, ConnectionServices, OnProgress, ToolListing
 from tertulia.package_loading import PackageError, load_package
 from tertulia.policy.redaction import Redactor
-from tertulia.sandbox.runner import CommandRunner
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
@@ -45,21 +40,10 @@ _QUIET = ("client", "httpcore2", "httpx2", "mcp.client", "mcp.shared")
 """Loggers that would write messages of servers to the log."""
 
 
-async def connect(
-    definition: ServerDefinition,
-    launch: Launch,
-    *,
-    runner: CommandRunner,
-    spawn: Spawn,
-    clock: Clock,
-    tools_changed: Callable[[], None],
-) -> SdkConnection:
-    """Connect and agree on a protocol version. McpError says why not; there is no time limit, the caller may cancel.
-
-    `tools_changed` is called on the loop whenever the server announces a change, however often.
-    """
+async def connect(definition: ServerDefinition, launch: Launch, services: ConnectionServices) -> SdkConnection:
+    """Connect and agree on a protocol version. McpError says why not; there is no time limit, the caller may cancel."""
     await asyncio.to_thread(_load)
-    link = SdkConnection(definition, launch, ConnectionServices(runner, spawn, clock, tools_changed))
+    link = SdkConnection(definition, launch, services)
     await link.open()
     return link
 
@@ -67,22 +51,9 @@ async def connect(
 def _load() -> None:
     """Import the SDK, which takes a second the first time."""
     try:
-        load_package("MCP servers need", "mcp", "mcp", "mcp.client.streamable_http")
+        load_package("MCP servers need", "mcp", "mcp", "mcp.client.streamable_http", quiet=_QUIET)
     except PackageError as error:
         raise McpError(str(error)) from error
-    for name in _QUIET:
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.CRITICAL)
-
-
-class ConnectionServices(NamedTuple):
-    """The services that a connection uses."""
-
-    runner: CommandRunner
-    spawn: Spawn
-    clock: Clock
-    tools_changed: Callable[[], None]
 
 
 class SdkConnection:
@@ -92,8 +63,7 @@ class SdkConnection:
         self.gone = asyncio.Event()
         self.why: str | None = None
         self._definition, self._launch = definition, launch
-        self._runner, self._spawn, self._clock = services.runner, services.spawn, services.clock
-        self._tools_changed = services.tools_changed
+        self._services, self._spawn = services, services.spawn
         self._faults = sdk_errors()
         secrets = secrets_in_launch(definition, launch)
         self._redact, self._scrubber = Redactor(secrets).text, SecretScrubber(secrets)
@@ -237,7 +207,7 @@ class SdkConnection:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
                     async for _ in changes:
-                        self._tools_changed()
+                        self._services.tools_changed()
             except SubscriptionLost:
                 _log.info("mcp server %s: it stopped telling of changes; asking again", self._definition.name)
             except ListenNotSupportedError:
@@ -247,14 +217,14 @@ class SdkConnection:
                 return
             await asyncio.sleep(_LISTEN_AGAIN_S)
             # Changes in between were not announced.
-            self._tools_changed()
+            self._services.tools_changed()
 
     async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, Exception) or message.method != "notifications/tools/list_changed":
             return
         # In the new protocol it comes here as well as to the subscription.
         if self._version < MODERN:
-            self._tools_changed()
+            self._services.tools_changed()
 
     def _new_client(self, mode: str) -> Client:
         from mcp import Client
@@ -273,8 +243,10 @@ class SdkConnection:
         if self._launch.transport == "http":
             from tertulia.mcp.client.http_transport import HttpTransport
 
-            return HttpTransport(self._launch, clock=self._clock, lost=self._lost)
-        return StdioTransport(self._definition, self._launch, runner=self._runner, spawn=self._spawn, lost=self._lost)
+            return HttpTransport(self._launch, clock=self._services.clock, lost=self._lost)
+        return StdioTransport(
+            self._definition, self._launch, runner=self._services.runner, spawn=self._spawn, lost=self._lost
+        )
 
     def _lost(self, why: str) -> None:
         if self.why is None and not self._over.is_set():

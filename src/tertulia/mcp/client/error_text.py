@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal, cast
 
 from tertulia.errors import McpError
-from tertulia.mcp.client.response_id import UNREADABLE, UNREADABLE_PREFIX
 from tertulia.policy.display_text import make_display_text
 
 Reason = Literal["closed", "protocol", "refused", "timeout", "limit", "not_started"]
@@ -16,6 +15,10 @@ _UNPARSED = "Failed to parse"
 """How the SDK begins the message of a parse error; the rest of it is its parser's text."""
 _ENDED = ("Connection closed", "SSE stream ")
 """How the SDK's own errors with code -32000 begin. Servers use that code for other errors."""
+UNREADABLE = -32700
+"""The code of our error in place of a response that cannot be read: JSON-RPC's own for a parse error."""
+UNREADABLE_PREFIX = "Unreadable: "
+"""How the message of that error begins."""
 NO_ANSWER = -32098
 """Our error code for a request that got no answer."""
 

@@ -15,10 +15,9 @@ import httpx2
 import msgspec
 
 from tertulia.errors import ParseError
-from tertulia.mcp.client.error_text import NO_ANSWER
-from tertulia.mcp.client.json_repair import MAX_DEPTH, MAX_REPAIRED, repair_if_needed
+from tertulia.mcp.client.error_text import NO_ANSWER, UNREADABLE, UNREADABLE_PREFIX
+from tertulia.mcp.client.json_repair import MAX_DEPTH, MAX_REPAIRED, looks_like_request, repair_if_needed
 from tertulia.mcp.client.jsonrpc_lines import SHORT, Envelope, MessageProblem, read_long, why_not
-from tertulia.mcp.client.response_id import UNREADABLE, UNREADABLE_PREFIX, looks_like_request
 from tertulia.protocol.json_scan import MAX_PARTS, find_excess_in_steps
 
 MAX_BODY = 16 << 20

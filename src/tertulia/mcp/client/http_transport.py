@@ -18,7 +18,7 @@ import httpx2
 import msgspec
 
 from tertulia.events.clock import Clock
-from tertulia.mcp.client.error_text import NO_ANSWER, quote_server_text
+from tertulia.mcp.client.error_text import NO_ANSWER, UNREADABLE, UNREADABLE_PREFIX, quote_server_text
 from tertulia.mcp.client.http_body import (
     MAX_BODY,
     BodyFailure,
@@ -31,9 +31,7 @@ from tertulia.mcp.client.http_body import (
     ticketed,
 )
 from tertulia.mcp.client.json_repair import repair_result
-from tertulia.mcp.client.jsonrpc_lines import DROPPED_RESPONSE, SHORT
-from tertulia.mcp.client.message_stream import MessageReader, OnLost
-from tertulia.mcp.client.response_id import UNREADABLE, UNREADABLE_PREFIX
+from tertulia.mcp.client.jsonrpc_lines import DROPPED_RESPONSE, SHORT, MessageReader, OnLost
 from tertulia.mcp.config.launch import Launch
 
 if TYPE_CHECKING:

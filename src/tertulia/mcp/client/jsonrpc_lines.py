@@ -2,7 +2,8 @@
 
 With msgspec, because the SDK's own decoding takes several times as long. A line that is no message is dropped, and so
 is a response to no request. A response that cannot be decoded becomes an error, so that its caller waits no longer.
-Long lines are decoded in steps, so that they do not hold up the loop.
+Long lines are decoded in steps, so that they do not hold up the loop. `MessageReader` and `MessageStream` are the form
+in which the SDK wants the two ends of a connection.
 """
 
 from __future__ import annotations
@@ -10,13 +11,22 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 import msgspec
 
 from tertulia.errors import ParseError
-from tertulia.mcp.client.json_repair import MAX_DEPTH, decode_odd_numbers, read_leniently, repair_result, repair_text
-from tertulia.mcp.client.response_id import UNREADABLE, UNREADABLE_PREFIX, answered_id_in_steps, find_response_id
+from tertulia.mcp.client.error_text import UNREADABLE, UNREADABLE_PREFIX
+from tertulia.mcp.client.json_repair import (
+    MAX_DEPTH,
+    answered_id_in_steps,
+    decode_odd_numbers,
+    find_response_id,
+    read_leniently,
+    repair_result,
+    repair_text,
+)
 from tertulia.protocol.json_scan import MAX_PARTS, find_excess, find_excess_in_steps
 
 if TYPE_CHECKING:
@@ -26,6 +36,14 @@ SHORT = 64 * 1024
 """A text of so many bytes can be repaired in one step, whatever is wrong with it."""
 AT_ONCE = 2 << 20
 """msgspec decodes so many valid bytes in a twentieth of a second at most. More are decoded in steps."""
+MAX_CANCELLED = 1024
+"""How many cancelled requests are remembered, so that their late responses are recognised."""
+DROPPED_RESPONSE = "a response to no request"
+"""A kind of dropped message."""
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+OnLost = Callable[[str], None]
+"""Called with the reason when the connection ended by itself."""
 
 
 class MessageProblem(msgspec.Struct):
@@ -78,13 +96,6 @@ def why_not(error: Exception) -> str:
             return f"it has {words}"
         case _:
             return "it is not JSON"
-
-
-MAX_CANCELLED = 1024
-"""How many cancelled requests are remembered, so that their late responses are recognised."""
-DROPPED_RESPONSE = "a response to no request"
-"""A kind of dropped message."""
-_log = logging.getLogger(__name__)
 
 
 class JsonRpcLines:
@@ -204,3 +215,38 @@ class JsonRpcLines:
         # Once: a server that does it goes on doing it.
         if self.dropped[what] == 1:
             _log.warning("mcp server %s: %s was dropped; others like it will be, unmentioned", self._server, what)
+
+
+class MessageStream:
+    """An end of a connection; leaving its block closes it."""
+
+    async def aclose(self) -> None:
+        """Close it; nothing is read or written after."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class MessageReader(MessageStream, Generic[T]):
+    """The end that the SDK reads."""
+
+    async def receive(self) -> T:
+        """The next message; anyio's EndOfStream after the last."""
+        raise NotImplementedError
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        from anyio import EndOfStream
+
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None

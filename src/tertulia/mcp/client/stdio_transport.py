@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from tertulia.errors import ClosedError, TertuliaError
 from tertulia.mcp.client.error_text import quote_server_text, server_error
-from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
-from tertulia.mcp.client.message_stream import MessageReader, MessageStream, OnLost
+from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines, MessageReader, MessageStream, OnLost
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.launch import Launch, secrets_in_launch
 from tertulia.mcp.server_connection import Spawn

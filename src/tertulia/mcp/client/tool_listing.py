@@ -1,29 +1,47 @@
-"""Lists the tools of a server, page by page and within bounds.
+"""Lists the tools of a server, page by page and within bounds, and makes a `Toolset` of them.
 
 A tool that breaks the rules of the protocol is left out with a reason. The SDK accepts or refuses a page as a whole, so
 such a tool is first replaced by a valid one that carries the reason (`mark_invalid_tools`, called on raw results).
+A toolset is what is kept of a listing: bounded, sorted by name, without duplicates, with a digest of all of it.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.client.error_text import quote_server_text, server_error
 from tertulia.mcp.server_connection import MODERN, RemoteTool, ToolHints, ToolListing
-from tertulia.mcp.toolset import MAX_SCHEMA_DEPTH, is_deeper
+from tertulia.schema.schema import Schema
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client
 
-MAX_TOOLS = 10_000
-"""A longer list is refused, and the rest of it is not looked at."""
+MAX_LISTED = 10_000
+"""Tools of one listing. A longer list is refused, and the rest of it is not looked at."""
 MAX_PAGES = 1_000
 MAX_CURSOR = 16 << 10
 MAX_BYTES = 16 << 20
 """Of all names, descriptions and schemas together."""
+MAX_TOOLS = 1_000
+"""Tools of one toolset; the others are left out."""
+MAX_NAME = 256
+MAX_TITLE = 256
+MAX_DESCRIPTION_BYTES = 16 * 1024
+MAX_SCHEMA_BYTES = 256 * 1024
+MAX_SCHEMA_DEPTH = 64
+MAX_WARNINGS = 20
+INVALID_MARK = "tertulia/invalid"
+_MOST_REASON = 200
+_DEEPEST = MAX_SCHEMA_DEPTH + 1
+"""A schema is one level below its tool."""
+_CUT = "\n[… cut: the description is longer than 16 KiB …]"
 
 
 async def list_all_tools(server: str, client: Client) -> ToolListing:
@@ -39,9 +57,9 @@ async def list_all_tools(server: str, client: Client) -> ToolListing:
         for tool in page.tools:
             collected.take(tool)
         ttl_s = _shorter(ttl_s, page.ttl_ms)
-        if collected.count > MAX_TOOLS or collected.size > MAX_BYTES:
+        if collected.count > MAX_LISTED or collected.size > MAX_BYTES:
             raise server_error(
-                server, "limit", f"it offers more than {MAX_TOOLS:,} tools or {MAX_BYTES:,} bytes of them"
+                server, "limit", f"it offers more than {MAX_LISTED:,} tools or {MAX_BYTES:,} bytes of them"
             )
         cursor = page.next_cursor
         if cursor is not None and len(cursor) > MAX_CURSOR:
@@ -112,19 +130,13 @@ def _remote(tool: types.Tool) -> RemoteTool:
     return RemoteTool(tool.name, tool.description or "", tool.input_schema, title=title, hints=hints)
 
 
-INVALID_MARK = "tertulia/invalid"
-_MOST_REASON = 200
-_DEEPEST = MAX_SCHEMA_DEPTH + 1
-"""A schema is one level below its tool."""
-
-
 def mark_invalid_tools(result: dict[str, Any], version: str) -> None:
     """Replace, in a result that lists tools, each invalid one by a stand-in. The SDK must be loaded."""
     offered = result["tools"]
     if not isinstance(offered, list):
         return
     # One more than is allowed is enough to be refused. First the tools that the validation itself cannot take.
-    tools = cast("list[Any]", offered)[: MAX_TOOLS + 1]
+    tools = cast("list[Any]", offered)[: MAX_LISTED + 1]
     tools = [tool if (why := _unreadable(tool)) is None else _stand_in(tool, why) for tool in tools]
     reasons = _sdk_errors_by_index(tools, version)
     result["tools"] = [_stand_in(tool, reasons[at]) if at in reasons else tool for at, tool in enumerate(tools)]
@@ -179,3 +191,96 @@ def _stand_in(tool: Any, why: str) -> dict[str, Any]:
         "inputSchema": {"type": "object"},
         "_meta": {INVALID_MARK: why},
     }
+
+
+_canonical = msgspec.json.Encoder(order="deterministic")
+
+
+class Toolset(msgspec.Struct, frozen=True):
+    """Made by `Toolset.of`. Two with one digest hold the same tools, byte for byte (C18)."""
+
+    tools: tuple[RemoteTool, ...] = ()
+    """By name, in the order of code points."""
+    digest: str = ""
+    warnings: tuple[str, ...] = ()
+    """Which tools were left out or cut, and why."""
+
+    @classmethod
+    def of(cls, listing: Iterable[RemoteTool], left_out: Iterable[str] = (), checked: Toolset | None = None) -> Toolset:
+        """From the tools that a server lists, in any order. Of two with one name the first counts.
+
+        `left_out`: warnings about tools that are not in `listing`. `checked`: tools that need not be checked again.
+        """
+        checked_before = {} if checked is None else {tool.name: tool for tool in checked.tools}
+        warnings = list(left_out)
+        accepted: dict[str, RemoteTool] = {}
+        ordered = sorted(listing, key=lambda tool: tool.name)
+        for tool in ordered:
+            problem = "another one has that name already" if tool.name in accepted else None
+            if problem is None and checked_before.get(tool.name) != tool:
+                problem = _problem(tool)
+            if problem is None and len(accepted) == MAX_TOOLS:
+                warnings.insert(0, f"it lists {len(ordered):,} tools; those after {MAX_TOOLS:,} are left out")
+                break
+            if problem is None:
+                accepted[tool.name] = _cut(tool, warnings)
+            else:
+                warnings.append(f"tool {tool.name!r:.80} is left out: {problem}")
+        tools = tuple(accepted.values())
+        digest = hashlib.sha256(_canonical.encode(tools)).hexdigest()
+        return cls(tools, digest, _limit_warnings(warnings))
+
+
+def _problem(tool: RemoteTool) -> str | None:
+    if not 0 < len(tool.name) <= MAX_NAME:
+        return f"a name has 1 to {MAX_NAME} characters"
+    if is_deeper(tool.input_schema, MAX_SCHEMA_DEPTH):
+        return f"its schema is nested deeper than {MAX_SCHEMA_DEPTH}"
+    try:
+        schema = _canonical.encode(tool.input_schema)
+        _canonical.encode((tool.name, tool.title, tool.description))
+    except (TypeError, ValueError):
+        return "its definition cannot be written as JSON"
+    if len(schema) > MAX_SCHEMA_BYTES:
+        return f"its schema has {len(schema):,} bytes, and {MAX_SCHEMA_BYTES:,} are allowed"
+    try:
+        # No call of it could be checked; and some models refuse a whole request for one invalid schema.
+        Schema.compile(schema.decode())
+    except InvalidParamsError as error:
+        return error.message
+    return None
+
+
+def is_deeper(value: Any, depth: int) -> bool:
+    """Whether JSON is nested deeper than `depth`. Level by level: it may be too deep for recursion."""
+    level: list[Any] = [value]
+    for _ in range(depth):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    """The containers directly in a container."""
+    members = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
+    return [member for member in members if isinstance(member, dict | list)]
+
+
+def _cut(tool: RemoteTool, warnings: list[str]) -> RemoteTool:
+    description, title = tool.description, tool.title
+    encoded = description.encode()
+    if len(encoded) > MAX_DESCRIPTION_BYTES:
+        warnings.append(f"the description of tool {tool.name!r:.80} is cut: it has {len(encoded):,} bytes")
+        description = encoded[: MAX_DESCRIPTION_BYTES - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
+    if title is not None and len(title) > MAX_TITLE:
+        title = f"{title[: MAX_TITLE - 1]}…"
+    if description is tool.description and title is tool.title:
+        return tool
+    return msgspec.structs.replace(tool, description=description, title=title)
+
+
+def _limit_warnings(warnings: list[str]) -> tuple[str, ...]:
+    if len(warnings) <= MAX_WARNINGS:
+        return tuple(warnings)
+    return (*islice(warnings, MAX_WARNINGS - 1), f"and {len(warnings) - MAX_WARNINGS + 1:,} more of the kind")

@@ -1,9 +1,16 @@
-"""A server as a project's file defines it. The user may trust exactly this content."""
+"""A server as a project's file defines it: `.mcp.json`, or a table of a project's `config.toml`.
+
+Such a file may come from other people: its size and form are bounded, and what could be read in two ways is refused.
+The user may trust exactly this content; variables that it names are looked up only after that.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -12,10 +19,21 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
-from tertulia.mcp.config.dot_mcp_json import server_table_of, unknown_keys, variables_in
 from tertulia.mcp.config.launch import PUBLIC_HEADERS, is_secret
-from tertulia.mcp.config.server_table import server_from_wire
+from tertulia.mcp.config.server_table import is_known_key, server_from_wire
+from tertulia.sandbox.mounts.stubs import is_stub
 
+FILE_NAME = ".mcp.json"
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 32
+MAX_NAME = 256
+MAX_SERVERS = 256
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_EXPANDED = ("command", "args", "env", "url", "http_headers")
+_STARTED = frozenset({"stdio"})
+_REACHED = frozenset({"http", "streamable-http", "streamableHttp", "streamable_http"})
+_OURS = {"headers": "http_headers"}
 _WIDENING: Mapping[str, Any] = {
     "approval": "approve",
     "default_tools_approval_mode": "approve",
@@ -24,6 +42,171 @@ _WIDENING: Mapping[str, Any] = {
     "share": "host",
 }
 """Settings by which a trusted server gets more than being started."""
+
+
+def read_dot_mcp(path: Path) -> dict[str, Any]:
+    """Its servers by name, as they are written; none where there is no file. InvalidParams says where it went wrong."""
+    try:
+        if is_stub(path):
+            return {}
+        raw = _read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise InvalidParamsError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(raw) > MAX_BYTES:
+        raise InvalidParamsError(f"{path}: larger than {MAX_BYTES:,} bytes")
+    content = _parse(raw, path)
+    servers = cast("Mapping[str, Any]", content).get("mcpServers", {}) if isinstance(content, dict) else None
+    if not isinstance(servers, dict):
+        raise InvalidParamsError(f'{path}: expected an object {{"mcpServers": {{NAME: {{…}}}}}}')
+    by_name = cast("dict[str, Any]", servers)
+    if (reason := _invalid_reason(by_name)) is not None:
+        raise InvalidParamsError(f"{path}: {reason}")
+    return by_name
+
+
+def _read(path: Path) -> bytes:
+    """The content, and a byte more where it is too long."""
+    # Not blocking: it could be a pipe, also just now.
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise InvalidParamsError(f"{path}: expected a file")
+        with os.fdopen(number, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES + 1)
+    finally:
+        os.close(number)
+
+
+def server_table_of(label: str, entry: object, variables: Mapping[str, str]) -> dict[str, Any]:
+    """An entry as a `[mcp_servers.NAME]` table, with its variables expanded. InvalidParamsError names what is missing.
+
+    Keys of other hosts are left out; `unknown_keys` has them.
+    """
+    if not isinstance(entry, dict):
+        raise InvalidParamsError(f"{label}: expected an object with command or url")
+    fields = cast("dict[str, Any]", entry)
+    foreign = unknown_keys(fields)
+    table = {_OURS.get(key, key): value for key, value in fields.items() if key not in foreign}
+    _check_type(label, table.pop("type", None), table)
+    if isinstance(disabled := table.pop("disabled", None), bool):
+        table["enabled"] = not disabled
+    return {key: _expanded(value, label, variables) if key in _EXPANDED else value for key, value in table.items()}
+
+
+def variables_in(entry: object) -> set[str]:
+    """The names of the variables that an entry expands."""
+    table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    places = [value for key, value in table.items() if _OURS.get(key, key) in _EXPANDED]
+    return {name for name, _ in _VARIABLE.findall(json.dumps(places, ensure_ascii=False))}
+
+
+def unknown_keys(entry: object) -> list[str]:
+    """Keys of an entry that have no meaning here."""
+    keys = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    return [key for key in keys if not is_known_key(key) and key not in ("type", "disabled", *_OURS)]
+
+
+def _check_type(label: str, kind: object, table: Mapping[str, Any]) -> None:
+    if kind is not None and not isinstance(kind, str):
+        raise InvalidParamsError(f"{label}: type must be stdio or http")
+    if kind == "sse":
+        raise InvalidParamsError(
+            f"{label}: `sse` is the transport that streamable HTTP replaced; give the server's streamable HTTP address "
+            "with the type `http`"
+        )
+    if kind is None or (kind in _STARTED and "url" not in table) or (kind in _REACHED and "command" not in table):
+        return
+    if kind in _STARTED or kind in _REACHED:
+        raise InvalidParamsError(f"{label}: `stdio` goes with command, and `http` with url")
+    raise InvalidParamsError(f"{label}: type must be stdio or http")
+
+
+def _invalid_reason(servers: dict[str, Any]) -> str | None:
+    """Why the servers cannot be listed, shown or hashed; None where they can."""
+    if len(servers) > MAX_SERVERS or max(map(len, servers), default=0) > MAX_NAME:
+        return f"at most {MAX_SERVERS} servers, with names of at most {MAX_NAME} characters"
+    level: list[Any] = [servers]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _containers(outer)]
+    if level:
+        return "nested too deeply"
+    try:
+        json.dumps(servers, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "a lone surrogate; write valid Unicode"
+    return None
+
+
+def _containers(value: Any) -> list[Any]:
+    inside = list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else cast("list[Any]", value)
+    return [entry for entry in inside if isinstance(entry, dict | list)]
+
+
+def _expanded(value: Any, label: str, variables: Mapping[str, str]) -> Any:
+    match value:
+        case str():
+            return _VARIABLE.sub(lambda match: _value(match, label, variables), value)
+        case list():
+            return [_expanded(item, label, variables) for item in cast("list[Any]", value)]
+        case dict():
+            return {key: _expanded(item, label, variables) for key, item in cast("dict[str, Any]", value).items()}
+        case _:
+            return value
+
+
+def _value(match: re.Match[str], label: str, variables: Mapping[str, str]) -> str:
+    name, otherwise = match.groups()
+    # As in a shell: with a default, an empty variable is as good as none.
+    value = variables.get(name)
+    if otherwise is not None:
+        return value or otherwise
+    if value is None:
+        raise InvalidParamsError(f"{label}: the variable {name} is not set; set it, or write ${{{name}:-default}}")
+    return value
+
+
+def _parse(raw: bytes, path: Path) -> Any:
+    try:
+        text = raw.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InvalidParamsError(f"{path}: expected UTF-8 (at line {line})") from None
+    except json.JSONDecodeError as error:
+        raise InvalidParamsError(f"{path}: {error.msg} (at line {error.lineno}, column {error.colno})") from None
+    except _DuplicateKeyError as error:
+        where = _second_line(raw.decode("utf-8-sig"), error.key)
+        raise InvalidParamsError(f"{path}: {error.key[:64]!r} is given twice{where}") from None
+    except RecursionError:
+        raise InvalidParamsError(f"{path}: nested too deeply") from None
+    except ValueError as error:
+        raise InvalidParamsError(f"{path}: {error}") from None
+
+
+class _DuplicateKeyError(Exception):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        seen: set[str] = set()
+        raise _DuplicateKeyError(next(key for key, _ in pairs if key in seen or seen.add(key)))
+    return fields
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _second_line(text: str, key: str) -> str:
+    """The line of the second one, where it is written the same way."""
+    places = [match.start() for match in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", text)]
+    return f" (at line {text.count(chr(10), 0, places[-1]) + 1})" if len(places) == 2 else ""
 
 
 class ProjectServer(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from tertulia.errors import ClosedError
 from tertulia.events.clock import Clock
@@ -19,28 +18,15 @@ from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.launch import Launch
 from tertulia.mcp.pool.pooled_server import PooledServer
 from tertulia.mcp.pool.tool_cache import ToolCache, ToolDiskCache
-from tertulia.mcp.server_connection import ServerConnection, Spawn
+from tertulia.mcp.server_connection import ConnectionServices, ServerConnection, Spawn
 from tertulia.sandbox.runner import CommandRunner
 
 _log = logging.getLogger(__name__)
 _Key = tuple[str, str, bool, bool]
 
-
-class Connect(Protocol):
-    """`client.connection.connect`, or that of a `FakeMcpServer`."""
-
-    async def __call__(
-        self,
-        definition: ServerDefinition,
-        launch: Launch,
-        *,
-        runner: CommandRunner,
-        spawn: Spawn,
-        clock: Clock,
-        tools_changed: Callable[[], None],
-    ) -> ServerConnection:
-        """Connect to the server. McpError says why not; a cancellation leaves nothing behind."""
-        ...
+Connect = Callable[[ServerDefinition, Launch, ConnectionServices], Awaitable[ServerConnection]]
+"""Connects to a server: `client.connection.connect`, or that of a `FakeMcpServer`. McpError says why not; a
+cancellation leaves nothing behind."""
 
 
 class Lease:
@@ -75,7 +61,7 @@ class ServerPool:
         self._spawn = spawn
         self._clock = clock
         self._runner = runner
-        self._disk_cache = None if home is None else ToolDiskCache(home)
+        self._home = home
         self._connect = connect
         self._servers: dict[_Key, PooledServer] = {}
         self._closed = False
@@ -119,16 +105,10 @@ class ServerPool:
 
     def _make(self, definition: ServerDefinition, launch: Launch) -> PooledServer:
         async def dial(tools_changed: Callable[[], None]) -> ServerConnection:
-            return await self._connect(
-                definition,
-                launch,
-                runner=self._runner(),
-                spawn=self._spawn,
-                clock=self._clock,
-                tools_changed=tools_changed,
-            )
+            services = ConnectionServices(self._runner(), self._spawn, self._clock, tools_changed)
+            return await self._connect(definition, launch, services)
 
-        disk = self._disk_cache if definition.start == "lazy" else None
+        disk = ToolDiskCache(self._home) if self._home is not None and definition.start == "lazy" else None
         tool_cache = ToolCache(self._clock, disk and disk.recall(launch.key), disk and partial(disk.keep, launch.key))
         return PooledServer(
             definition, launch.key, dial=dial, spawn=self._spawn, clock=self._clock, tool_cache=tool_cache

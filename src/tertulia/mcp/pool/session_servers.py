@@ -104,9 +104,47 @@ class SessionServers:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def reached_from(self, conversation: ConversationId) -> ConversationServers:
-        """The servers as one conversation reaches them."""
-        return ConversationServers(self, conversation, self._publish)
+    # ── calls ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def current(self, spec: ToolSpec, conversation: ConversationId) -> CurrentTool:
+        """The tool as its server defines it now; McpError where this conversation has no such tool or server."""
+        member = self.member(spec.server or "", conversation)
+        offered = member.tools().get(spec.name)
+        definition = member.configured.definition
+        if offered is None or definition is None or offered[0].remote_name != spec.remote_name:
+            raise McpError(f"MCP server {spec.server!r} has no tool {spec.remote_name!r:.80} any more")
+        approval = self.approvals.get(conversation)
+        if approval is not None:
+            definition = replace(definition, approval=approval)
+        launch = member.configured.launch if definition.share == "host" else None
+        return CurrentTool(definition, offered[1], offered[0].digest, None if launch is None else launch.key)
+
+    async def call(
+        self,
+        spec: ToolSpec,
+        arguments: dict[str, Any],
+        caller: Caller,
+        *,
+        timeout_s: float,
+        on_progress: OnProgress,
+    ) -> CallResult:
+        """Call the tool as it is defined now; a server that has to be started first must define it the same way."""
+        tool = self.current(spec, caller.conversation_id).tool
+        member = self.member(spec.server or "", caller.conversation_id)
+        server = self._server_for(member, caller.conversation_id, caller.workspace)
+        try:
+            return await server.call(
+                tool.name, arguments, caller, timeout_s=timeout_s, on_progress=on_progress, pinned=tool
+            )
+        finally:
+            member.publish_warnings(self._publish)
+
+    def member(self, name: str, conversation: ConversationId) -> SessionServer:
+        """The server of that name that this conversation sees, its own before the session's; McpError for none."""
+        member = self._private.get(conversation, {}).get(name) or self._members.get(name)
+        if member is None:
+            raise McpError(f"there is no MCP server {name!r} any more")
+        return member
 
     # ── waiting, refreshing, ending ─────────────────────────────────────────────────────────────────────────
 
@@ -201,14 +239,7 @@ class SessionServers:
                 if member.server is not None:
                     yield member.server
 
-    def member(self, name: str, conversation: ConversationId) -> SessionServer:
-        """The server of that name that this conversation sees; McpError where there is none."""
-        member = self._private.get(conversation, {}).get(name) or self._members.get(name)
-        if member is None:
-            raise McpError(f"there is no MCP server {name!r} any more")
-        return member
-
-    def server_for(
+    def _server_for(
         self, member: SessionServer, conversation: ConversationId, workspace: str | None = None
     ) -> PooledServer:
         """The server that answers this conversation: the shared one, or its own; McpError where it may not be started.
@@ -233,57 +264,6 @@ class SessionServers:
             if own is not None:
                 own.release()
         return member.own[conversation].server
-
-
-class ConversationServers:
-    """The servers as the tools of one conversation call them: those that only it has come before the session's."""
-
-    __slots__ = ("_conversation", "_publish", "_servers")
-
-    def __init__(
-        self, servers: SessionServers, conversation: ConversationId, publish: Callable[[EventData], object]
-    ) -> None:
-        self._servers = servers
-        self._conversation = conversation
-        self._publish = publish
-
-    def current(self, spec: ToolSpec) -> CurrentTool:
-        """The tool as its server defines it now; McpError where there is no such tool or server."""
-        member = self._servers.member(spec.server or "", self._conversation)
-        offered = member.tools().get(spec.name)
-        definition = member.configured.definition
-        if offered is None or definition is None or offered[0].remote_name != spec.remote_name:
-            raise McpError(f"MCP server {spec.server!r} has no tool {spec.remote_name!r:.80} any more")
-        approval = self._servers.approvals.get(self._conversation)
-        if approval is not None:
-            definition = replace(definition, approval=approval)
-        launch = member.configured.launch if definition.share == "host" else None
-        return CurrentTool(definition, offered[1], offered[0].digest, None if launch is None else launch.key)
-
-    async def call(
-        self,
-        spec: ToolSpec,
-        arguments: dict[str, Any],
-        caller: Caller,
-        *,
-        timeout_s: float,
-        on_progress: OnProgress,
-    ) -> CallResult:
-        """Call the tool as it is defined now; a server that has to be started first must define it the same way."""
-        current = self.current(spec)
-        member = self._servers.member(spec.server or "", self._conversation)
-        server = self._servers.server_for(member, self._conversation, caller.workspace)
-        try:
-            return await server.call(
-                current.tool.name,
-                arguments,
-                caller,
-                timeout_s=timeout_s,
-                on_progress=on_progress,
-                pinned=current.tool,
-            )
-        finally:
-            member.publish_warnings(self._publish)
 
 
 def _asked_roots(server: PooledServer) -> bool:

@@ -18,8 +18,8 @@ import msgspec
 from tertulia.errors import McpError
 from tertulia.events.clock import Clock
 from tertulia.mcp.client.error_text import server_error
+from tertulia.mcp.client.tool_listing import Toolset
 from tertulia.mcp.server_connection import RemoteTool, ServerConnection, Spawn, ToolListing
-from tertulia.mcp.toolset import Toolset
 from tertulia.rollout.sqlite.session_files import create_private
 
 MIN_TTL_S = 5.0

@@ -21,8 +21,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tertulia.errors import BusyError, InvalidParamsError, McpError, NoApproverError, TertuliaError
-from tertulia.mcp.serve.list_changed import MAX_LISTENERS, ListChangedSubscribers
-from tertulia.mcp.serve.sdk_server import make_sdk_server, on_client_initialized, resource_handlers
+from tertulia.mcp.serve.sdk_server import (
+    MAX_LISTENERS,
+    ListChangedSubscribers,
+    make_sdk_server,
+    on_client_initialized,
+    resource_handlers,
+)
 from tertulia.mcp.serve.sources import ResourceSource, ServedCall, ServedTool, ToolSource
 from tertulia.mcp.serve.suspended_calls import PendingQuestion, RunningCall, SuspendedCalls
 from tertulia.mcp.server_connection import MODERN, CallResult, Elicitation, ElicitationResult, Spawn
@@ -49,13 +54,9 @@ _QUIET = ("mcp.server", "mcp.shared")
 def load_sdk() -> None:
     """Import the SDK. Takes a second the first time, so do it in a thread. McpError where it is not installed."""
     try:
-        load_package("the broker needs", "mcp", "mcp", "mcp.server.lowlevel")
+        load_package("the broker needs", "mcp", "mcp", "mcp.server.lowlevel", quiet=_QUIET)
     except PackageError as error:
         raise McpError(str(error)) from error
-    for name in _QUIET:
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.CRITICAL)
 
 
 class McpEndpoint:

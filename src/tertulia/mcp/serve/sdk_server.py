@@ -1,22 +1,38 @@
 """The SDK's server, set up to announce changes of lists over every transport, and no other subscriptions.
 
 By default the SDK announces none over HTTP in the old protocol, and in the new one those of single resources too.
+`ListChangedSubscribers` tells clients of the new protocol that subscribed, and all of the old one. A client that does
+not read delays no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tertulia.errors import TertuliaError
 from tertulia.mcp.serve.sources import ResourceSource
-from tertulia.mcp.server_connection import MODERN
+from tertulia.mcp.server_connection import MODERN, Spawn
 
 if TYPE_CHECKING:
     import mcp_types as t
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import NotificationOptions, Server
-    from mcp.server.subscriptions import ListenHandler
+    from mcp.server.session import ServerSession
+    from mcp.server.subscriptions import ListenHandler, ServerEvent, SubscriptionBus
+
+_INVALID_PARAMS = -32602
+_NOT_FOUND = -32002
+"""The code of the old protocol; the new one has none of its own for it."""
+Send = Callable[[], Awaitable[object]]
+MAX_LISTENERS = 256
+"""Clients of one endpoint and one list that are told; of more than that the latest."""
+NOTICE_INTERVAL_S = 0.1
+"""Between two notices for one client: a hundred changes at once make one notice."""
+NotifyClient = Callable[["ServerSession"], Awaitable[None]]
 
 
 def make_sdk_server(listening: ListenHandler, *, resources: bool, **fields: Any) -> Server[Any]:
@@ -61,11 +77,6 @@ def on_client_initialized(server: Server[Any], remember: Callable[[ServerRequest
     server.add_notification_handler("notifications/initialized", t.NotificationParams, arrived)
 
 
-_INVALID_PARAMS = -32602
-_NOT_FOUND = -32002
-"""The code of the old protocol; the new one has none of its own for it."""
-
-
 def resource_handlers(library: ResourceSource) -> dict[str, Any]:
     """Arguments for the SDK's server, by which resources are listed and read."""
     import mcp_types as t
@@ -95,3 +106,87 @@ def resource_handlers(library: ResourceSource) -> dict[str, Any]:
         )
 
     return {"on_list_resources": listed, "on_list_resource_templates": templates, "on_read_resource": read}
+
+
+class LatestOnlySender:
+    """Sends one message at a time; of those that come meanwhile only the latest is sent."""
+
+    __slots__ = ("_name", "_next", "_spawn", "_task")
+
+    def __init__(self, spawn: Spawn, name: str) -> None:
+        self._spawn = spawn
+        self._name = name
+        self._next: Send | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def send(self, send: Send) -> None:
+        """Send this, now or after the message in progress, unless a later one replaces it."""
+        self._next = send
+        if self._task is None or self._task.done():
+            self._task = self._spawn(self._run(), self._name)
+
+    def close(self) -> None:
+        """Cancel the message in progress, and send no more."""
+        self._next = None
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while (send := self._next) is not None:
+            self._next = None
+            await send()
+
+
+class ListChangedSubscribers:
+    """The clients to tell when one list changes."""
+
+    def __init__(self, spawn: Spawn, bus: SubscriptionBus, event: ServerEvent, send: NotifyClient) -> None:
+        """`event`: published on `bus` for subscribers of the new protocol. `send`: tells a client of the old one."""
+        self._spawn = spawn
+        self._bus = bus
+        self._event = event
+        self._send = send
+        self._subscribers = self._sender()
+        # By connection: the SDK makes a session for every request, and none of them lasts by itself.
+        self._clients: OrderedDict[Hashable, tuple[ServerSession, LatestOnlySender]] = OrderedDict()
+
+    def remember(self, ctx: ServerRequestContext[Any]) -> None:
+        """Tell this client of changes: it may have the list. Clients of the new protocol subscribe themselves.
+
+        Over a stream the lifespan is the connection's own; over HTTP all have the same, and a session id.
+        """
+        if ctx.protocol_version >= MODERN:
+            return
+        http = ctx.request
+        connection: Hashable = ctx.lifespan_context if http is None else http.headers.get("mcp-session-id", "")
+        _, sender = self._clients.pop(connection, (None, None))
+        self._clients[connection] = (ctx.session, sender or self._sender())
+        if len(self._clients) > MAX_LISTENERS:
+            self._clients.popitem(last=False)[1][1].close()
+
+    def forget(self, connection: Hashable) -> None:
+        """The connection is closed: tell it no more."""
+        _, sender = self._clients.pop(connection, (None, None))
+        if sender is not None:
+            sender.close()
+
+    def tell(self) -> None:
+        """Tell the clients soon, and once for all changes until then."""
+        self._subscribers.send(partial(self._send_with_pause, partial(self._bus.publish, self._event)))
+        for session, sender in self._clients.values():
+            # Has no effect on a client that is gone.
+            sender.send(partial(self._send_with_pause, partial(self._send, session)))
+
+    def close(self) -> None:
+        """Tell the clients no more."""
+        self._subscribers.close()
+        for _, sender in self._clients.values():
+            sender.close()
+        self._clients.clear()
+
+    def _sender(self) -> LatestOnlySender:
+        return LatestOnlySender(self._spawn, "tell a client that a list has changed")
+
+    async def _send_with_pause(self, send: Callable[[], Awaitable[None]]) -> None:
+        await send()
+        await asyncio.sleep(NOTICE_INTERVAL_S)

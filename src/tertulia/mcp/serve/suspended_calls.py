@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import BusyError, ClosedError, InternalError, InvalidParamsError, TertuliaError
-from tertulia.mcp.serve.list_changed import LatestOnlySender
+from tertulia.mcp.serve.sdk_server import LatestOnlySender
 from tertulia.mcp.server_connection import CallResult, Elicitation, ElicitationResult, Spawn
 
 MAX_WAITING = 256

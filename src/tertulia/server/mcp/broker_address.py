@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import BusyError, InvalidParamsError, StorageError
 from tertulia.mcp.config.definition import Http, ServerDefinition
-from tertulia.mcp.config.named_view import NamedView, view_from_wire
+from tertulia.mcp.view import NamedView, view_from_wire
 from tertulia.policy.limits import Limits
 from tertulia.protocol.storage import HeadersOnly, strictest
 from tertulia.session.agents.private_socket import is_same_user as is_same_user

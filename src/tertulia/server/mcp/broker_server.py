@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import asdict
 
 from tertulia.errors import BusyError, InvalidParamsError, TertuliaError
-from tertulia.mcp.config.named_view import NamedView
 from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
+from tertulia.mcp.view import NamedView
 from tertulia.policy.limits import NO_LIMITS
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http.guard import RequestGuard

@@ -8,9 +8,9 @@ from tertulia.errors import McpError
 from tertulia.events.clock import Clock
 from tertulia.mcp.client.connection import connect
 from tertulia.mcp.config.launch import resolve_launch
-from tertulia.mcp.limiter import InFlight
 from tertulia.mcp.pool.server_pool import ServerPool
 from tertulia.mcp.pool.session_server import ConfiguredServer
+from tertulia.mcp.rate_limiter import InFlight
 from tertulia.sandbox.confine import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery

@@ -86,7 +86,7 @@ class ServedConversation:
         hints, title = ToolHints(), None
         if spec.source == "mcp":
             try:
-                tool = self._parts.servers.reached_from(self._conversation.id).current(spec).tool
+                tool = self._parts.servers.current(spec, self._conversation.id).tool
                 hints, title = tool.hints, tool.title
             except McpError:
                 # It has just gone; a call will say so.

@@ -11,9 +11,8 @@ import msgspec
 from msgspec.structs import asdict
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.config.dot_mcp_json import FILE_NAME as DOT_MCP
-from tertulia.mcp.config.dot_mcp_json import read_dot_mcp
-from tertulia.mcp.config.project_server import ProjectServer
+from tertulia.mcp.config.project_server import FILE_NAME as DOT_MCP
+from tertulia.mcp.config.project_server import ProjectServer, read_dot_mcp
 from tertulia.policy.narrowing import Narrowing, Rights, narrow
 from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.nested_protected import protected_part

@@ -19,8 +19,8 @@ from tertulia.context.provider import NamedProvider
 from tertulia.conversation.terms import ShellMode
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition
-from tertulia.mcp.config.named_view import NamedView
 from tertulia.mcp.config.project_server import ProjectServer
+from tertulia.mcp.view import NamedView
 from tertulia.models.catalog import ModelProvider
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalName, ApprovalPolicy, approval_from_wire

@@ -17,9 +17,9 @@ from tertulia.errors import InvalidParamsError
 from tertulia.executors.command.definition import RESERVED, executors_from_wire
 from tertulia.executors.prompt.history_settings import parse_history_settings
 from tertulia.mcp.config.definition import ServerDefinition
-from tertulia.mcp.config.named_view import NamedView, view_from_wire
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.config.server_table import read_table
+from tertulia.mcp.view import NamedView, view_from_wire
 from tertulia.models.catalog import ModelProvider, provider_from_wire
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.mcp.server_connection import RemoteTool, ToolHints
-from tertulia.mcp.toolset import (
+from tertulia.mcp.client.tool_listing import (
     MAX_DESCRIPTION_BYTES,
     MAX_NAME,
     MAX_SCHEMA_BYTES,
@@ -19,6 +18,7 @@ from tertulia.mcp.toolset import (
     MAX_WARNINGS,
     Toolset,
 )
+from tertulia.mcp.server_connection import RemoteTool, ToolHints
 from tests.tables import each_row
 
 OBJECT = {"type": "object"}
@@ -148,7 +148,7 @@ def test_a_schema_that_is_none_leaves_its_tool_out_and_no_other(schema: dict[str
 def test_what_was_taken_before_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Toolset.of([tool("a"), tool("b")])
     looked: list[str] = []
-    monkeypatch.setattr("tertulia.mcp.toolset._problem", lambda tool: looked.append(tool.name))
+    monkeypatch.setattr("tertulia.mcp.client.tool_listing._problem", lambda tool: looked.append(tool.name))
     after = Toolset.of([tool("a"), tool("b", "another"), tool("c")], checked=before)
     assert (names(after), looked) == (["a", "b", "c"], ["b", "c"])
 

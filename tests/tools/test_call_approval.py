@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from tertulia.errors import NoApproverError
 from tertulia.mcp.config.definition import Stdio
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST, UNTRUSTED
-from tertulia.tools.mcp.call_approval import approval_request, runs_unasked
+from tertulia.protocol.ids import ConversationId
+from tertulia.tools.mcp_tool import approval_request, runs_unasked
 from tests.tables import each_row
 from tests.tools.serving import READING, WRITING, Bench, Now, StubServers, spec_of
 
 
 def now(bench: Bench) -> Now:
-    return bench.servers.current(bench.tool.spec)
+    return bench.servers.current(bench.tool.spec, ConversationId("a"))
 
 
 @each_row(

@@ -1,28 +1,39 @@
-"""A tool of an MCP server, as one conversation calls it.
+"""A tool of an MCP server, as one conversation calls it; and whether a call runs, needs an approval, or is refused.
 
 Both are checked again at the call: that the conversation may see the tool, and that its definition is still the one
-that was shown.
+that was shown. A server runs outside the conversation's sandbox. Its hints about its tools count only where the user
+configured it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import math
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
 import msgspec
 
-from tertulia.errors import McpError
+from tertulia.errors import McpError, NoApproverError
 from tertulia.mcp.config.definition import ServerDefinition
-from tertulia.mcp.limiter import FairLimiter
 from tertulia.mcp.pool.session_server import CurrentTool
-from tertulia.mcp.pool.session_servers import ConversationServers
+from tertulia.mcp.pool.session_servers import SessionServers
+from tertulia.mcp.rate_limiter import FairLimiter
 from tertulia.mcp.server_connection import Caller, CallResult
 from tertulia.mcp.view import allows, withheld_error
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
+from tertulia.policy.approvals.approval_request import (
+    ApprovalParts,
+    GrantSubject,
+    RequestedAction,
+    as_one_line,
+    with_label,
+)
+from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import BackgroundEvent, EventData
-from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.ids import ConversationId, new_item_id
 from tertulia.protocol.items import Part, TextPart
 from tertulia.protocol.tool_events import (
     Decider,
@@ -32,12 +43,18 @@ from tertulia.protocol.tool_events import (
     McpToolsChanged,
 )
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools.mcp.call_approval import approve_call, only_reads
 from tertulia.tools.output_truncation import MAX_OUTPUT_BYTES, bound
 from tertulia.tools.tool import CallContext, Result
 
+INTERVAL_S = 0.1
+"""Between two progress events of one call; of the progress in between only the last is published."""
+MAX_MESSAGE_BYTES = 1_000
+"""Of the message of one progress event."""
 _MAX_COMPARED = 64 * 1024
 """Characters of a text that is compared with the structured content."""
+_BELIEVED = ("user", "code")
+"""Servers of these origins are believed in their hints."""
+_canonical = msgspec.json.Encoder(order="deterministic", enc_hook=dict)
 
 
 def result_of(answer: CallResult, max_bytes: int | None) -> Result:
@@ -61,8 +78,8 @@ def result_of(answer: CallResult, max_bytes: int | None) -> Result:
 def _encoded(structured: Any) -> str:
     try:
         return msgspec.json.encode(structured).decode()
-    except (TypeError, ValueError, RecursionError) as error:
-        return f"[structured content that cannot be written as JSON: {error}]"
+    except (TypeError, ValueError, RecursionError):
+        return "[structured content that cannot be written as JSON]"
 
 
 def _says(text: str, structured: Any) -> bool:
@@ -100,18 +117,21 @@ class CallerFactory(Protocol):
 class McpTool:
     """A tool with the definition that a view has shown. It has no state between calls."""
 
-    __slots__ = ("_approvals", "_asker", "_limiter", "_servers", "_timeout_s", "spec")
+    __slots__ = ("_approvals", "_asker", "_conversation", "_limiter", "_servers", "_timeout_s", "spec")
 
     def __init__(
         self,
         spec: ToolSpec,
-        servers: ConversationServers,
+        conversation: ConversationId,
+        *,
+        servers: SessionServers,
         approvals: ApprovalQueue,
         limiter: FairLimiter,
         asker: CallerFactory,
         timeout_s: float,
     ) -> None:
         self.spec = spec
+        self._conversation = conversation
         self._servers = servers
         self._approvals = approvals
         self._limiter = limiter
@@ -158,7 +178,7 @@ class McpTool:
 
     def _current_or_none(self) -> CurrentTool | None:
         try:
-            return self._servers.current(self.spec)
+            return self._servers.current(self.spec, self._conversation)
         except McpError:
             return None
 
@@ -168,7 +188,7 @@ class McpTool:
             raise McpError(
                 f"{spec.name} is not in the mcp_tool_allowlist of this conversation and all that wait for it"
             )
-        current = self._servers.current(spec)
+        current = self._servers.current(spec, self._conversation)
         definition = current.definition
         if not definition.enabled or not definition.offers(current.tool.name):
             raise McpError(f"{spec.name} is disabled in the configuration of the MCP server {definition.name}")
@@ -194,11 +214,6 @@ class McpTool:
             took = round((call.clock.monotonic() - began) * 1000)
             call.publish(McpToolCallEnd(call.call_id, definition.name, tool, success, took))
         return answer
-
-
-INTERVAL_S = 0.1
-"""Between two events of one call; of the progress in between only the last is published."""
-MAX_MESSAGE_BYTES = 1_000
 
 
 class ProgressReport:
@@ -248,3 +263,96 @@ class ProgressReport:
             item_id=self._item_id,
             offset=self._count,
         )
+
+
+def only_reads(current: CurrentTool) -> bool:
+    """Whether the tool changes nothing, by a hint that counts."""
+    return current.tool.hints.read_only and current.definition.origin in _BELIEVED
+
+
+def runs_unasked(current: CurrentTool, rights: Rights) -> bool:
+    """By the server's `approval`; but under read_only a server that may do more always needs an approval."""
+    definition = current.definition
+    if _may_do_more(definition, rights):
+        return False
+    match definition.approval:
+        case "approve":
+            return True
+        case "prompt":
+            return False
+        case "auto":
+            return only_reads(current)
+
+
+async def approve_call(
+    approvals: ApprovalQueue, current: CurrentTool, arguments: dict[str, Any], call: CallContext
+) -> Decider:
+    """What allows the call. ApprovalDeniedError where it may not be made, NoApproverError without an approver."""
+    definition = current.definition
+    if runs_unasked(current, call.rights):
+        return Decider("policy", f'mcp_servers.{definition.name}.approval = "{definition.approval}"')
+    try:
+        granted = await approvals.ask(
+            approval_request(current, arguments, call), call.rights.approval_policy, call.publish
+        )
+        return granted.decider
+    except NoApproverError as error:
+        raise NoApproverError(f"{error.message}; {_way_out(current.definition, call.rights)}") from None
+
+
+def approval_request(current: CurrentTool, arguments: dict[str, Any], call: CallContext) -> RequestedAction:
+    """The approval request. A grant holds for the same tool, defined the same way, with the same arguments."""
+    definition, tool = current.definition, current.tool
+    encoded = json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    readable = json.dumps(arguments, sort_keys=True, ensure_ascii=False, indent=2)
+    confinement = _confinement(definition)
+    return RequestedAction(
+        kind="mcp",
+        conversation_id=call.conversation_id,
+        chain=call.chain.callers,
+        call_id=call.call_id,
+        title=f"call {tool.name} of the MCP server {definition.name}",
+        detail=f"{with_label('arguments', readable)}\n{_claims(current)}",
+        subject=GrantSubject(
+            (definition.name, tool.name, current.digest, encoded),
+            call.cwd,
+            f"MCP server {definition.name}, definition {_digest(definition)}",
+            confinement,
+        ),
+        parts=ApprovalParts(
+            cwd=call.cwd, sandbox=confinement, server=definition.name, tool=tool.name, arguments=readable
+        ),
+    )
+
+
+def _may_do_more(definition: ServerDefinition, rights: Rights) -> bool:
+    return rights.sandbox == "read_only" and definition.sandbox != "read_only"
+
+
+def _way_out(definition: ServerDefinition, rights: Rights) -> str:
+    table = f"[mcp_servers.{definition.name}]"
+    if _may_do_more(definition, rights):
+        return (
+            f"in a read-only sandbox `{table} approval` does not count, unless the server is confined itself: "
+            f'`{table} sandbox = "read-only"`'
+        )
+    return f'`{table} approval = "approve"` in the configuration lets its tools run unasked'
+
+
+def _claims(current: CurrentTool) -> str:
+    """What the server says the tool does, which is not verified."""
+    hints = current.tool.hints
+    kind = "only reads" if hints.read_only else "may destroy" if hints.destructive else "changes, and destroys nothing"
+    source = current.definition.source
+    named = f", named in {as_one_line(source)}" if source and current.definition.origin == "project" else ""
+    return f"(the server says that it {kind}; it runs {_confinement(current.definition)}{named})"
+
+
+def _confinement(definition: ServerDefinition) -> str:
+    if definition.sandbox is None:
+        return "outside any sandbox"
+    return f"in a sandbox of its own: {definition.sandbox}, network {'on' if definition.network else 'off'}"
+
+
+def _digest(definition: ServerDefinition) -> str:
+    return hashlib.sha256(_canonical.encode(definition)).hexdigest()

@@ -16,7 +16,7 @@ from tertulia.protocol.events import BackgroundEvent, EventData
 from tertulia.protocol.items import ImagePart, TextPart
 from tertulia.protocol.tool_events import Decider, McpToolCallBegin, McpToolCallEnd, McpToolCallProgress
 from tertulia.tools.dispatch import CheckedCall, Dispatch
-from tertulia.tools.mcp.mcp_tool import ProgressReport, result_of
+from tertulia.tools.mcp_tool import ProgressReport, result_of
 from tertulia.tools.output_truncation import bound_output
 from tests.policy.virtual_time import run
 from tests.tables import each_row
@@ -464,7 +464,7 @@ def test_a_long_text_is_not_read_to_compare_it() -> None:
 
 def test_structured_content_that_is_no_json_says_so() -> None:
     result = result_of(CallResult("", structured={"a": object()}), None)
-    assert result.text.startswith("[structured content that cannot be written as JSON: ")
+    assert result.text.startswith("[structured content that cannot be written as JSON]")
 
 
 def test_the_true_size_is_that_before_the_first_cut() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tertulia.errors import LimitError
-from tertulia.mcp.limiter import FairLimiter, InFlight
+from tertulia.mcp.rate_limiter import FairLimiter, InFlight
 from tertulia.policy.limits import NO_LIMITS, Limits
 from tests.policy.virtual_time import LoopClock, run
 from tests.tables import each_row

@@ -1,1 +1,0 @@
-"""Tools of MCP servers as a conversation calls them, and their approval."""
