@@ -7,7 +7,7 @@ server says at the moment of the call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -150,7 +150,7 @@ class SessionServers:
 
     async def settle(self) -> None:
         """Wait until no server is starting, for what is left of `GRACE_S` since the session began."""
-        servers = [s for s in self._servers() if s.status == "starting"]
+        servers = [s for s in _pooled(self._members, *self._private.values()) if s.status == "starting"]
         left = self._grace_until - self._clock.monotonic()
         if servers and left > 0:
             await _within(left, [server.monitor.settled() for server in servers])
@@ -168,7 +168,7 @@ class SessionServers:
     async def catch_up(self) -> None:
         """List the tools of servers whose list has expired; without an answer within a second the old list stays."""
         now = self._clock.monotonic()
-        stale = [server for server in self._servers() if server.is_stale(now)]
+        stale = [server for server in _pooled(self._members, *self._private.values()) if server.is_stale(now)]
         if stale:
             await _within(REFRESH_GRACE_S, [_refresh(server) for server in stale])
 
@@ -233,12 +233,6 @@ class SessionServers:
         if not self._closed:
             member.publish_status(self._publish)
 
-    def _servers(self) -> Iterator[PooledServer]:
-        for members in (self._members, *self._private.values()):
-            for member in members.values():
-                if member.server is not None:
-                    yield member.server
-
     def _server_for(
         self, member: SessionServer, conversation: ConversationId, workspace: str | None = None
     ) -> PooledServer:
@@ -264,6 +258,11 @@ class SessionServers:
             if own is not None:
                 own.release()
         return member.own[conversation].server
+
+
+def _pooled(*groups: Mapping[str, SessionServer]) -> Iterator[PooledServer]:
+    """The servers of the pool that these members use."""
+    return (member.server for members in groups for member in members.values() if member.server is not None)
 
 
 def _asked_roots(server: PooledServer) -> bool:
