@@ -382,6 +382,45 @@ def test_families_import_each_other_one_way() -> None:
     )
 
 
+def test_no_hook_is_put_into_an_object_after_it_was_made() -> None:
+    """What an object calls it gets when it is made, or it offers a method to subscribe: no `made.hook = function`."""
+    hooks = {
+        node.target.attr
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Attribute)
+        and any(isinstance(part, ast.Name) and part.id == "Callable" for part in ast.walk(node.annotation))
+    }
+    refuse(
+        [
+            f"{short(path)}:{node.lineno}: {dotted(target)} = …"
+            for path in MODULES
+            for node in ast.walk(tree(path))
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Attribute)
+            and dotted(target.value) not in ("self", "cls")
+            and (target.attr in hooks or isinstance(node.value, ast.Lambda))
+        ],
+        "Pass the function to the constructor; where two objects need each other, both get the parts of the session.",
+    )
+
+
+def test_whatever_needs_the_session_gets_it_when_it_is_made() -> None:
+    """`SessionParts | None`: there is a time at which it is not there yet. Only the session itself has one."""
+    refuse(
+        [
+            f"{short(path)}:{node.lineno}"
+            for path in MODULES
+            if short(path) != "src/tertulia/session/session.py"
+            for node in ast.walk(tree(path))
+            if isinstance(node, ast.AnnAssign) and {"SessionParts", "None"} <= set(ast.unparse(node.annotation).split())
+        ],
+        "Take SessionParts as an argument of the constructor.",
+    )
+
+
 def test_the_parts_of_a_session_are_used_inside_its_folder_only() -> None:
     """A surface goes through the methods of `Session` and `Conversation`, so what they promise holds everywhere."""
     fields = {

@@ -83,4 +83,4 @@ async def test_whatever_was_begun_is_ended_exactly_once(ends: list[Step]) -> Non
     assert standing.types() == ["tool_call_begin", "tool_call_end"]
     assert standing.tally.tool_calls == 1
     standing.scope.revoke()
-    assert standing.scope.last_words is None
+    assert standing.scope._on_break is None

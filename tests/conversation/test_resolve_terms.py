@@ -327,12 +327,12 @@ def test_a_backend_that_cannot_ask_is_refused_where_the_narrowed_policy_needs_it
     """DESIGN: refused at open under a policy that needs asking. What counts is what was given, not what was asked."""
     current = terms(replace(TOP, approval_policy=NEVER))
     known = {"native": True, "mute": False, "asks": True}
-    place = TermsBase(current, TOP, "session", find_wire, known)
+    place = TermsBase(current, TOP, "session", find_wire, lambda: known)
     assert resolve_terms(asked(backend="mute"), current, place).terms.backend == "mute"
     with pytest.raises(InvalidParamsError, match="backend mute cannot ask anybody"):
         resolve_terms(asked(backend="mute", approval_policy="untrusted"), current, place)
     assert resolve_terms(asked(backend="asks", approval_policy="untrusted"), current, place).terms.backend == "asks"
-    narrow = TermsBase(current, replace(TOP, approval_policy=NEVER), "session", find_wire, known)
+    narrow = TermsBase(current, replace(TOP, approval_policy=NEVER), "session", find_wire, lambda: known)
     assert resolve_terms(asked(backend="mute", approval_policy="on-failure"), current, narrow).terms.backend == "mute"
     with pytest.raises(InvalidParamsError, match="did you mean mute"):
         resolve_terms(asked(backend="mut"), current, place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,9 +25,11 @@ SPENT = Usage(10, 4, 5, 2, 15)
 
 
 def a_bus(*known: str) -> EventBus:
-    bus = EventBus(SESSION, StillClock(), NoJournal())
-    bus.metrics.knows = known.__contains__
-    return bus
+    return a_bus_that_knows(known.__contains__)
+
+
+def a_bus_that_knows(knows_tool: Callable[[str], bool]) -> EventBus:
+    return EventBus(SESSION, StillClock(), NoJournal(), knows_tool=knows_tool)
 
 
 def numbers(tally: MetricsTotals | None) -> dict[str, Any]:
@@ -131,9 +134,10 @@ def test_only_names_of_tools_that_there_are_become_labels() -> None:
 
 
 def test_a_name_that_was_a_tool_stays_a_label() -> None:
-    bus = a_bus("add")
+    known = ["add"]
+    bus = a_bus_that_knows(known.__contains__)
     bus.publish(ended("add"))
-    bus.metrics.knows = [].__contains__
+    known.clear()
     bus.publish(ended("add"))
     bus.publish(ended("sub"))
     assert {name: each.calls for name, each in bus.metrics.session.tools.items()} == {"add": 2, OTHER: 1}
@@ -158,9 +162,8 @@ def test_a_closed_bus_keeps_its_numbers_and_lets_go_of_the_tools() -> None:
         def knows(self, name: str) -> bool:
             return True
 
-    bus, box = a_bus(), Box()
-    gone = weakref.ref(box)
-    bus.metrics.knows = box.knows
+    box = Box()
+    gone, bus = weakref.ref(box), a_bus_that_knows(box.knows)
     bus.publish(ended("add"))
     del box
     assert gone() is not None

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.session.conversation_directory import ConversationDirectory
 from tertulia.testing import call, say
 from tests.delegation.plotting import Play, create, destroy, play, send
 
@@ -137,8 +136,3 @@ async def test_what_was_read_keeps_the_policy_it_was_said_under() -> None:
         await quiet.close()
         await on.root.message("again")
         assert on.outputs(on.root)[-1].storage is None
-
-
-def test_without_a_session_there_is_nothing_to_see() -> None:
-    with pytest.raises(AssertionError, match="before the session stood"):
-        _ = ConversationDirectory()._ready

@@ -158,8 +158,10 @@ class Servers:
 
 def offer(on: Stage, *tools: Any) -> None:
     """From now on servers offer these tools."""
-    servers = on.parts.conversations._terms_resolver._mcp = Servers()
+    servers = Servers()
     servers.tools = tools
+    on.parts.terms_resolver._mcp = lambda: servers
+    assert on.parts.servers.reports() == []  # made, so that views follow them
 
 
 def names(conversation: tertulia.Conversation) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.session.agents.internal_tool import InternalTool
+from tertulia.session.remote_tools import InternalTool
 from tertulia.tools.mcp_tool import McpTool
 from tests.mcp.fakes import bare
 from tests.session.agents_stage import EMPLOYEE, Porter

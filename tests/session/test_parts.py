@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import pytest
 
 from tertulia.session.parts import SessionParts
 from tests.session.staging import stage
+
+UNCHANGING = ("settings", "make", "starts_agent_servers", "epoch", "began_after")
+
+
+def part_names() -> list[str]:
+    """All that a session has, made or not."""
+    made_on_use = [name for name, value in vars(SessionParts).items() if isinstance(value, cached_property)]
+    return [*SessionParts.__struct_fields__, *made_on_use]
 
 
 async def test_no_two_sessions_share_anything_that_changes() -> None:
@@ -13,8 +23,8 @@ async def test_no_two_sessions_share_anything_that_changes() -> None:
     async with stage() as one, stage() as other:
         shared = [
             name
-            for name in SessionParts.__struct_fields__
-            if getattr(one.parts, name) is getattr(other.parts, name) and name not in ("began_after", "mcp", "settings")
+            for name in part_names()
+            if getattr(one.parts, name) is getattr(other.parts, name) is not None and name not in UNCHANGING
         ]
         assert shared == []
 

@@ -5,13 +5,14 @@ Which agents there are is known above; how one is talked to is known below, in `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, Protocol
 
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.conversation.turn import TurnOptions
 from tertulia.errors import UnsupportedByBackendError
+from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.protocol.items import UserMessage
 
 
@@ -38,13 +39,31 @@ class Backend(Protocol):
     """Does the tasks of conversations that are not native.
 
     Contract of `run`: it says and publishes only through the scope; every call that it tells the beginning of gets
-    exactly one end, in every ending (`TaskScope.last_words`); it raises TertuliaError to fail. Cancelled, it has
+    exactly one end, in every ending (`TaskScope.call_at_break`); it raises TertuliaError to fail. Cancelled, it has
     stopped, and
     nothing of it runs any more when it comes back. It hands nothing over: such conversations are targets only.
     """
 
     async def run(self, scope: TaskScope, commission: ExecutorPlan) -> None:
         """Do one task. The scope's `last_text` is its answer."""
+        ...
+
+
+class BackendTable(Protocol):
+    """The backends of a session, by name."""
+
+    @property
+    def can_ask(self) -> Mapping[str, bool]:
+        """Whether each can ask a person, in the order in which they are listed; `native` is among them."""
+        ...
+
+    @property
+    def sandboxes(self) -> Mapping[str, Collection[SandboxMode]]:
+        """The sandbox modes that each can be held to; one that is not there has no sandbox of its own to set."""
+        ...
+
+    def find(self, conversation: ConversationState) -> Backend:
+        """Who does this conversation's tasks; InvalidParams where its backend is not there any more."""
         ...
 
 

@@ -56,7 +56,7 @@ class StepPublisher:
         self._newsroom = newsroom
         self._waiting: list[EventData] = []
         self._timer: asyncio.TimerHandle | None = None
-        scope.last_words = self.break_off
+        scope.call_at_break(self.break_off)
 
     def tell(self, step: Step) -> None:
         """What this step comes to."""

@@ -51,9 +51,9 @@ class TermsBase(msgspec.Struct, frozen=True):
     """Who set the ceiling: `session` or `ancestor:ID`."""
     find_wire: Callable[[object], Wire]
     """From `provider/model` or a Wire; refuses an unknown provider."""
-    backends: Mapping[str, bool] = _ONLY_NATIVE
-    """Who can do its tasks, and whether each can ask a person."""
-    sandboxes: Mapping[str, Collection[SandboxMode]] = _NO_SANDBOXES
+    backends: Callable[[], Mapping[str, bool]] = _ONLY_NATIVE.copy
+    """Who can do its tasks, and whether each can ask a person. Not called where only `native` is named."""
+    sandboxes: Callable[[], Mapping[str, Collection[SandboxMode]]] = _NO_SANDBOXES.copy
     """Of other agents: the modes that each can be held to. One that is not listed has no sandbox of its own to set."""
     mcp: McpManager = NoServers()
     """Which tools a name of the allowlist may mean, besides those in the view."""
@@ -183,16 +183,16 @@ def _backend(requested: object, current: Terms, ground: TermsBase) -> str:
         return current.backend
     if requested is None:
         return ground.default.backend
-    if requested not in ground.backends:
-        near = near_names(str(requested), ground.backends, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(ground.backends)}"
+    if requested != NATIVE and requested not in (backends := ground.backends()):
+        near = near_names(str(requested), backends, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(backends)}"
         raise InvalidParamsError(f"backend {requested!r:.80} is unknown; {hint}")
     return cast(str, requested)
 
 
 def _check_asking(backend: str, rights: Rights, ground: TermsBase) -> None:
     # One that is not there any more is refused when it is to work.
-    if rights.approval_policy.needs_asking and not ground.backends.get(backend, True):
+    if backend != NATIVE and rights.approval_policy.needs_asking and not ground.backends().get(backend, True):
         raise InvalidParamsError(
             f"backend {backend} cannot ask anybody, and this approval policy needs that; use on-request or never"
         )
@@ -200,7 +200,7 @@ def _check_asking(backend: str, rights: Rights, ground: TermsBase) -> None:
 
 def _sandbox_warnings(backend: str, rights: Rights, ground: TermsBase) -> Iterator[str]:
     """Not a refusal: the mode may change before the first task. But that task would be the first to say so."""
-    modes, mode = ground.sandboxes.get(backend), rights.sandbox
+    modes, mode = None if backend == NATIVE else ground.sandboxes().get(backend), rights.sandbox
     if modes is not None and mode not in modes and mode != "danger_full_access":
         yield (
             f"backend {backend} does not say how it is held to the sandbox mode {sandbox_to_wire(mode)}: its tasks "

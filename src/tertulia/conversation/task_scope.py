@@ -80,6 +80,7 @@ class TaskScope:
 
     __slots__ = (
         "_begun",
+        "_on_break",
         "_outputs",
         "_partial",
         "_revoked",
@@ -88,7 +89,6 @@ class TaskScope:
         "chain",
         "conversation",
         "last_text",
-        "last_words",
         "rights",
         "scope",
         "spent",
@@ -124,8 +124,7 @@ class TaskScope:
         """By this task alone; the tally is the chain's."""
         self.last_text: str | None = None
         """The last whole answer of this very task."""
-        self.last_words: Callable[[], None] | None = None
-        """Called first at an unplanned end: a backend that told the beginning of something tells its end."""
+        self._on_break: Callable[[], None] | None = None
         self._partial: _PartialAnswer | None = None
         self._begun: dict[CallId, float] = {}
         self._outputs: dict[CallId, ToolOutput] = {}
@@ -137,6 +136,10 @@ class TaskScope:
         """Tell the session, under this task's ids; kept by the chain's policy, or the stricter one given."""
         self._check()
         return self.around.bus.publish(data, self.scope, storage or self.storage())
+
+    def call_at_break(self, tell_ends: Callable[[], None]) -> None:
+        """Have this called first at an unplanned end: a backend that told the beginning of something tells its end."""
+        self._on_break = tell_ends
 
     def pass_on(self, data: EventData) -> None:
         """Publish for a tool. Ends are not for it to tell, nor what could not be written down or sent."""
@@ -235,8 +238,8 @@ class TaskScope:
 
         What was half said is kept, each open call gets its one output, and each call its begin and end.
         """
-        if self.last_words is not None:
-            self.last_words()
+        if self._on_break is not None:
+            self._on_break()
         if self._partial is not None and self._partial.length:
             item = AssistantMessage(self._partial.item_id, (TextPart("".join(self._partial.pieces)),))
             self._partial = None
@@ -254,7 +257,7 @@ class TaskScope:
     def revoke(self) -> None:
         """The task is over: from now on the scope raises CancelledError."""
         self._revoked = True
-        self.last_words = None
+        self._on_break = None
 
     def _tell_again(self) -> None:
         """The journal took back what it could not write; but a call that has begun, or ended, has."""

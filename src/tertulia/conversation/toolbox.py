@@ -113,7 +113,7 @@ class Toolbox:
 
     def knows(self, name: str) -> bool:
         """Whether there is a tool of that name: one of the session's own, or one that was offered lately."""
-        return self.registry.get(name) is not None or any(name in made.offered.names for made in self._lists.values())
+        return name in self.registry or any(name in made.offered.names for made in self._lists.values())
 
     def _own(self, wanted: ToolsPrefs, delegating: bool) -> list[ToolSpec]:
         return [

@@ -58,7 +58,10 @@ class EventBus:
         last_seq: int = 0,
         ring_events: int = 10_000,
         ring_bytes: int = 64 * 1024 * 1024,
+        clean: Callable[[EventData], EventData] | None = None,
+        knows_tool: Callable[[str], bool] = lambda name: False,
     ) -> None:
+        """`clean` redacts an event before it is stamped. `knows_tool`: see `Metrics`."""
         self._session_id = session_id
         self._epoch = epoch
         self._now = Timestamps(clock)
@@ -76,9 +79,8 @@ class EventBus:
         self._gone: deque[Mailbox] = deque()
         self._closed = False
         self._told_at_once = journal.watch(self._settle)
-        self.clean: Callable[[EventData], EventData] | None = None
-        """Redacts an event before it is stamped; set while there are secrets to redact."""
-        self.metrics = Metrics()
+        self._clean = clean
+        self.metrics = Metrics(knows_tool)
         """Counts what was delivered: what the journal took back never happened."""
 
     @property
@@ -108,8 +110,8 @@ class EventBus:
         if self._held:
             # A failure that happened but was not noticed yet must not leave its mark on the next number.
             self._settle()
-        if self.clean is not None:
-            data = self.clean(data)
+        if self._clean is not None:
+            data = self._clean(data)
         event = self._stamp(data, scope or self._session, self._numbered + 1 if data.durable else None)
         future = None
         if data.durable:

@@ -78,10 +78,10 @@ class MetricsTotals:
 class Metrics:
     """Counts the events in `COUNTED`, in order. Bounded but for the open conversations, of which there are few."""
 
-    def __init__(self) -> None:
+    def __init__(self, knows_tool: Callable[[str], bool] = lambda name: False) -> None:
+        """`knows_tool`: whether there is a tool of that name; called until it says yes."""
         self.session = MetricsTotals()
-        self.knows: Callable[[str], bool] = _knows_none
-        """Whether there is a tool of that name; asked until it says yes."""
+        self._knows_tool: Callable[[str], bool] | None = knows_tool
         self._names: set[str] = set()
         self._open: dict[ConversationId, MetricsTotals] = {}
         self._closed: dict[ConversationId, MetricsTotals] = {}
@@ -122,14 +122,14 @@ class Metrics:
         name = canonical_name(name)
         if name in self._names:
             return name
-        if len(self._names) < MAX_NAMES and self.knows(name):
+        if self._knows_tool is not None and len(self._names) < MAX_NAMES and self._knows_tool(name):
             self._names.add(name)
             return name
         return OTHER
 
     def end(self) -> None:
         """Stop counting; the numbers stay. Releases the tools, which a holder of the bus would otherwise keep alive."""
-        self.knows = _knows_none
+        self._knows_tool = None
 
     def _tally(self, of: ConversationId) -> MetricsTotals:
         tally = self.of(of)
@@ -144,10 +144,6 @@ class Metrics:
         self._closed[of] = tally
         if len(self._closed) > MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
-
-
-def _knows_none(name: str) -> bool:
-    return False
 
 
 def _count_started(metrics: Metrics, tally: MetricsTotals, data: TaskStarted) -> None:

@@ -218,6 +218,9 @@ class Redactor:
 
         What is no JSON is left as it is: it is passed on to no other side.
         """
+        if not self._tokens:
+            # Most sessions have none, and every event would pay for it.
+            return data
         try:
             body = msgspec.json.encode(data)
         except (TypeError, ValueError, RecursionError):
@@ -228,7 +231,7 @@ class Redactor:
     def event_cleaner(self) -> Callable[[EventData], EventData]:
         """The same for the events of one session, in which texts come piece by piece."""
         streams = TokenStreamRedactor(self._tokens)
-        return lambda data: self.without_tokens(streams.clean(data))
+        return lambda data: self.without_tokens(streams.clean(data)) if self._tokens else data
 
     def text(self, text: str) -> str:
         """The text, with secrets replaced by a mark."""

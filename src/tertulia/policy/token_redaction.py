@@ -41,6 +41,10 @@ class TokenRedactor:
         """To what follows it in its token, itself included."""
         self._retired: deque[str] = deque()
 
+    def __bool__(self) -> bool:
+        """Whether there is any token to take out."""
+        return bool(self._heads)
+
     def add(self, token: str) -> None:
         """From now on it is taken out."""
         self._heads[token[:_KEY]] = self._tails[token[-_KEY:]] = token

@@ -1,48 +1,54 @@
-"""From settings to a session: every part made once, connected, and told what it needs. See `members` for who is who."""
+"""From settings to a session: how each part is made from the others. See `members` for the concrete members.
+
+A part is made when it is first asked for. What can be refused is asked for at once, before anything is started or
+told: a session that cannot be opened leaves no trace.
+"""
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tertulia.conversation.backend import Backend, BackendTable
+from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskServices
-from tertulia.conversation.terms import ConversationContext, Terms, tool_preferences
-from tertulia.conversation.toolbox import Toolbox
+from tertulia.conversation.terms import NATIVE, ConversationContext, Terms, tool_preferences
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.events.journal import Journal
-from tertulia.mcp.pool.session_servers import IdleServers, SessionServers
-from tertulia.mcp.view import McpView
+from tertulia.mcp.view import McpView, NoServers
 from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
+from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.events import SessionConfigured, WarningEvent
 from tertulia.protocol.ids import ConversationId, new_conversation_id, new_session_id
+from tertulia.protocol.storage import StoragePolicy
+from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
+from tertulia.sandbox.runner import PROTECTED_NAMES
 from tertulia.scheduler.handoffs import Handoffs
-from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
-from tertulia.scheduler.task_registry import TaskRegistry
 from tertulia.scheduler.task_runner import TaskRunner
-from tertulia.session import describe
-from tertulia.session.command_services import CommandServices, open_command_services
-from tertulia.session.conversation_directory import ConversationDirectory
+from tertulia.session import describe, members
 from tertulia.session.conversations import Conversations
-from tertulia.session.mcp.configured_servers import ConfiguredServers, configured_servers
-from tertulia.session.mcp.host import McpHost, server_candidates
-from tertulia.session.members import ModelCatalogue, SessionFoundation, agent_registry_for, remote_tools, toolbox_for
-from tertulia.session.parts import SessionParts
-from tertulia.session.resume.close_open import close_open_work
-from tertulia.session.resume.rebuild import ConversationRestorer
+from tertulia.session.members import ModelCatalogue
+from tertulia.session.parts import PartMakers, SessionParts
 from tertulia.session.resume.recorded_state import RecordedState
-from tertulia.session.resume.store_choice import create_record, redactor_of, start_sweeper
+from tertulia.session.resume.retention_sweep import RetentionSweeper
+from tertulia.session.resume.store_choice import create_record, redactor_of, sweeper_of
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings, current_environment
+from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
 from tertulia.session.terms import TermsResolver, WireCache
-from tertulia.session.views import ViewUpdater
+from tertulia.session.views import refresh_at_start, refresh_before_task, server_visibility
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
-    from tertulia.session.agents.backends import Backends
+    from tertulia.mcp.pool.session_servers import SessionServers
+    from tertulia.session.command_services import CommandServices
+    from tertulia.session.mcp.host import McpHost
+
+_NO_SERVERS = NoServers()
+_HISTORY_VARIABLES = "EXECUTOR_HISTORY_"
 
 
 def assemble_session(
@@ -56,153 +62,93 @@ def assemble_session(
     redactor: Redactor | None = None,
     agent_servers: bool = True,
 ) -> SessionParts:
-    """All parts of a new session, or of one of the past. Needs a running loop; waits for nothing."""
-    base = _foundation(settings, clock, journal, environment, past, redactor)
-    bus, nursery, (wires, model, notice) = base.bus, base.nursery, _models(base, past)
-    directory, registry = ConversationDirectory(), TaskRegistry()
-    command_services = open_command_services(settings, base.environment, base.clock, bus, base.redactor)
-    # What may be refused comes first: nothing was started yet.
-    wire, below = wires.find(model), mcp_host or McpHost(settings, base.environment, base.clock, nursery)
-    servers = SessionServers(below.pool, base.session_id, base.clock, bus.publish)
-    agent_registry = agent_registry_for(base, servers, command_services, starts_servers=agent_servers)
-    remote = remote_tools(base, servers, agent_registry, command_services, below.in_flight)
-    toolbox = toolbox_for(settings, directory, command_services, remote)
-    backends = _backends(base, command_services)
-    terms_resolver = _terms_resolver(settings, wires, wire, toolbox, servers, backends)
-    views = ViewUpdater(servers, terms_resolver, bus, agent_registry)
-    conversations = _conversations(base, terms_resolver, agent_registry.dismiss)
+    """A new session, or one of the past. Needs a running loop; waits for nothing."""
+    clock, environment = clock or SystemClock(), environment or current_environment()
+    session_id, root_id = (new_session_id(), new_conversation_id()) if past is None else past.identity()
+    redactor = redactor or redactor_of(settings, environment)
+    model, notice = ModelCatalogue(settings, environment).choose(
+        settings.model or (past.model if past else None) or None
+    )
     parts = SessionParts(
-        session_id=base.session_id,
+        session_id=session_id,
+        root_id=root_id,
         settings=settings,
-        clock=base.clock,
-        timestamps=Timestamps(base.clock),
-        bus=bus,
-        journal=base.journal,
-        toolbox=toolbox,
-        conversations=conversations,
-        scheduler=_scheduler(base, conversations, toolbox, registry, views, backends),
-        registry=registry,
-        nursery=nursery,
-        wires=wires,
-        command_services=command_services,
-        agent_registry=agent_registry,
-        servers=servers,
-        views=views,
-        mcp_host=below if mcp_host is None else None,
+        environment=environment,
+        clock=clock,
+        timestamps=Timestamps(clock),
+        redactor=redactor,
+        journal=journal or create_record(settings, session_id, clock, environment, redactor=redactor),
+        model=model,
+        make=_MAKERS,
+        host=mcp_host,
+        starts_agent_servers=agent_servers,
+        epoch=0 if past is None else past.epoch + 1,
         began_after=0 if past is None else past.last_seq,
     )
-    directory.serve(parts)
-    backends.tool_servers.serve(parts)
-    _announce_session(base, parts, terms_resolver, past, notice)
+    _refuse_early(parts)
+    _begin(parts, past, notice)
     return parts
 
 
-def _conversations(
-    base: SessionFoundation, terms_resolver: TermsResolver, on_gone: Callable[[ConversationId], None]
-) -> Conversations:
-    return Conversations(
-        base.root_id, terms_resolver, bus=base.bus, clock=base.clock, journal=base.journal, on_gone=on_gone
-    )
+async def wait_until_ready(parts: SessionParts, *, shows_tools: bool) -> None:
+    """Wait for the servers that are required, and for agents of an earlier life of the session.
+
+    `shows_tools`: for the tools of all servers as well, within their grace.
+    """
+    if (servers := parts.made.servers) is not None:
+        await servers.require()
+    if any(conversation.terms.agent is not None for conversation in parts.conversations):
+        await parts.agent_registry.come_back(parts.conversations)
+    if shows_tools and (servers := parts.made.servers) is not None:
+        await servers.settle()
+        refresh_at_start(parts)
 
 
-def _models(base: SessionFoundation, past: RecordedState | None) -> tuple[WireCache, object, str | None]:
-    """The session's wires, which model it speaks with, and a sentence where the user named none."""
-    models = ModelCatalogue(base.settings, base.environment)
-    model, notice = models.choose(base.settings.model or (past.model if past else None) or None)
-    return WireCache(models.find, base.nursery), model, notice
+def _refuse_early(parts: SessionParts) -> None:
+    """Make or check all that the settings may have wrong."""
+    settings, variables = parts.settings, parts.environment.variables
+    if settings.shell_environment:
+        shell_environment_from_wire(settings.shell_environment)
+    _ = parts.terms_resolver
+    if settings.providers:
+        _ = parts.agent_registry
+    if settings.executors or settings.acp or any(name.startswith(_HISTORY_VARIABLES) for name in variables):
+        _ = parts.backends
 
 
-def _foundation(
-    settings: Settings,
-    clock: Clock | None,
-    journal: Journal | None,
-    environment: Environment | None,
-    past: RecordedState | None,
-    redactor: Redactor | None,
-) -> SessionFoundation:
-    clock = clock or SystemClock()
-    environment = environment or current_environment()
-    session_id, root_id = (new_session_id(), new_conversation_id()) if past is None else past.identity()
-    redactor = redactor or redactor_of(settings, environment)
-    journal = journal or create_record(settings, session_id, clock, environment, redactor=redactor)
-    epoch, last_seq = (0, 0) if past is None else (past.epoch + 1, past.last_seq)
-    bus = EventBus(session_id, clock, journal, epoch=epoch, last_seq=last_seq)
-    return SessionFoundation(session_id, root_id, settings, environment, clock, redactor, journal, bus, Nursery())
-
-
-def _configured_servers(base: SessionFoundation) -> ConfiguredServers:
-    listed = configured_servers(base.settings, base.environment)
-    for warning in listed.warnings:
-        base.bus.publish(WarningEvent(warning, "mcp_servers"))
-    return listed
-
-
-def _announce_session(
-    base: SessionFoundation,
-    parts: SessionParts,
-    terms_resolver: TermsResolver,
-    past: RecordedState | None,
-    notice: str | None,
-) -> None:
+def _begin(parts: SessionParts, past: RecordedState | None, notice: str | None) -> None:
     """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
-    parts.bus.metrics.knows = parts.toolbox.knows
-    root_id = parts.conversations.root_id
-    policy = describe.policy(parts.settings.rights())
-    model = terms_resolver.default.wire.name
-    parts.bus.publish(SessionConfigured(root_id, describe.PROTOCOL_VERSION, __version__, model, policy))
+    _sweep_stubs(parts)
+    policy, model = describe.policy(parts.settings.rights()), parts.root_wire.name
+    parts.bus.publish(SessionConfigured(parts.root_id, describe.PROTOCOL_VERSION, __version__, model, policy))
     if past is None:
         parts.conversations.begin()
     else:
-        _restore(parts, past, terms_resolver)
-    _announce(parts, notice)
-    parts.nursery.start(parts.command_services.approvals.keep_clean(), "approvals")
-    idle = IdleServers(parts.servers.members, parts.clock, parts.views.sees(parts.conversations))
-    parts.nursery.start(idle.watch(), "idle servers")
-    start_sweeper(parts)
-    parts.servers.begin(server_candidates(_configured_servers(base), parts.settings, base.environment))
+        _restore(parts, past)
+    root = parts.conversations.root
+    if notice is not None:
+        parts.bus.publish(WarningEvent(notice, "no_model"))
+    for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:
+        parts.bus.publish(WarningEvent(conflict, "tool_conflict"))
+    if parts.sweeper is not None:
+        parts.nursery.start(parts.sweeper.run(), "sweeper")
+    if parts.settings.mcp_servers or parts.settings.project_servers:
+        _start_servers(parts)
 
 
-def _backends(base: SessionFoundation, command_services: CommandServices) -> Backends:
-    # Here, because every other agent that there is comes with it: a program that only imports us has no use for them.
-    from tertulia.session.agents.backends import backends_for
-
-    return backends_for(base.settings, base.environment, command_services, base.nursery)
-
-
-def _terms_resolver(
-    settings: Settings, wires: WireCache, wire: Wire, toolbox: Toolbox, servers: SessionServers, backends: Backends
-) -> TermsResolver:
-    return TermsResolver(
-        _default_terms(settings, wire),
-        settings.rights(),
-        wires=wires,
-        toolbox=toolbox,
-        mcp=servers,
-        skip_conflicts=settings.on_tool_conflict == "skip",
-        backends=backends.can_ask,
-        sandboxes=backends.sandboxes,
-    )
+def _sweep_stubs(parts: SessionParts) -> None:
+    """Remove the mount stubs that a process which was killed could not remove itself."""
+    guarded = guarded_paths_of(parts.settings, parts.environment)
+    for writable in (workspace_of(parts.settings), *(parts.settings.writable_roots or ())):
+        sweep_stubs(writable, PROTECTED_NAMES)
+        sweep_stub_paths(writable, (*guarded.masked_paths(), *guarded.protected_paths([writable])))
 
 
-def _scheduler(
-    base: SessionFoundation,
-    conversations: Conversations,
-    toolbox: Toolbox,
-    registry: TaskRegistry,
-    views: ViewUpdater,
-    backends: Backends,
-) -> Scheduler:
-    settings, bus, clock, nursery = base.settings, base.bus, base.clock, base.nursery
-    grace = settings.close_timeout_s
-    environment = dict(settings.shell_environment)
-    around = TaskServices(bus, clock, toolbox, settings.tool_timeout_s, environment, views.make_ready)
-    interrupts = Handoffs(conversations, bus, clock)
-    runner = TaskRunner(conversations, around, nursery, registry, interrupts, grace, find_backend=backends.find)
-    return Scheduler(runner, interrupts, bus, clock, nursery, grace)
+def _restore(parts: SessionParts, past: RecordedState) -> None:
+    from tertulia.session.resume.close_open import close_open_work
+    from tertulia.session.resume.rebuild import ConversationRestorer
 
-
-def _restore(parts: SessionParts, past: RecordedState, terms_resolver: TermsResolver) -> None:
-    restored = list(ConversationRestorer(past, terms_resolver, parts.clock, parts.journal).conversations())
+    restored = list(ConversationRestorer(past, parts.terms_resolver, parts.clock, parts.journal).conversations())
     for entry in restored:
         parts.conversations.restore(entry.conversation, entry.narrowed)
     for old in past.conversations.values():
@@ -213,16 +159,147 @@ def _restore(parts: SessionParts, past: RecordedState, terms_resolver: TermsReso
     close_open_work(parts, past, restored)
 
 
-def _default_terms(settings: Settings, wire: Wire) -> Terms:
-    rights = settings.defaults()
+def _start_servers(parts: SessionParts) -> None:
+    from tertulia.mcp.pool.session_servers import IdleServers
+    from tertulia.session.mcp.configured_servers import configured_servers
+    from tertulia.session.mcp.host import server_candidates
+
+    listed = configured_servers(parts.settings, parts.environment)
+    for warning in listed.warnings:
+        parts.bus.publish(WarningEvent(warning, "mcp_servers"))
+    idle = IdleServers(parts.servers.members, parts.clock, server_visibility(parts.conversations))
+    parts.nursery.start(idle.watch(), "idle servers")
+    parts.servers.begin(server_candidates(listed, parts.settings, parts.environment))
+
+
+# ── the parts ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _bus(parts: SessionParts) -> EventBus:
+    return EventBus(
+        parts.session_id,
+        parts.clock,
+        parts.journal,
+        epoch=parts.epoch,
+        last_seq=parts.began_after,
+        clean=parts.redactor.event_cleaner(),
+        knows_tool=parts.toolbox.knows,
+    )
+
+
+def _wires(parts: SessionParts) -> WireCache:
+    return WireCache(ModelCatalogue(parts.settings, parts.environment).find, parts.nursery)
+
+
+def _root_wire(parts: SessionParts) -> Wire:
+    return parts.wires.find(parts.model)
+
+
+def _terms_resolver(parts: SessionParts) -> TermsResolver:
+    settings, wire, rights = parts.settings, parts.root_wire, parts.settings.defaults()
     context = ConversationContext(None, None, McpView(), tool_preferences(rights, settings.shell_mode, wire.family))
     cwd = os.path.abspath(settings.cwd or ".")
-    return Terms(context, rights, wire, "native", cwd, settings.shell_mode)
+    return TermsResolver(
+        Terms(context, rights, wire, NATIVE, cwd, settings.shell_mode),
+        settings.rights(),
+        wires=parts.wires,
+        toolbox=parts.toolbox,
+        mcp=lambda: parts.made.servers or _NO_SERVERS,
+        skip_conflicts=settings.on_tool_conflict == "skip",
+        backends=lambda: parts.backends.can_ask,
+        sandboxes=lambda: parts.backends.sandboxes,
+    )
 
 
-def _announce(parts: SessionParts, notice: str | None) -> None:
-    root = parts.conversations.root
-    if notice is not None:
-        parts.bus.publish(WarningEvent(notice, "no_model"))
-    for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:
-        parts.bus.publish(WarningEvent(conflict, "tool_conflict"))
+def _sweeper(parts: SessionParts) -> RetentionSweeper | None:
+    def policies() -> list[StoragePolicy]:
+        return [conversation.storage for conversation in parts.conversations]
+
+    return sweeper_of(parts.journal, parts.settings, parts.clock, policies)
+
+
+def _conversations(parts: SessionParts) -> Conversations:
+    def dismiss_agent(conversation: ConversationId) -> None:
+        if (agents := parts.made.agent_registry) is not None:
+            agents.dismiss(conversation)
+
+    return Conversations(
+        parts.root_id,
+        parts.terms_resolver,
+        bus=parts.bus,
+        clock=parts.clock,
+        journal=parts.journal,
+        on_gone=dismiss_agent,
+        on_storage=lambda policy: None if parts.sweeper is None else parts.sweeper.hear(policy),
+    )
+
+
+def _scheduler(parts: SessionParts) -> Scheduler:
+    settings, bus, clock, nursery = parts.settings, parts.bus, parts.clock, parts.nursery
+
+    def find_backend(conversation: ConversationState) -> Backend:
+        return parts.backends.find(conversation)
+
+    services = TaskServices(
+        bus,
+        clock,
+        parts.toolbox,
+        settings.tool_timeout_s,
+        dict(settings.shell_environment),
+        lambda scope: refresh_before_task(parts, scope),
+    )
+    handoffs, grace = Handoffs(parts.conversations, bus, clock), settings.close_timeout_s
+    runner = TaskRunner(
+        parts.conversations,
+        services,
+        nursery,
+        parts.registry,
+        handoffs,
+        grace,
+        find_backend=find_backend,
+    )
+    return Scheduler(runner, handoffs, bus, clock, nursery, grace)
+
+
+def _command_services(parts: SessionParts) -> CommandServices:
+    from tertulia.session.command_services import open_command_services
+
+    services = open_command_services(parts.settings, parts.environment, parts.clock, parts.bus, parts.redactor)
+    if not parts.conversations.closed:
+        parts.nursery.start(services.approvals.keep_clean(), "approvals")
+    return services
+
+
+def _mcp_host(parts: SessionParts) -> McpHost:
+    from tertulia.session.mcp.host import McpHost
+
+    return parts.host or McpHost(parts.settings, parts.environment, parts.clock, parts.nursery)
+
+
+def _servers(parts: SessionParts) -> SessionServers:
+    from tertulia.mcp.pool.session_servers import SessionServers
+
+    return SessionServers(parts.mcp_host.pool, parts.session_id, parts.clock, parts.bus.publish)
+
+
+def _backends(parts: SessionParts) -> BackendTable:
+    from tertulia.session.agents.backends import backends_for
+
+    return backends_for(parts)
+
+
+_MAKERS = PartMakers(
+    bus=_bus,
+    wires=_wires,
+    root_wire=_root_wire,
+    toolbox=members.toolbox_for,
+    terms_resolver=_terms_resolver,
+    sweeper=_sweeper,
+    conversations=_conversations,
+    scheduler=_scheduler,
+    command_services=_command_services,
+    mcp_host=_mcp_host,
+    servers=_servers,
+    agent_registry=members.agent_registry_for,
+    backends=_backends,
+)

@@ -18,8 +18,7 @@ from tertulia.policy.redaction import Redactor
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
-from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
-from tertulia.sandbox.runner import PROTECTED_NAMES, CommandRunner
+from tertulia.sandbox.runner import CommandRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.session.approvals.elicitations import Elicitations
 from tertulia.session.approvals.presence import ApproverPresence
@@ -112,16 +111,11 @@ def open_command_services(
     )
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=_warning_publisher(bus))
     policy = shell_environment_from_wire(settings.shell_environment)
-    root, guarded = workspace_of(settings), guarded_paths_of(settings, environment)
-    for writable in (root, *(settings.writable_roots or ())):
-        # What a process that was killed could not take away itself.
-        sweep_stubs(writable, PROTECTED_NAMES)
-        sweep_stub_paths(writable, (*guarded.masked_paths(), *guarded.protected_paths([writable])))
     place = CommandEnvironment(
         runner=sandbox,
         desk=approvals,
-        root=root,
-        guarded=guarded,
+        root=workspace_of(settings),
+        guarded=guarded_paths_of(settings, environment),
         environment=policy.build(environment.variables),
         environment_policy=describe_environment_policy(policy),
         timeout_s=settings.tool_timeout_s,

@@ -37,23 +37,19 @@ _SCRIPTED = "scripted/"
 
 
 class ConversationDirectory:
-    """Knows the session once it is put together; the tools are made before that."""
+    """Implements `VisibleConversations` for the conversations of one session."""
 
-    def __init__(self) -> None:
-        self._parts: SessionParts | None = None
-
-    def serve(self, parts: SessionParts) -> None:
-        """From now on there is something to see."""
+    def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
 
     @property
     def hidden(self) -> tuple[str, ...]:
         """What commands are not shown either."""
-        return self._ready.command_services.place.masked
+        return self._parts.command_services.place.masked
 
     def list(self, call: CallContext) -> ConversationEntries:
         """Every conversation in sight, root first, then by creation."""
-        parts, caller = self._ready, self._caller(call)
+        parts, caller = self._parts, self._caller(call)
         seen = [conversation for conversation in parts.conversations if _is_visible(call, caller, conversation)]
         ids = {conversation.id for conversation in seen}
 
@@ -83,7 +79,7 @@ class ConversationDirectory:
         # A script is a file: a model that is no script itself could have any file read by naming it.
         if isinstance(spec.model, str) and spec.model.startswith(_SCRIPTED) and not _is_scripted(caller):
             raise InvalidParamsError("model: only a scripted conversation may open one with a script")
-        self._ready.conversations.check_child(spec, caller)
+        self._parts.conversations.check_child(spec, caller)
 
     def check_send(self, call: CallContext, conversation_id: str) -> None:
         """Refuse a target that does not exist, or that could not answer."""
@@ -100,20 +96,15 @@ class ConversationDirectory:
         conversation = self._destructible(call, conversation_id)
         if conversation.id == call.conversation_id:
             # Not waited for: it is over when this very task is.
-            start_closing(self._ready, conversation, self._ready.settings.close_timeout_s)
+            start_closing(self._parts, conversation, self._parts.settings.close_timeout_s)
             return True
-        await close_conversation(self._ready, conversation.id, None)
+        await close_conversation(self._parts, conversation.id, None)
         return False
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def _ready(self) -> SessionParts:
-        assert self._parts is not None, "a tool was called before the session stood"
-        return self._parts
-
     def _caller(self, call: CallContext) -> ConversationState:
-        return self._ready.conversations.find(call.conversation_id)
+        return self._parts.conversations.find(call.conversation_id)
 
     def _delegating(self, call: CallContext) -> ConversationState:
         caller = self._caller(call)
@@ -123,7 +114,7 @@ class ConversationDirectory:
 
     def _find(self, call: CallContext, conversation_id: str) -> ConversationState:
         try:
-            conversation = self._ready.conversations.find(conversation_id)
+            conversation = self._parts.conversations.find(conversation_id)
         except NotFoundError:
             raise NotFoundError(_NOT_FOUND) from None
         except ClosedError:
@@ -140,7 +131,7 @@ class ConversationDirectory:
             conversation = self._find(call, conversation_id)
         except ClosedError:
             raise NotFoundError(_NOT_FOUND) from None
-        if conversation is self._ready.conversations.root:
+        if conversation is self._parts.conversations.root:
             raise InvalidParamsError("the root conversation cannot be destroyed")
         if conversation.awaiting:
             raise AwaitingResultError("conversation is awaiting a tool result")

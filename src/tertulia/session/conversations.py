@@ -26,8 +26,8 @@ from tertulia.protocol.events import (
 from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
 from tertulia.protocol.inputs import ChangeFromPython, ContextFields, NewConversation, SetContext, check_text
 from tertulia.protocol.records import ForkRecord
-from tertulia.session.resume.pins import pins_record
-from tertulia.session.resume.terms_codec import terms_record
+from tertulia.protocol.storage import StoragePolicy
+from tertulia.session.resume.terms_codec import pins_record, terms_record
 from tertulia.session.terms import OpenTerms, PreparedAgent, TermsResolver
 from tertulia.tools.tool import Rounds
 
@@ -88,8 +88,11 @@ class Conversations:
         clock: Clock,
         journal: Journal,
         on_gone: Callable[[ConversationId], None],
+        on_storage: Callable[[StoragePolicy], None],
     ) -> None:
-        """`on_gone` is called for each conversation that is closed, or could not be committed."""
+        """`on_gone` is called for each conversation that is closed, or could not be committed, and `on_storage` with
+        the storage policy of each that has new terms.
+        """
         self._terms_resolver = terms_resolver
         self._bus = bus
         self._clock = clock
@@ -103,8 +106,7 @@ class Conversations:
         self._on_gone = on_gone
         self.watchers = ListWatchers()
         """Called whenever the list is another, or a title in it."""
-        self.settled: Callable[[ConversationState], None] = lambda state: None
-        """Told whenever one has terms, or other ones."""
+        self._on_storage = on_storage
         self.closed = False
         """The session closes: nothing is opened or changed any more, what is there may still be read."""
         self.root_id = root_id
@@ -288,7 +290,7 @@ class Conversations:
         if narrowed:
             self._narrowed[conversation.id] = narrowed
         conversation.note(terms_record(conversation, narrowed))
-        self.settled(conversation)
+        self._on_storage(conversation.storage)
         if conversation.terms.context.mcp_view.pins:
             conversation.note(pins_record(conversation))
 

@@ -43,6 +43,7 @@ from tertulia.session.answers import (
 )
 from tertulia.session.conversations import ROOT
 from tertulia.session.parts import SessionParts
+from tertulia.session.views import refresh_when_shown
 from tertulia.version import __version__
 
 
@@ -106,7 +107,8 @@ def session(parts: SessionParts) -> SessionInfo:
 
 def servers(parts: SessionParts) -> list[dict[str, Any]]:
     """The MCP servers, by name; what is not known of one is not said."""
-    return [{k: v for k, v in asdict(report).items() if v is not None} for report in parts.servers.reports()]
+    reports = () if parts.made.servers is None else parts.made.servers.reports()
+    return [{k: v for k, v in asdict(report).items() if v is not None} for report in reports]
 
 
 def conversation(parts: SessionParts, state: ConversationState) -> ConversationInfo:
@@ -141,7 +143,7 @@ def history_entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
 
 def tools(parts: SessionParts, state: ConversationState) -> tuple[list[ToolInfo], str]:
     """The tools that are offered, and the cache key of a request made now."""
-    parts.views.look(state)
+    refresh_when_shown(parts, state)
     offered = parts.toolbox.offered(state.terms, state.terms.rights)
     listed = [ToolInfo(spec.name, spec.source, spec.digest, spec.server) for spec in offered.specs]
     return listed, _cache_key(state, offered)
@@ -149,7 +151,7 @@ def tools(parts: SessionParts, state: ConversationState) -> tuple[list[ToolInfo]
 
 def context(parts: SessionParts, state: ConversationState) -> ContextInfo:
     """What `conversation/context` says of a conversation."""
-    parts.views.look(state)
+    refresh_when_shown(parts, state)
     terms, rights = state.terms, state.terms.rights
     offered = parts.toolbox.offered(terms, rights)
     prefix = len(_instructions(state, offered).encode()) + len(offered.encoded(terms.wire.dialect))
@@ -321,7 +323,8 @@ class ConversationDetails:
     @property
     def agent_servers(self) -> list[str]:
         """The MCP servers that context providers described for its agent."""
-        context = self._parts.agent_registry.context(self._state.id)
+        agents = self._parts.made.agent_registry
+        context = None if agents is None else agents.context(self._state.id)
         return [] if context is None else [server.name for server in context.mcp_servers]
 
     def prompt(self) -> list[PromptPart]:
@@ -349,7 +352,7 @@ class PromptPart(msgspec.Struct, frozen=True):
 
 def prompt_parts(parts: SessionParts, state: ConversationState) -> list[PromptPart]:
     """Instructions, messages and tools, in the order of a request."""
-    parts.views.look(state)
+    refresh_when_shown(parts, state)
     terms = state.terms
     offered = parts.toolbox.offered(terms, terms.rights)
     override = terms.context.base_instructions

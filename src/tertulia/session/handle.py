@@ -186,7 +186,7 @@ class Conversation:
         if params.limit is not None and params.limit < 1:
             raise InvalidParamsError(f"limit must be a whole number of at least 1, not {limit}")
         entries = describe.history(self._parts.conversations.find(self.id), params.limit)
-        return [self._parts.agent_registry.cleaned(entry) for entry in entries]
+        return [self._parts.redactor.without_tokens(entry) for entry in entries]
 
     def tools(self) -> list[ToolInfo]:
         """What the model is offered now, in the order it is offered."""

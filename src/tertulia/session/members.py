@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, cast
 
-import msgspec
 from msgspec.structs import replace
 
-from tertulia.context.injector import SessionContextInjector, installed_providers
-from tertulia.context.providers.canvas import CanvasContextProvider
-from tertulia.context.providers.identity import CoreContextProvider
-from tertulia.context.providers.skills import SkillsContextProvider
-from tertulia.context.providers.workspace import WorkspaceContextProvider
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError
-from tertulia.events.bus import EventBus
-from tertulia.events.clock import Clock
-from tertulia.events.journal import Journal
-from tertulia.mcp.pool.session_servers import SessionServers
-from tertulia.mcp.rate_limiter import FairLimiter, InFlight
 from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
 from tertulia.models.choice import choose_model
 from tertulia.models.http.chat import ChatWire
@@ -30,31 +20,31 @@ from tertulia.models.local.local_wire import LocalWire
 from tertulia.models.scripted.script import fail
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import Wire
-from tertulia.policy.redaction import Redactor
-from tertulia.protocol.ids import ConversationId, SessionId
+from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.scheduler.nursery import Nursery
-from tertulia.session.agents.internal_tool import InternalTool
-from tertulia.session.agents.registry import AgentRegistry
-from tertulia.session.approvals.server_requests import ServerRequests
-from tertulia.session.command_services import CommandServices
 from tertulia.session.conversation_directory import ConversationDirectory
+from tertulia.session.parts import SessionParts
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.plugins import plugin_tool, plugin_wire
 from tertulia.session.settings.settings import Settings
-from tertulia.tools.conv import conv_tools
+from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.conv import CONV_SPECS, conv_tools
 from tertulia.tools.editor import EditorView
 from tertulia.tools.function import as_tool
-from tertulia.tools.mcp_tool import McpTool
 from tertulia.tools.patch.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.read_file import ReadFile
-from tertulia.tools.registry import ToolRegistry
+from tertulia.tools.registry import DeferredTool, ToolRegistry
 from tertulia.tools.shell.exec_command import ExecCommand, WriteStdin
+from tertulia.tools.shell.live_command import Terminals
 from tertulia.tools.shell.shell import PLAIN, LocalShell, Shell
-from tertulia.tools.tool import Tool
+from tertulia.tools.tool import Buffers, Tool
 from tertulia.tools.update_plan import UpdatePlan
 from tertulia.tools.view_image import ViewImage
 from tertulia.tools.web_search import WebSearch
+
+if TYPE_CHECKING:
+    from tertulia.session.agents.registry import AgentRegistry
+    from tertulia.session.remote_tools import RemoteTools
 
 _WIRES: dict[WireName, type[HttpWire]] = {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
 
@@ -110,64 +100,21 @@ def _missing_model(model: str) -> Wire:
     return ScriptedModel([fail(why)], name=model, repeat=True)
 
 
-class SessionFoundation(msgspec.Struct, frozen=True, eq=False):
-    """What everything else of a session stands on."""
-
-    session_id: SessionId
-    root_id: ConversationId
-    settings: Settings
-    environment: Environment
-    clock: Clock
-    redactor: Redactor
-    journal: Journal
-    bus: EventBus
-    nursery: Nursery
+def toolbox_for(parts: SessionParts) -> Toolbox:
+    """All tools of a session: ours, made when they are first called, then the application's."""
+    own = (*_command_tools(parts), UpdatePlan(), WebSearch(), *_conv_tools(parts))
+    registry = ToolRegistry([*own, *map(_as_tool, parts.settings.tools)])
+    return Toolbox(registry, {"default": PLAIN}, _remote_tools(parts))
 
 
-def remote_tools(
-    base: SessionFoundation,
-    servers: SessionServers,
-    agent_registry: AgentRegistry,
-    command_services: CommandServices,
-    in_flight: InFlight,
-) -> Callable[[ToolSpec, ConversationId], Tool]:
-    """Makes the tool behind a definition of an MCP server or of a context provider, for one conversation."""
-    limits, timeout_s = base.settings.rights().limits, base.settings.tool_timeout_s
-    broker = base.settings.is_broker
-    if broker:
-        # There it bounds each program: together they would have no more than one can use up.
-        limits = msgspec.structs.replace(limits, mcp_concurrency=None)
-    limiter = FairLimiter(
-        base.clock, ceiling=limits, waited=base.bus.metrics.waited, shared=in_flight, leaves_room=broker
-    )
-    asker = ServerRequests(command_services.approvals, command_services.elicitations, has_workspace=not broker)
+def _remote_tools(parts: SessionParts) -> Callable[[ToolSpec, ConversationId], Tool]:
+    @cache
+    def remote_tools() -> RemoteTools:
+        from tertulia.session.remote_tools import RemoteTools
 
-    def tool(spec: ToolSpec, conversation: ConversationId) -> Tool:
-        if spec.source == "injector":
-            return InternalTool(spec, agent_registry)
-        return McpTool(
-            spec,
-            conversation,
-            servers=servers,
-            approvals=command_services.approvals,
-            limiter=limiter,
-            asker=asker,
-            timeout_s=timeout_s,
-        )
+        return RemoteTools(parts)
 
-    return tool
-
-
-def toolbox_for(
-    settings: Settings,
-    directory: ConversationDirectory,
-    command_services: CommandServices,
-    remote: Callable[[ToolSpec, ConversationId], Tool],
-) -> Toolbox:
-    """All tools of a session: ours, then the application's."""
-    editor = None if settings.buffers is None else EditorView(command_services.place, settings.buffers)
-    own = (*_command_tools(command_services, editor), UpdatePlan(), WebSearch(), *conv_tools(directory))
-    return Toolbox(ToolRegistry([*own, *map(_as_tool, settings.tools)]), {"default": PLAIN}, remote)
+    return lambda spec, conversation: remote_tools().make(spec, conversation)
 
 
 def _as_tool(value: object) -> Tool:
@@ -175,42 +122,75 @@ def _as_tool(value: object) -> Tool:
     return plugin_tool(value) if isinstance(value, str) else as_tool(value)
 
 
-def _command_tools(command_services: CommandServices, editor: EditorView | None) -> tuple[Tool, ...]:
-    place, terminals = command_services.place, command_services.terminals
-    patch = ApplyPatch(
-        lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
-        place.approve_patch,
-        place.check_changeable,
-        editor,
-    )
-    shells = (Shell(place, patch), LocalShell(place, patch))
-    files = () if editor is None else (ReadFile(editor),)
-    commands = (*shells, ExecCommand(place, terminals, patch), WriteStdin(place, terminals))
-    return (*commands, patch, ViewImage(place), *files)
+def _command_tools(parts: SessionParts) -> Iterator[DeferredTool]:
+    def place() -> CommandEnvironment:
+        return parts.command_services.place
+
+    def terminals() -> Terminals:
+        return parts.command_services.terminals
+
+    buffers = parts.settings.buffers
+
+    @cache
+    def editor(buffers: Buffers) -> EditorView:
+        return EditorView(place(), buffers)
+
+    @cache
+    def patch() -> ApplyPatch:
+        at = place()
+        return ApplyPatch(
+            lambda argv, stdin, call: at.confined(argv, stdin, MAX_ANSWER_BYTES, call),
+            at.approve_patch,
+            at.check_changeable,
+            None if buffers is None else editor(buffers),
+        )
+
+    yield DeferredTool(Shell.spec, lambda: Shell(place(), patch()))
+    yield DeferredTool(LocalShell.spec, lambda: LocalShell(place(), patch()))
+    yield DeferredTool(ExecCommand.spec, lambda: ExecCommand(place(), terminals(), patch()))
+    yield DeferredTool(WriteStdin.spec, lambda: WriteStdin(place(), terminals()))
+    yield DeferredTool(ApplyPatch.spec, patch)
+    yield DeferredTool(ViewImage.spec, lambda: ViewImage(place()))
+    if buffers is not None:
+        yield DeferredTool(ReadFile.spec, lambda: ReadFile(editor(buffers)))
 
 
-def agent_registry_for(
-    base: SessionFoundation, servers: SessionServers, command_services: CommandServices, *, starts_servers: bool
-) -> AgentRegistry:
+def _conv_tools(parts: SessionParts) -> Iterator[DeferredTool]:
+    @cache
+    def tools() -> dict[str, Tool]:
+        return {tool.spec.name: tool for tool in conv_tools(ConversationDirectory(parts))}
+
+    for spec in CONV_SPECS:
+        yield DeferredTool(spec, lambda name=spec.name: tools()[name])
+
+
+def agent_registry_for(parts: SessionParts) -> AgentRegistry:
     """Who has something to say to agents: ours, the application's, and those of installed packages, in this order."""
-    hidden = command_services.place.masked
-    injector = SessionContextInjector(clock=base.clock)
+    from tertulia.context.injector import SessionContextInjector, installed_providers
+    from tertulia.context.providers.canvas import CanvasContextProvider
+    from tertulia.context.providers.identity import CoreContextProvider
+    from tertulia.context.providers.skills import SkillsContextProvider
+    from tertulia.context.providers.workspace import WorkspaceContextProvider
+    from tertulia.session.agents.registry import AgentRegistry
+
+    hidden = parts.command_services.place.masked
+    injector = SessionContextInjector(clock=parts.clock)
     injector.register(CoreContextProvider())
     injector.register(CanvasContextProvider())
-    injector.register(WorkspaceContextProvider(hidden=hidden, clock=base.clock))
+    injector.register(WorkspaceContextProvider(hidden=hidden, clock=parts.clock))
     injector.register(SkillsContextProvider(hidden=hidden))
-    for provider in base.settings.providers:
+    for provider in parts.settings.providers:
         injector.register(provider)
     return AgentRegistry(
         injector,
-        servers,
-        base.bus,
-        base.clock,
-        nursery=base.nursery,
-        redactor=base.redactor,
-        socket_path=base.environment.home / "internal" / f"{base.session_id}.sock",
-        variables=base.environment.variables,
-        keep=base.journal.keep,
+        parts.servers,
+        parts.bus,
+        parts.clock,
+        nursery=parts.nursery,
+        redactor=parts.redactor,
+        socket_path=parts.environment.home / "internal" / f"{parts.session_id}.sock",
+        variables=parts.environment.variables,
+        keep=parts.journal.keep,
         discover=installed_providers,
-        starts_servers=starts_servers,
+        starts_servers=parts.starts_agent_servers,
     )

@@ -280,20 +280,18 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
 
 async def _run(operation: Operation, host: Host, session: Session | None, params: Any) -> Any:
     """What it answers, without session tokens: the agent that holds one has it from elsewhere."""
-    agent_registry = None if session is None or session.closed else session.parts.agent_registry
+    redactor = None if session is None or session.closed else session.parts.redactor
     try:
         answer = await operation.run(host, cast(Session, session), params)
     except TertuliaError as error:
-        if agent_registry is not None:
-            error.message = agent_registry.cleaned(error.message)
+        if redactor is not None:
+            error.message = redactor.without_tokens(error.message)
         raise
-    if agent_registry is None:
+    if redactor is None:
         return answer
-    return (
-        replace(answer, answer=agent_registry.cleaned(answer.answer))
-        if isinstance(answer, OperationResult)
-        else agent_registry.cleaned(answer)
-    )
+    if isinstance(answer, OperationResult):
+        return replace(answer, answer=redactor.without_tokens(answer.answer))
+    return redactor.without_tokens(answer)
 
 
 def _narrowed_settings(base: Settings, params: i.SessionFields) -> tuple[Settings, tuple[Narrowing, ...]]:

@@ -1,52 +1,183 @@
-"""The standing parts of one session, put together by `assembly` and taken apart by `shutdown`."""
+"""The standing parts of one session, each made once, by `assembly`, when it is first asked for; `shutdown` ends them.
+
+Most sessions have no MCP servers, no agents and no executors, and run no command before the model wants one: what they
+do not use is not made. Private to this folder: surfaces use the methods of `Session` and `Conversation`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from tertulia.conversation.backend import BackendTable
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.events.journal import Journal
-from tertulia.mcp.pool.session_servers import SessionServers
+from tertulia.models.wire import Wire
+from tertulia.policy.redaction import Redactor
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_registry import TaskRegistry
-from tertulia.session.agents.registry import AgentRegistry
 from tertulia.session.answers import CloseAnswer
-from tertulia.session.command_services import CommandServices
 from tertulia.session.conversations import Conversations
-from tertulia.session.mcp.host import McpHost
+from tertulia.session.resume.retention_sweep import RetentionSweeper
+from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
-from tertulia.session.terms import WireCache
-from tertulia.session.views import ViewUpdater
+from tertulia.session.terms import TermsResolver, WireCache
+
+if TYPE_CHECKING:
+    from tertulia.mcp.pool.session_servers import SessionServers
+    from tertulia.session.agents.registry import AgentRegistry
+    from tertulia.session.command_services import CommandServices
+    from tertulia.session.mcp.host import McpHost
 
 
-class SessionParts(msgspec.Struct, frozen=True, eq=False):
-    """What the session, its handles and its operations share."""
+class PartMakers(msgspec.Struct, frozen=True):
+    """How each part is made from the others."""
+
+    bus: Callable[[SessionParts], EventBus]
+    wires: Callable[[SessionParts], WireCache]
+    root_wire: Callable[[SessionParts], Wire]
+    toolbox: Callable[[SessionParts], Toolbox]
+    terms_resolver: Callable[[SessionParts], TermsResolver]
+    sweeper: Callable[[SessionParts], RetentionSweeper | None]
+    conversations: Callable[[SessionParts], Conversations]
+    scheduler: Callable[[SessionParts], Scheduler]
+    command_services: Callable[[SessionParts], CommandServices]
+    mcp_host: Callable[[SessionParts], McpHost]
+    servers: Callable[[SessionParts], SessionServers]
+    agent_registry: Callable[[SessionParts], AgentRegistry]
+    backends: Callable[[SessionParts], BackendTable]
+
+
+class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True):
+    """What the session, its handles and its operations share. What is not a field is made on first use."""
 
     session_id: SessionId
+    root_id: ConversationId
     settings: Settings
+    environment: Environment
     clock: Clock
     timestamps: Timestamps
-    bus: EventBus
+    redactor: Redactor
     journal: Journal
-    toolbox: Toolbox
-    conversations: Conversations
-    scheduler: Scheduler
-    registry: TaskRegistry
-    nursery: Nursery
-    wires: WireCache
-    command_services: CommandServices
-    agent_registry: AgentRegistry
-    servers: SessionServers
-    views: ViewUpdater
-    mcp_host: McpHost | None = None
-    """Where the servers' processes live; None where that is the host's, and outlives this session."""
-    closing: dict[ConversationId, asyncio.Task[CloseAnswer]] = {}
-    """Conversations that are being closed just now."""
+    model: object
+    """The session's own model, as `provider/model` or a wire."""
+    make: PartMakers
+    host: McpHost | None = None
+    """The host's pool of MCP servers, which outlives this session; None where the session has its own."""
+    starts_agent_servers: bool = True
+    """Whether the MCP servers that context providers describe for an agent are started."""
+    epoch: int = 0
+    """How often the session was resumed."""
     began_after: int = 0
     """The number of the last event before this life of the session; 0 in the first."""
+    nursery: Nursery = msgspec.field(default_factory=Nursery)
+    registry: TaskRegistry = msgspec.field(default_factory=TaskRegistry)
+    closing: dict[ConversationId, asyncio.Task[CloseAnswer]] = {}
+    """Conversations that are being closed just now."""
+
+    @property
+    def made(self) -> MadeParts:
+        """Those of the parts that not every session needs, as far as they were made."""
+        return MadeParts(self)
+
+    @cached_property
+    def bus(self) -> EventBus:
+        """Stamps, commits and delivers every event."""
+        return self.make.bus(self)
+
+    @cached_property
+    def wires(self) -> WireCache:
+        """The connections to models, by conversation."""
+        return self.make.wires(self)
+
+    @cached_property
+    def root_wire(self) -> Wire:
+        """The connection to the session's own model."""
+        return self.make.root_wire(self)
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """All tools, and the lists of them that conversations are offered."""
+        return self.make.toolbox(self)
+
+    @cached_property
+    def terms_resolver(self) -> TermsResolver:
+        """Decides about the terms of conversations."""
+        return self.make.terms_resolver(self)
+
+    @cached_property
+    def sweeper(self) -> RetentionSweeper | None:
+        """Removes what expires while the session runs; None where nothing is stored."""
+        return self.make.sweeper(self)
+
+    @cached_property
+    def conversations(self) -> Conversations:
+        """All conversations, by their ids."""
+        return self.make.conversations(self)
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """Decides which chain runs next."""
+        return self.make.scheduler(self)
+
+    @cached_property
+    def command_services(self) -> CommandServices:
+        """Sandbox, approvals and terminals; made with the first command, approval or client that attends."""
+        return self.make.command_services(self)
+
+    @cached_property
+    def mcp_host(self) -> McpHost:
+        """Where the processes of MCP servers run."""
+        return self.make.mcp_host(self)
+
+    @cached_property
+    def servers(self) -> SessionServers:
+        """The MCP servers; made with the first one that is configured or that an agent brings."""
+        return self.make.servers(self)
+
+    @cached_property
+    def agent_registry(self) -> AgentRegistry:
+        """The agents; made with the first one."""
+        return self.make.agent_registry(self)
+
+    @cached_property
+    def backends(self) -> BackendTable:
+        """The backends besides the native one; made when the settings or a conversation name one."""
+        return self.make.backends(self)
+
+
+class MadeParts:
+    """What of a session was made so far: None stands for a part that it has had no use for."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self, parts: SessionParts) -> None:
+        self._made = parts.__dict__
+
+    @property
+    def command_services(self) -> CommandServices | None:
+        """Sandbox, approvals and terminals, if there was a use for them."""
+        return self._made.get("command_services")
+
+    @property
+    def mcp_host(self) -> McpHost | None:
+        """The pool of MCP servers, if any was started."""
+        return self._made.get("mcp_host")
+
+    @property
+    def servers(self) -> SessionServers | None:
+        """The MCP servers, if there are any."""
+        return self._made.get("servers")
+
+    @property
+    def agent_registry(self) -> AgentRegistry | None:
+        """The agents, if there was one."""
+        return self._made.get("agent_registry")

@@ -20,7 +20,7 @@ from tertulia.session import describe
 from tertulia.session.answers import CloseAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals.approvals import Approvals
 from tertulia.session.approvals.callback import ApprovalHandler, check_handler
-from tertulia.session.assembly import assemble_session
+from tertulia.session.assembly import assemble_session, wait_until_ready
 from tertulia.session.handle import Conversation, McpServers, SessionActivity
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.mcp.host import McpHost
@@ -113,12 +113,8 @@ class Session:
                 if self._on_approval is not None:
                     self.approvals.answer_with(self._on_approval)
                 await self._parts.bus.flush()
-                await self._parts.servers.require()
-                await self._parts.agent_registry.come_back(self._parts.conversations)
-                if not self._has_host:
-                    # A program that starts a session itself may look at its tools at once; a host serves others too.
-                    await self._parts.servers.settle()
-                    self._parts.views.begin(self._parts.conversations)
+                # A program that starts a session itself may look at its tools at once; a host serves others too.
+                await wait_until_ready(self._parts, shows_tools=not self._has_host)
             except BaseException:
                 # It was never entered, so no `async with` will close it.
                 await self.close()

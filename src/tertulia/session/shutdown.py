@@ -60,8 +60,10 @@ async def _close(parts: SessionParts, conversation: ConversationState, last: Tas
     try:
         if last is not None:
             await last.ended.wait()
-        await parts.servers.forget(conversation.id)
-        await parts.command_services.forget(conversation.id)
+        if (servers := parts.made.servers) is not None:
+            await servers.forget(conversation.id)
+        if (services := parts.made.command_services) is not None:
+            await services.forget(conversation.id)
     finally:
         forced = last is not None and last.abandoned
         # The scheduler does it by itself too, but a conversation must not be gone before its calls are answered.
@@ -82,23 +84,23 @@ async def close_session(parts: SessionParts, seconds: float) -> bool:
     """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
     until = parts.clock.monotonic() + seconds
     stop_accepting(parts)
-    parts.command_services.approvals.close()
+    if (services := parts.made.command_services) is not None:
+        services.approvals.close()
     try:
         async with asyncio.timeout(seconds + _LAST_GRACE_S):
             try:
                 forced = await parts.scheduler.close(seconds)
             finally:
-                await parts.command_services.close()
+                # It may have been made while the last tasks ended.
+                if (services := parts.made.command_services) is not None:
+                    await services.close()
             await parts.bus.flush()
     except (TertuliaError, TimeoutError):
         # The journal could not keep the last events, or does not answer. Closing goes on all the same.
         forced = True
     # Servers end by themselves within what is left of the time, and are killed after it.
     left = max(0.0, min(SERVERS_GRACE_S, until - parts.clock.monotonic()))
-    parts.agent_registry.close()
-    await parts.servers.close(left)
-    if parts.mcp_host is not None:
-        await parts.mcp_host.close(left)
+    await _close_servers(parts, left)
     closed = parts.nursery.start(_close_journal(parts), "close the journal")
     await asyncio.wait([closed], timeout=_LAST_GRACE_S)
     forced = forced or not (closed.done() and closed.result())
@@ -111,6 +113,17 @@ async def close_session(parts: SessionParts, seconds: float) -> bool:
     left = await parts.nursery.close(_LAST_GRACE_S)
     parts.bus.close()
     return forced or left > 0
+
+
+async def _close_servers(parts: SessionParts, seconds: float) -> None:
+    """No token of an agent is valid any more, and the MCP servers end that no other session uses."""
+    made = parts.made
+    if made.agent_registry is not None:
+        made.agent_registry.close()
+    if made.servers is not None:
+        await made.servers.close(seconds)
+    if made.mcp_host is not None and parts.host is None:
+        await made.mcp_host.close(seconds)
 
 
 async def _close_journal(parts: SessionParts) -> bool:

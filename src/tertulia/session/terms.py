@@ -91,11 +91,12 @@ class TermsResolver:
         *,
         wires: WireCache,
         toolbox: Toolbox,
-        mcp: McpManager,
+        mcp: Callable[[], McpManager],
         skip_conflicts: bool,
-        backends: Mapping[str, bool],
-        sandboxes: Mapping[str, Collection[SandboxMode]],
+        backends: Callable[[], Mapping[str, bool]],
+        sandboxes: Callable[[], Mapping[str, Collection[SandboxMode]]],
     ) -> None:
+        """`mcp`: the servers that there are at that moment. The others: see `TermsBase`."""
         self._default = default
         self.ceiling = ceiling
         self._wires = wires
@@ -111,7 +112,7 @@ class TermsResolver:
     def default(self) -> Terms:
         """The session's own terms, with the tools that the servers offer now."""
         view = self._default.context.mcp_view
-        if view.seen is not (tools := self._mcp.list_tools()):
+        if view.seen is not (tools := self._mcp().list_tools()):
             self._default = _with_view(self._default, McpView.of(tools).with_allowlist(view.allowlist))
         return self._default
 
@@ -183,7 +184,7 @@ class TermsResolver:
     def caught_up(self, conversation: ConversationState) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
         """Its terms with the tools of now, for its next task; what changed; and which names two tools claim since."""
         terms, old = conversation.terms, conversation.terms.context.mcp_view
-        view, changed = old.refreshed(self._mcp.list_tools(conversation.id))
+        view, changed = old.refreshed(self._mcp().list_tools(conversation.id))
         if view is old:
             return terms, changed, ()
         # What many conversations come to from the same place they share.
@@ -198,18 +199,18 @@ class TermsResolver:
 
     def _refreshed(self, conversation: ConversationState) -> Terms:
         view = conversation.terms.context.mcp_view
-        new = McpView.new_from_manager(self._mcp, conversation.id).with_allowlist(view.allowlist)
+        new = McpView.new_from_manager(self._mcp(), conversation.id).with_allowlist(view.allowlist)
         # Of a server that is not there now nothing was looked at: its tools have to be the same when it comes back.
         return _with_view(conversation.terms, replace(new, pins={**view.pins, **new.pins}))
 
     def _arrived(self, terms: Terms, prepared_agent: PreparedAgent) -> Terms:
         """The same for an agent, with the tools of servers that only it has."""
-        view, tools = terms.context.mcp_view, self._mcp.list_tools(prepared_agent.id)
+        view, tools = terms.context.mcp_view, self._mcp().list_tools(prepared_agent.id)
         seen = view if tools is view.seen else view.refreshed(tools)[0]
         return replace(_with_view(terms, seen), agent=prepared_agent.agent)
 
     def _ground(self, default: Terms, ceiling: Rights, because: str) -> TermsBase:
-        return TermsBase(default, ceiling, because, self._wires.find, self._backends, self._sandboxes, self._mcp)
+        return TermsBase(default, ceiling, because, self._wires.find, self._backends, self._sandboxes, self._mcp())
 
     def _check_tools(self, resolved: ResolvedTerms) -> ResolvedTerms:
         """Two tools under one name are an error, or, where so configured, a warning."""

@@ -19,12 +19,17 @@ async def open_conversation(parts: SessionParts, spec: NewConversation) -> tuple
     """A new conversation. What the journal refuses has not happened."""
     check_directory_exists(spec.cwd)
     # A client that names tools means those that are about to be there.
-    await parts.servers.settle()
+    await _settle_servers(parts)
     if spec.agent is UNSET or spec.agent is None:
         conversation, resolved = parts.conversations.open(spec)
         await _commit_new(parts, conversation)
         return conversation, resolved
     return await _open_agent(parts, spec, spec.agent)
+
+
+async def _settle_servers(parts: SessionParts) -> None:
+    if (servers := parts.made.servers) is not None:
+        await servers.settle()
 
 
 async def _open_agent(
@@ -72,7 +77,7 @@ async def change_conversation(
 ) -> ResolvedTerms:
     """New terms. Where the journal refuses them the former ones hold again; what was said about them stays said."""
     check_directory_exists(params.cwd)
-    await parts.servers.settle()
+    await _settle_servers(parts)
     conversations = parts.conversations
     former, title, cuts = conversation.terms, conversation.title, conversations.narrowed(conversation)
     resolved = conversations.change(conversation, params)
@@ -84,7 +89,8 @@ async def change_conversation(
     if former.wire is not resolved.terms.wire and conversation.task is None:
         # One that a running task may still be reading from goes with the session.
         conversations.release(former)
-    if former.backend != resolved.terms.backend and conversation.task is None:
+    services = parts.made.command_services
+    if services is not None and former.backend != resolved.terms.backend and conversation.task is None:
         # One that still works for it is told when its task is over.
-        await parts.command_services.resources.take_leave(conversation.id, former.backend)
+        await services.resources.take_leave(conversation.id, former.backend)
     return resolved

@@ -299,6 +299,10 @@ class ConvDestroy:
         return replace(success_result({}), ends_task=own)
 
 
+CONV_SPECS = tuple(tool.spec for tool in (ConvCreate, ConvSend, ConvList, ConvHistory, ConvDestroy))
+"""The definitions of all five, in the order in which models see them."""
+
+
 def _read(arguments: Any, kind: type[T]) -> T:
     """The schema has said all but what an item must look like."""
     try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Protocol
+
+import msgspec
 
 from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError, ToolConflictError
 from tertulia.protocol.tool_names import canonical_name, is_legal
@@ -33,20 +35,30 @@ class ToolLookup(Protocol):
         ...
 
 
+class DeferredTool(msgspec.Struct, frozen=True):
+    """A tool whose definition is known and that is made when it is first called."""
+
+    spec: ToolSpec
+    make: Callable[[], Tool]
+
+
 class ToolRegistry:
     """Tools under distinct names. `revision` changes exactly when the tools do."""
 
     __slots__ = ("_specs", "_tools", "revision")
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+    def __init__(self, tools: Iterable[Tool | DeferredTool] = ()) -> None:
         """As if the tools were added one by one."""
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, Tool | DeferredTool] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
         self.revision = 0
         for tool in tools:
             self.add(tool)
 
-    def add(self, tool: Tool) -> None:
+    def __contains__(self, name: str) -> bool:
+        return canonical_name(name) in self._tools
+
+    def add(self, tool: Tool | DeferredTool) -> None:
         """Put it at the end. The first of two with one signature stays; two that differ are a ToolConflict."""
         spec = tool.spec
         if not is_legal(spec.name):
@@ -71,7 +83,11 @@ class ToolRegistry:
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name; dotted names of conversation tools are aliases."""
-        return self._tools.get(canonical_name(name))
+        name = canonical_name(name)
+        tool = self._tools.get(name)
+        if isinstance(tool, DeferredTool):
+            tool = self._tools[name] = tool.make()
+        return tool
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """All definitions, in the order of registration; the same object while nothing changes."""

@@ -17,6 +17,7 @@ from tertulia.mcp.server_connection import CallResult
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import McpServerStatus
+from tertulia.session.views import server_visibility
 from tertulia.testing.fake_mcp_server import fake_tool
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes.number import lives
@@ -295,7 +296,7 @@ async def test_what_a_server_sent_amiss_is_told_after_the_call() -> None:
 
 def idle_of(session) -> IdleServers:
     parts = session.parts
-    return IdleServers(parts.servers.members, parts.clock, parts.views.sees(parts.conversations))
+    return IdleServers(parts.servers.members, parts.clock, server_visibility(parts.conversations))
 
 
 async def test_a_server_that_nobody_sees_is_stopped_after_its_time_and_started_again_by_a_call() -> None:

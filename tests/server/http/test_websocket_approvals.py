@@ -12,6 +12,7 @@ from tertulia.policy.approvals.approval_queue import MAX_PENDING
 from tertulia.session.mcp.external_calls import call_externally
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
+from tertulia.session.views import refresh_when_shown
 from tertulia.tools.tool import Result
 from tests.server.brokering import bare_server
 from tests.server.client import model
@@ -68,7 +69,7 @@ async def test_a_thousand_approvals_at_once_are_each_settled_once_by_whichever_c
         session = place.host.find((await first.call("initialize", attend=True))["result"]["session_id"])
         await second.call("initialize", session_id=session.id, attend=True)
         await first.call("mcp/status")
-        session.parts.views.look(session.parts.conversations.find("root"))
+        refresh_when_shown(session.parts, session.parts.conversations.find("root"))
         async with asyncio.TaskGroup() as calls:
             outputs = [calls.create_task(_called(session, number)) for number in range(CALLS)]
             requests = await _heard(first, "approval_request", MAX_PENDING)

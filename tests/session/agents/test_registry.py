@@ -382,7 +382,7 @@ async def test_a_package_whose_provider_cannot_be_loaded_is_named_once(monkeypat
         raise ImportError("no such module")
 
     found = [("the entry point lobby", lambda: Porter("lobby", text="Welcome.")), ("the entry point bad", broken)]
-    monkeypatch.setattr("tertulia.session.members.installed_providers", lambda: found)
+    monkeypatch.setattr("tertulia.context.injector.installed_providers", lambda: found)
     async with stage(cwd="/usr") as acting:
         assert "lobby" not in acting.parts.agent_registry._injector.list_providers()
         for name in ("ada", "eva"):

@@ -8,6 +8,7 @@ import msgspec
 
 from tertulia.protocol.events import EventData
 from tertulia.session.mcp.external_calls import call_externally
+from tertulia.session.views import refresh_when_shown
 from tests.server.brokering import bare_server
 from tests.session.staging import Stage, stage
 
@@ -15,7 +16,7 @@ from tests.session.staging import Stage, stage
 async def call(acting: Stage, name: str, arguments: Any, sources: Any = ("mcp",)) -> tuple[Any, list[EventData]]:
     heard: list[EventData] = []
     conversation = acting.parts.conversations.find("root")
-    acting.parts.views.look(conversation)
+    refresh_when_shown(acting.parts, conversation)
     given = msgspec.json.encode(arguments).decode()
     return await call_externally(acting.parts, conversation, name, given, sources, heard.append), heard
 

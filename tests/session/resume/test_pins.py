@@ -11,7 +11,7 @@ import pytest
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import MCP_PINS, NoteRecord
 from tertulia.session.resume.fork import fork_session
-from tertulia.session.resume.pins import RecordedPins
+from tertulia.session.resume.terms_codec import RecordedPins
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.testing import FakeClock, say

@@ -55,14 +55,22 @@ class SessionServer:
         """With `share = "conversation"`: the conversation that uses the server which was started for its list."""
         self.own: dict[ConversationId, Lease] = {}
         """The servers of the other conversations."""
-        self.unwatch: Callable[[], None] = _nothing
-        """Ends the calls of the listener for changes."""
+        self._unwatch: Callable[[], None] = _nothing
         self._published: tuple[ServerStatus, str | None] | None = None
         self._tools: tuple[RemoteTool, ...] | None = None
         self._current: dict[str, tuple[ToolSpec, RemoteTool]] = {}
         self._refused: list[str] = []
         self._warned: frozenset[str] = frozenset()
         self._warned_dropped: frozenset[str] = frozenset()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call this whenever the server's status or tools have changed, until `unwatch`."""
+        if self.lease is not None:
+            self._unwatch = self.lease.server.monitor.watch(changed)
+
+    def unwatch(self) -> None:
+        """Call the listener no more. Idempotent."""
+        self._unwatch()
 
     @property
     def server(self) -> PooledServer | None:

@@ -221,7 +221,7 @@ class SessionServers:
         else:
             lease = self._pool.lease(definition, launch, _scope(definition, scope))
             member = SessionServer(configured, lease)
-            member.unwatch = lease.server.monitor.watch(lambda: self._changed(member))
+            member.watch(lambda: self._changed(member))
         self._changed(member)
         return member
 

@@ -26,9 +26,8 @@ from tertulia.protocol.inputs import near_names
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.agents.tool_server import AgentToolServers
 from tertulia.session.command_services import CommandServices
-from tertulia.session.settings.environment import Environment
+from tertulia.session.parts import SessionParts
 from tertulia.session.settings.plugins import EXECUTOR_PREFIX, plugin_executor
-from tertulia.session.settings.settings import Settings
 
 
 class AcpBackendFactory:
@@ -89,10 +88,8 @@ class _KnownBackends(dict[str, bool]):
 class Backends:
     """All that a session has, and whether each can ask a person."""
 
-    def __init__(self, around: Callable[[Executor], Backend] | None = None) -> None:
+    def __init__(self, around: Callable[[Executor], Backend]) -> None:
         """`around`: makes the backend of an executor that an installed package brings."""
-        self.tool_servers = AgentToolServers()
-        """Serve agents the tools of the conversation that they work for."""
         self.can_ask: dict[str, bool] = _KnownBackends(self._admit_plugin)
         """By name; in the order in which they are listed."""
         self.sandboxes: dict[str, Collection[SandboxMode]] = {}
@@ -110,10 +107,8 @@ class Backends:
     def _admit_plugin(self, name: str) -> None:
         """One of an installed package, when a conversation names it; it holds itself to the rights of an assignment."""
         executor = plugin_executor(name)
-        around = self._around
-        if around is not None:
-            self._makers[name] = lambda: around(executor)
-            self.can_ask[name] = executor.can_ask
+        self._makers[name] = lambda: self._around(executor)
+        self.can_ask[name] = executor.can_ask
 
     def find(self, conversation: ConversationState) -> Backend:
         """Who does this conversation's tasks; InvalidParams where its backend is not there any more."""
@@ -128,14 +123,14 @@ class Backends:
         return self._made[name]
 
 
-def backends_for(
-    settings: Settings, environment: Environment, command_services: CommandServices, nursery: Nursery
-) -> Backends:
+def backends_for(parts: SessionParts) -> Backends:
     """Those that the settings name, and those that need no settings."""
+    settings, environment, nursery = parts.settings, parts.environment, parts.nursery
     history = settings.executors.get(RESERVED, {})
     continuity = parse_history_settings(history, environment.variables)
-
-    backends = Backends(lambda executor: _plugin_backend(executor, continuity, command_services, backends.tool_servers))
+    definitions, acp_definitions = executors_from_wire(settings.executors), acp_agents_from_wire(settings.acp)
+    command_services, tool_servers = parts.command_services, AgentToolServers(parts)
+    backends = Backends(lambda executor: _plugin_backend(executor, continuity, command_services, tool_servers))
 
     def agent(name: str, definition: ExecutorDefinition) -> Backend:
         executor = CommandExecutor(
@@ -152,19 +147,19 @@ def backends_for(
             definition.resuming,
             roots=lambda rights: command_services.place.confinement(rights).writable_roots,
             system=_additions,
-            server=backends.tool_servers.open_for_task if definition.server else no_server,
-            variables=backends.tool_servers.variables,
+            server=tool_servers.open_for_task if definition.server else no_server,
+            variables=tool_servers.variables,
         )
 
-    for name, definition in executors_from_wire(settings.executors).items():
+    for name, definition in definitions.items():
         make = partial(agent, name, definition)
         backends.add(name, make, can_ask=definition.can_ask, sandboxes=definition.sandbox)
-    acp = AcpBackendFactory(command_services, nursery, continuity, backends.tool_servers)
+    acp = AcpBackendFactory(command_services, nursery, continuity, tool_servers)
 
     def acp_backend(name: str, described: AcpDefinition) -> Backend:
         return acp.make(name, described, child_environment(described.program, environment.variables), _additions)
 
-    for name, described in acp_agents_from_wire(settings.acp).items():
+    for name, described in acp_definitions.items():
         backends.add(name, partial(acp_backend, name, described), can_ask=True, sandboxes=described.sandbox)
     return backends
 

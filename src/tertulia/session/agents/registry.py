@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -47,7 +47,6 @@ from tertulia.session.agents.callback_server import callback_socket
 from tertulia.session.terms import PreparedAgent
 from tertulia.tools.tool import CallContext
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _KEPT_AUDITS = 1_000
 
@@ -93,7 +92,6 @@ class AgentRegistry:
         self._keep = keep
         self._discover: Callable[[], list[tuple[str, Callable[[], object]]]] | None = discover
         self._tokens = SessionTokenStore(clock, redactor=redactor)
-        self._clean_event = redactor.event_cleaner()
         self.canvases = CanvasStore(self._drawn, clock, redactor.without_tokens)
         drawing = {method: _with_commit(handler, bus) for method, handler in self.canvases.handlers().items()}
         self.internal = InternalTools(self._tokens, self._note, drawing, clock=clock)
@@ -207,10 +205,6 @@ class AgentRegistry:
         address = {"TERTULIA_SOCKET": str(self.callback_socket.path)} if self.callback_socket.is_open else {}
         return {} if not token else {"TERTULIA_TOKEN": token, **address}
 
-    def cleaned(self, data: T) -> T:
-        """Data for others, without tokens; the same object where there are none."""
-        return data if self._bus.clean is None else self._tokens.redactor.without_tokens(data)
-
     @property
     def tokens(self) -> int:
         """How many tokens are valid now."""
@@ -238,8 +232,6 @@ class AgentRegistry:
         if conversation not in self._present:
             former = self._former.pop(conversation, None)
             self.canvases.open(conversation, meta.archetype, *_canvas_of(former))
-        # Only from the first token on: most sessions have none, and every event would pay for it.
-        self._bus.clean = self._clean_event
         self._present[conversation] = present
         self.internal.admit(conversation, meta, context.tools)
         if self._starts_servers:

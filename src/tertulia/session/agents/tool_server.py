@@ -44,19 +44,16 @@ _STOP_S = 0.25
 
 
 class AgentToolServers:
-    """The servers of all conversations that an executor works for. Serves nothing before it knows the session."""
+    """The servers of all conversations of a session that an executor works for."""
 
-    def __init__(self) -> None:
-        self.parts: SessionParts | None = None
+    def __init__(self, parts: SessionParts) -> None:
+        self._parts = parts
         self._lasting: dict[ConversationId, _ToolServer] = {}
-
-    def serve(self, parts: SessionParts) -> None:
-        """Set the session, when it is assembled."""
-        self.parts = parts
 
     def variables(self, conversation: ConversationState) -> dict[str, str]:
         """With these the agent, and what it starts, can call back with `tertulia internal`. Not to be shown."""
-        return {} if self.parts is None else self.parts.agent_registry.environment(conversation.id)
+        agents = self._parts.made.agent_registry
+        return {} if agents is None else agents.environment(conversation.id)
 
     @asynccontextmanager
     async def open_for_task(self, scope: TaskScope) -> AsyncGenerator[tuple[str, ...]]:
@@ -97,9 +94,7 @@ class AgentToolServers:
         await asyncio.gather(*map(self.forget, list(self._lasting)))
 
     async def _start(self, scope: TaskScope) -> _ToolServer | None:
-        if self.parts is None or not await _is_mcp_installed():
-            return None
-        return await _ToolServer.start(self.parts, scope)
+        return await _ToolServer.start(self._parts, scope) if await _is_mcp_installed() else None
 
 
 async def _is_mcp_installed() -> bool:

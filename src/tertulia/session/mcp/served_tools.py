@@ -23,6 +23,7 @@ from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationR
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.mcp.external_calls import call_externally
 from tertulia.session.parts import SessionParts
+from tertulia.session.views import refresh_when_shown
 
 _SERVED = ("mcp", "injector")
 """A client has a shell of its own; it gets the MCP servers, and the tools of context providers."""
@@ -52,14 +53,14 @@ class ServedConversation:
         parts, conversation = self._parts, self._conversation
         await parts.servers.settle()
         await parts.servers.catch_up()
-        parts.views.look(conversation)
+        refresh_when_shown(parts, conversation)
         offered = parts.toolbox.offered(conversation.terms, self._rights(), delegating=False)
         return [self._served(spec) for spec in offered.specs if spec.source in self._sources]
 
     async def call(self, call: ServedCall) -> CallResult:
         """Call a tool as the conversation's model would."""
         parts, conversation = self._parts, self._conversation
-        parts.views.look(conversation)
+        refresh_when_shown(parts, conversation)
         with self.questions(call) as questions:
             arguments = msgspec.json.encode(call.arguments).decode()
             result = await call_externally(

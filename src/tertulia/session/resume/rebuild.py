@@ -26,9 +26,14 @@ from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tertulia.protocol.records import MCP_PINS
 from tertulia.protocol.storage import Full
-from tertulia.session.resume.pins import RecordedPins
 from tertulia.session.resume.recorded_state import RecordedConversation, RecordedSegment, RecordedState
-from tertulia.session.resume.terms_codec import RecordedTerms, keep_recorded_rights, read_terms, terms_record
+from tertulia.session.resume.terms_codec import (
+    RecordedPins,
+    RecordedTerms,
+    keep_recorded_rights,
+    read_terms,
+    terms_record,
+)
 from tertulia.session.terms import TermsResolver
 
 _DAMAGED = "the record of this call's result is damaged"

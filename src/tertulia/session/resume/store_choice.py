@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os.path
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -15,13 +15,13 @@ from tertulia.events.journal import Journal
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
 from tertulia.mcp.config.launch import secrets_in_definition
 from tertulia.policy.redaction import Redactor, secrets_of
+from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.format.record_state import RecordState
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.recorder import Recorder
 from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.rollout.store import RolloutStore
 from tertulia.session.mcp.configured_servers import configured_servers
-from tertulia.session.parts import SessionParts
 from tertulia.session.resume.recorded_state import RecordedState
 from tertulia.session.resume.retention_sweep import RetentionSweeper, retention_of
 from tertulia.session.settings.environment import Environment
@@ -108,7 +108,8 @@ def _store(settings: Settings, session_id: str, clock: Clock, environment: Envir
 
 def redactor_of(settings: Settings, environment: Environment) -> Redactor:
     """Knows the keys of the environment and of the configuration; tokens are told to it as they are made."""
-    servers = configured_servers(settings, environment).secrets
+    has_servers = settings.mcp_servers or settings.project_servers
+    servers = configured_servers(settings, environment).secrets if has_servers else ()
     return Redactor((*secrets_of(environment.variables), *servers, *_executor_secrets(settings)))
 
 
@@ -135,12 +136,10 @@ def _record_in(
     return Recorder(store, clock, redactor.json, storage=settings.rights().storage_policy, known=known)
 
 
-def start_sweeper(parts: SessionParts) -> None:
-    """Take away what expires while the session runs."""
-    if isinstance(parts.journal, Recorder):
-        retention, conversations = retention_of(parts.settings), parts.conversations
-        sweeper = RetentionSweeper(
-            parts.journal.store, retention, parts.clock, lambda: [t.storage for t in conversations]
-        )
-        conversations.settled = lambda conversation: sweeper.hear(conversation.storage)
-        parts.nursery.start(sweeper.run(), "sweeper")
+def sweeper_of(
+    journal: Journal, settings: Settings, clock: Clock, policies: Callable[[], Iterable[StoragePolicy]]
+) -> RetentionSweeper | None:
+    """Removes what expires while the session runs; None for a journal that stores nothing."""
+    if not isinstance(journal, Recorder):
+        return None
+    return RetentionSweeper(journal.store, retention_of(settings), clock, policies)

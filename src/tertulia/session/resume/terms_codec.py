@@ -2,12 +2,14 @@
 
 What people wrote (instructions, titles, directories) is kept apart from what only says what is allowed: the first
 goes by the storage policy, the second is always kept, so that a resumed conversation has no more rights than it had.
+Beside them stand the pins: digests of the definitions of MCP tools that it was shown. Those were read and allowed; a
+server that defines them otherwise when it runs again has to be looked at anew.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -16,9 +18,10 @@ from msgspec.structs import replace
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import ShellMode
 from tertulia.errors import StorageError
+from tertulia.mcp.view import McpView
 from tertulia.policy.narrowing import Narrowing, Rights
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.records import TermsRecord, names_a_file
+from tertulia.protocol.records import MCP_PINS, NoteRecord, TermsRecord, names_a_file
 
 
 class RecordedTerms(msgspec.Struct, frozen=True):
@@ -119,3 +122,21 @@ def _rights_without_roots(rights: Rights) -> dict[str, Any]:
 
 def _with_roots(rights: Rights, roots: tuple[str, ...] | None) -> Rights:
     return rights if rights.writable_roots is None else replace(rights, writable_roots=roots or ())
+
+
+def pins_record(conversation: ConversationState) -> NoteRecord:
+    """The record of what is pinned now."""
+    return NoteRecord(conversation.id, MCP_PINS, dict(conversation.terms.context.mcp_view.pins))
+
+
+class RecordedPins:
+    """What conversations had pinned. Those that had the same share it, and what is made of it later."""
+
+    def __init__(self) -> None:
+        self._views: dict[frozenset[tuple[str, str]], McpView] = {}
+
+    def view(self, noted: NoteRecord | None) -> McpView:
+        """A view that has these pins and no tools yet. What is no digest pins its name all the same."""
+        value = None if noted is None else noted.value
+        pins = {name: str(digest) for name, digest in cast("Mapping[str, Any]", value or {}).items()}
+        return self._views.setdefault(frozenset(pins.items()), McpView(pins=pins))

@@ -11,8 +11,8 @@ import tertulia
 from tertulia.errors import NotFoundError
 from tertulia.mcp.serve.endpoint import McpEndpoint
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.session.agents.internal_tool import InternalTool
 from tertulia.session.mcp.served_tools import ServedConversation
+from tertulia.session.remote_tools import InternalTool
 from tertulia.testing import call
 from tests.mcp.fakes import bare
 from tests.server.brokering import client, over_streams, refusal, text

@@ -1,0 +1,82 @@
+"""The tools behind definitions of MCP servers and of context providers, made for the conversation that calls them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.mcp.rate_limiter import FairLimiter
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.session.approvals.server_requests import ServerRequests
+from tertulia.session.mcp.external_calls import is_external
+from tertulia.session.parts import SessionParts
+from tertulia.tools.mcp_tool import McpTool
+from tertulia.tools.tool import CallContext, Result, Tool
+
+
+class RemoteTools:
+    """Makes them, and holds what all calls of servers share: the limiter, and who answers what servers request."""
+
+    def __init__(self, parts: SessionParts) -> None:
+        self._parts = parts
+        limits, is_broker = parts.settings.rights().limits, parts.settings.is_broker
+        if is_broker:
+            # There it bounds each program: together they would have no more than one can use up.
+            limits = replace(limits, mcp_concurrency=None)
+        self._limiter = FairLimiter(
+            parts.clock,
+            ceiling=limits,
+            waited=parts.bus.metrics.waited,
+            shared=parts.mcp_host.in_flight,
+            leaves_room=is_broker,
+        )
+        services = parts.command_services
+        self._requests = ServerRequests(services.approvals, services.elicitations, has_workspace=not is_broker)
+
+    def make(self, spec: ToolSpec, conversation: ConversationId) -> Tool:
+        """The tool of this definition, as the conversation may call it."""
+        parts = self._parts
+        if spec.source == "injector":
+            return InternalTool(spec, parts.agent_registry)
+        return McpTool(
+            spec,
+            conversation,
+            servers=parts.servers,
+            approvals=parts.command_services.approvals,
+            limiter=self._limiter,
+            asker=self._requests,
+            timeout_s=parts.settings.tool_timeout_s,
+        )
+
+
+class InternalToolDispatcher(Protocol):
+    """Runs internal tools in the name of agents."""
+
+    async def call(self, call: CallContext, tool: str, arguments: Any, source: str) -> Any:
+        """In the name of the agent that the call's conversation is; the scope is checked now."""
+        ...
+
+
+class InternalTool:
+    """Calls the dispatcher of internal tools from within the session, and for the broker."""
+
+    parallel_safe = False
+    read_only = False
+
+    __slots__ = ("_agent_registry", "spec")
+
+    def __init__(self, spec: ToolSpec, agent_registry: InternalToolDispatcher) -> None:
+        self.spec = spec
+        self._agent_registry = agent_registry
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Nothing to refuse here: whose token it is, and what that may do, is looked up when it is called."""
+
+    async def run(self, arguments: Any, call: CallContext) -> Result:
+        """As the agent that this conversation is."""
+        source = "mcp" if is_external(call) else "native"
+        answer = await self._agent_registry.call(call, self.spec.name, arguments, source)
+        return Result(answer if isinstance(answer, str) else msgspec.json.encode(answer).decode())
