@@ -47,6 +47,9 @@ class WithServer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._registry, name)
 
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
     def get(self, name: str) -> Any:
         return self._served.get(name) or self._registry.get(name)
 
