@@ -85,10 +85,10 @@ async def _turns() -> float:
 
 async def _prompts() -> float:
     settings, sink = _settings(), _Drop()
-    house = SessionFactory(
+    factory = SessionFactory(
         Host(settings), lambda cwd: DirectorySettings(replace(settings, cwd=str(cwd))), current_environment()
     )
-    agent = AcpAgent(house, sink)
+    agent = AcpAgent(factory, sink)
 
     async def ask(method: str, params: dict[str, Any]) -> Any:
         sink.answered.clear()
@@ -106,7 +106,7 @@ async def _prompts() -> float:
     if sink.messages < PROMPTS * 5:
         raise AssertionError(f"updates are missing: {sink.messages} messages")
     await agent.close(1)
-    await house.host.close()
+    await factory.host.close()
     return spent / PROMPTS * 1e6
 
 

@@ -1,6 +1,6 @@
-"""How many deliveries a second the event bus makes to four subscribers, and how far that is from the floor.
+"""How many deliveries a second the event bus makes to four subscribers, and how far that is from the minimum.
 
-The floor is the least that any fan-out on this loop must do: a shared object into four deques, four futures woken,
+The minimum is the least that any fan-out on this loop must do: a shared object into four deques, four futures woken,
 four tasks that take it out. It is measured in the same run, because machines differ and so do moments.
 """
 
@@ -30,11 +30,11 @@ def run() -> list[Row]:
     """Measure; each row is (name, value, unit, target). The best of three rounds: a hiccup is not a result."""
     rows: list[Row] = []
     for name, burst, target in (("one event a tick", 1, ">= 100,000"), ("bursts of ten", 10, ">= 400,000")):
-        ours, floor = _best(_bus, burst), _best(_floor, burst)
+        ours, minimum = _best(_bus, burst), _best(_minimum, burst)
         rows += [
             (f"bus, {name}", ours, "deliveries/s", target),
-            (f"floor, {name}", floor, "deliveries/s", ""),
-            (f"bus against floor, {name}", ours / floor, "x", ""),
+            (f"minimum, {name}", minimum, "deliveries/s", ""),
+            (f"bus against minimum, {name}", ours / minimum, "x", ""),
         ]
     rows.append(("publish to nobody", _publish_alone(), "us", ""))
     return rows
@@ -82,7 +82,7 @@ class _Seat:
         self.waiter: asyncio.Future[None] | None = None
 
 
-async def _floor(burst: int) -> None:
+async def _minimum(burst: int) -> None:
     seats = [_Seat() for _ in range(SUBSCRIBERS)]
     loop = asyncio.get_running_loop()
 

@@ -1,6 +1,6 @@
-"""What a streamed turn costs over a real wire: CPU of the client, against the floor and against the usual SDK.
+"""What a streamed turn costs over a real wire: CPU of the client, against the minimum and against the usual SDK.
 
-The floor is a bare aiohttp POST of the same bytes that reads the same stream and looks at none of it. The provider is a
+The minimum is a bare aiohttp POST of the same bytes that reads the same stream and parses none of it. The provider is a
 process of its own on the loopback, whose CPU is not counted. It sends 300 deltas one by one, as providers do; or all at
 once, which no model does, but then waking up for each of them hides nothing, and that is where the SDK is met.
 """
@@ -65,13 +65,13 @@ async def _measure(url: str) -> list[Row]:
     for name, kind in WIRES.items():
         for size in SIZES:
             of = f"{name}, {size:,} items"
-            scope, ours = await _compare(kind("bench", "gpt-5.2", _provider(url, name), _no_key), size)
+            minimum, ours = await _compare(kind("bench", "gpt-5.2", _provider(url, name), _no_key), size)
             rows.append((of, ours, "ms CPU", ""))
-            rows.append((f"{of} : the floor", ours / scope, "x", "<= 1.5"))
-        scope, ours = await _compare(kind("bench", "gpt-5.2", _provider(f"{url}/at-once", name), _no_key), size)
+            rows.append((f"{of} : the minimum", ours / minimum, "x", "<= 1.5"))
+        minimum, ours = await _compare(kind("bench", "gpt-5.2", _provider(f"{url}/at-once", name), _no_key), size)
         at_once[name] = ours
         rows.append((f"{of}, all at once", ours, "ms CPU", ""))
-        rows.append((f"{of}, all at once : the floor", ours / scope, "x", ""))
+        rows.append((f"{of}, all at once : the minimum", ours / minimum, "x", ""))
     return rows + await _against_sdk(f"{url}/at-once", at_once)
 
 
@@ -84,17 +84,17 @@ def _no_key(_: str) -> None:
 
 
 async def _compare(wire: HttpWire, size: int) -> tuple[float, float]:
-    """CPU of the floor and of the wire; taken in turns, so that a busy moment meets both."""
+    """CPU of the minimum and of the wire; taken in turns, so that a busy moment meets both."""
     request = _request(wire, size)
     body, url = b"".join(wire.body_of(request)), wire.provider.base_url + wire.path
-    floors: list[float] = []
+    minimums: list[float] = []
     ours: list[float] = []
     async with aiohttp.ClientSession() as session:
         for _ in range(TURNS):
-            floors.append(await _cpu_ms(lambda: _post(session, url, body)))
+            minimums.append(await _cpu_ms(lambda: _post(session, url, body)))
             ours.append(await _cpu_ms(lambda: _stream(wire, request)))
     await wire.close()
-    return statistics.median(floors), statistics.median(ours)
+    return statistics.median(minimums), statistics.median(ours)
 
 
 async def _cpu_ms(turn: Turn) -> float:

@@ -37,7 +37,7 @@ def call(method: str, **params: Any) -> Any:
 
 
 info = call("initialize", client={"name": "example", "version": "1"})
-opened = call("conversation/open", title="A first talk", sandbox="workspace-write")
+opened = call("conversation/open", title="A first conversation", sandbox="workspace-write")
 print("given:", opened["narrowed"][0]["given"], "instead of", opened["narrowed"][0]["asked"])
 
 answer = call("conversation/message", conversation_id=opened["conversation_id"], text="What is Tertulia?")
@@ -47,6 +47,6 @@ server.stdin.close()
 
 assert info["policy"]["sandbox"] == opened["narrowed"][0]["given"] == "read-only"
 assert answer["status"] == "completed"
-assert [conversation["title"] for conversation in listed] == [None, "A first talk"]
+assert [conversation["title"] for conversation in listed] == [None, "A first conversation"]
 assert events.index("task_started") < events.index("task_complete")  # all events of a task before its answer
 assert server.wait(timeout=20) == 0

@@ -35,11 +35,26 @@ MAX_SIBLINGS_WITH_A_PREFIX = 3
 
 # Words of an older vocabulary. CONTRIBUTING.md has the words that are used now.
 OLD_WORDS = {
-    *("agency", "audience", "basement", "bond", "brokerage", "broom", "confidence", "deed", "door", "doors", "errand"),
-    *("floor", "foreman", "guest", "guests", "house", "houses", "moment", "newsroom", "notary", "offer", "parting"),
+    *("agency", "audience", "basement", "bond", "brokerage", "broom", "confidence", "deed", "desk", "door", "doors"),
+    *(
+        "errand",
+        "floor",
+        "foreman",
+        "guest",
+        "guests",
+        "house",
+        "houses",
+        "moment",
+        "newsroom",
+        "notary",
+        "offer",
+        "parting",
+    ),
     *("promises", "recollection", "shelf", "tab", "talk", "talks", "trouble", "turnstile", "twin", "vigil", "wish"),
     *("workplace", "workshop"),
 }
+SENTENCE_WORDS = {"moment", "offer", "promises"}
+"""Old words that the name of a test may have: it is a sentence, and there they are plain English."""
 NO_NAMES = {
     *("Asked", "Asking", "Begun", "Cleared", "Done", "Ended", "Failed", "Finished", "Found", "Given", "Heard", "Kept"),
     *("Known", "Learned", "Listed", "Loaded", "Noted", "Opened", "Reached", "Said", "Seen", "Settled", "Told"),
@@ -172,6 +187,11 @@ def dotted_names(path: Path) -> set[str]:
     return spelled | set(known.values())
 
 
+def words_of(name: str) -> set[str]:
+    """The words of `snake_case` and of `CamelCase`, in lower case."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", name)}
+
+
 def refuse(findings: list[str], advice: str) -> None:
     if findings:
         pytest.fail("\n".join([*findings, "", advice]), pytrace=False)
@@ -283,10 +303,22 @@ def test_names_use_the_words_of_the_glossary() -> None:
         f"{short(path)}:{node.lineno}: {node.name}"
         for path in MODULES
         for node in ast.walk(tree(path))
-        if isinstance(node, ast.ClassDef)
-        and (node.name in NO_NAMES or OLD_WORDS & {word.lower() for word in re.findall(r"[A-Z][a-z]*", node.name)})
+        if isinstance(node, ast.ClassDef) and (node.name in NO_NAMES or OLD_WORDS & words_of(node.name))
     ]
     refuse([*files, *classes], "Say what it is, in the words of the glossary (CONTRIBUTING.md).")
+
+
+def test_names_of_tests_use_the_words_of_the_glossary() -> None:
+    paths = sorted(path for folder in ("tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py"))
+    files = [short(path) for path in paths if OLD_WORDS & {*path.stem.split("_"), *path.relative_to(ROOT).parts[:-1]}]
+    names = [
+        f"{short(path)}:{node.lineno}: {node.name}"
+        for path in paths
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and OLD_WORDS & words_of(node.name) - (SENTENCE_WORDS if node.name.startswith("test_") else set())
+    ]
+    refuse([*files, *names], "Say what it is, in the words of the glossary (CONTRIBUTING.md).")
 
 
 def test_every_folder_of_modules_is_a_package() -> None:

@@ -12,7 +12,7 @@ Call = tuple[str, dict[str, Any]]
 
 
 class Wires:
-    """Makes the provider answer each by its own wire. Requests that are no turn of the talk are not kept."""
+    """Makes the provider answer each by its own wire. Requests that are no turn of the conversation are not kept."""
 
     def __init__(self, mock: Provider) -> None:
         self.bodies = mock.bodies

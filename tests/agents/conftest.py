@@ -24,7 +24,7 @@ _IN_MAKE_TEST = (
     "test_real_agents.py::test_three_follow_ups_go_on_with_the_agents_own_memory",
     "test_real_agents.py::test_three_follow_ups_are_told_the_transcript[codex]",
     "test_real_agents.py::test_its_system_part_is_told_in_each_run[codex]",
-    "test_real_agents.py::test_what_changes_of_its_system_part_is_told_to_a_talk_that_goes_on[codex]",
+    "test_real_agents.py::test_what_changes_of_its_system_part_is_told_to_a_conversation_that_goes_on[codex]",
     "test_real_agents.py::test_stopped_in_mid_run_it_is_gone_and_the_conversation_goes_on",
     "test_real_agents.py::test_killed_from_outside_it_has_failed_and_the_next_message_works[codex]",
     "test_real_agents.py::test_after_a_restart_of_the_session_it_knows_what_was_said[codex]",

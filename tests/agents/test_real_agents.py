@@ -121,7 +121,7 @@ async def test_its_system_part_is_told_in_each_run(agent: RealAgent, home: Path,
 async def test_what_changes_of_its_system_part_is_told_to_a_conversation_that_goes_on(
     agent: RealAgent, home: Path, work: Path, mock: Provider
 ) -> None:
-    """X-50: Codex takes it when a talk begins and not later. And nothing of it is in the list of processes."""
+    """X-50: Codex takes it when a conversation begins and not later. And nothing of it is in the list of processes."""
     async with session(agent, home, work, mock) as acting:
         conversation = await acting.session.open(backend=agent.backend, base_instructions="always-say-plover")
         assert (await conversation.message("my-question-number-1")).status == "completed"

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.cli.keeping import DELEGATING, held, run_session
 from tests.cli.running import Shell
+from tests.cli.stored_sessions import DELEGATING, held, run_session
 
 ACTS = ("ls", "create", "send", "history", "destroy", "call")
 

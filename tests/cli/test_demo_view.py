@@ -12,7 +12,7 @@ from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.usage import Usage
-from tests.cli.telling import CHILD, ROOT, Teller
+from tests.cli.made_events import CHILD, ROOT, EventMaker
 
 ONE = ItemId("1")
 
@@ -29,7 +29,7 @@ class Screen(io.StringIO):
 
 
 def shown(*data: e.EventData, live: bool = False) -> list[str]:
-    out, tell = Screen() if live else io.StringIO(), Teller()
+    out, tell = Screen() if live else io.StringIO(), EventMaker()
     stage = DemoView(TerminalOutput(out, {"NO_COLOR": "1"}))
     stage.introduce(ROOT, "guide", "cyan")
     for each in data:

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from tests.cli.keeping import DELEGATING, Screen, held, run_session
 from tests.cli.running import DEADLINE_S, NEVER_MS, Shell
+from tests.cli.stored_sessions import DELEGATING, Screen, held, run_session
 
 NEVER = {"text": "never", "delay_ms": NEVER_MS}
 

@@ -24,7 +24,7 @@ DEADLINE_S = 20
 CTRL_D = b"\x04"
 
 
-class Desk:
+class FakeTerminal:
     """A terminal with somebody at its keys."""
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk()
+def terminal() -> Iterator[FakeTerminal]:
+    made = FakeTerminal()
     yield made
     made.close()
 
@@ -52,16 +52,16 @@ def press(number: signal.Signals) -> None:
 # ---- the keyboard
 
 
-async def test_lines_come_one_by_one_and_end(desk: Desk) -> None:
-    keyboard = Keyboard(desk.fd)
-    desk.type("erste\nzweite ñ\n".encode() + b"rest" + CTRL_D + CTRL_D)
+async def test_lines_come_one_by_one_and_end(terminal: FakeTerminal) -> None:
+    keyboard = Keyboard(terminal.fd)
+    terminal.type("erste\nzweite ñ\n".encode() + b"rest" + CTRL_D + CTRL_D)
     async with asyncio.timeout(DEADLINE_S):
         assert [await keyboard.line() for _ in range(4)] == ["erste\n", "zweite ñ\n", "rest\n", None]
 
 
-async def test_what_is_no_unicode_is_read_as_far_as_it_goes(desk: Desk) -> None:
-    desk.type(b"a\xffb\n")
-    assert await asyncio.wait_for(Keyboard(desk.fd).line(), DEADLINE_S) == "a\ufffdb\n"
+async def test_what_is_no_unicode_is_read_as_far_as_it_goes(terminal: FakeTerminal) -> None:
+    terminal.type(b"a\xffb\n")
+    assert await asyncio.wait_for(Keyboard(terminal.fd).line(), DEADLINE_S) == "a\ufffdb\n"
 
 
 async def test_a_terminal_that_is_gone_is_an_end() -> None:
@@ -74,30 +74,32 @@ async def test_a_terminal_that_is_gone_is_an_end() -> None:
 @pytest.mark.parametrize(
     ("number", "meaning"), [(signal.SIGINT, "stop"), (signal.SIGTERM, "end"), (signal.SIGHUP, "end")]
 )
-async def test_signals_are_heard_while_somebody_listens(desk: Desk, number: signal.Signals, meaning: str) -> None:
-    keyboard = Keyboard(desk.fd)
+async def test_signals_are_heard_while_somebody_listens(
+    terminal: FakeTerminal, number: signal.Signals, meaning: str
+) -> None:
+    keyboard = Keyboard(terminal.fd)
     before = signal.getsignal(number)
     with keyboard.listening():
         press(number)
         assert await asyncio.wait_for(keyboard.line(), DEADLINE_S) == meaning
         # The next one is another one.
-        desk.type(b"still here\n")
+        terminal.type(b"still here\n")
         assert await asyncio.wait_for(keyboard.line(), DEADLINE_S) == "still here\n"
     assert signal.getsignal(number) in (before, signal.default_int_handler, signal.SIG_DFL)
 
 
-# ---- the talk
+# ---- the conversation
 
 
-class Talking:
+class TerminalSession:
     """A session on a terminal."""
 
-    def __init__(self, on: Stage, desk: Desk) -> None:
+    def __init__(self, on: Stage, terminal: FakeTerminal) -> None:
         self.on = on
         self._out = io.StringIO()
         out = TerminalOutput(self._out, {})
         self.lines = LineMode(on.session, TextView(out, out, ()), out)
-        self.conversation = asyncio.create_task(self.lines.conversation(Keyboard(desk.fd)))
+        self.conversation = asyncio.create_task(self.lines.conversation(Keyboard(terminal.fd)))
 
     @property
     def shown(self) -> str:
@@ -108,9 +110,9 @@ class Talking:
 
 
 @asynccontextmanager
-async def talking(desk: Desk, *replies: Any) -> AsyncIterator[Talking]:
+async def terminal_session(terminal: FakeTerminal, *replies: Any) -> AsyncIterator[TerminalSession]:
     async with stage(*replies) as on:
-        made = Talking(on, desk)
+        made = TerminalSession(on, terminal)
         watching = on.begin(made.lines.watch())
         async with asyncio.timeout(DEADLINE_S):
             yield made
@@ -119,9 +121,9 @@ async def talking(desk: Desk, *replies: Any) -> AsyncIterator[Talking]:
         await watching
 
 
-async def test_what_is_typed_is_answered_and_ctrl_d_leaves(desk: Desk) -> None:
-    async with talking(desk, "Good morning.", "Fine.") as at:
-        desk.type(b"hello\n\n  how are you?  \n" + CTRL_D)
+async def test_what_is_typed_is_answered_and_ctrl_d_leaves(terminal: FakeTerminal) -> None:
+    async with terminal_session(terminal, "Good morning.", "Fine.") as at:
+        terminal.type(b"hello\n\n  how are you?  \n" + CTRL_D)
         assert await at.left() == 0
         assert [entry.text for entry in await at.on.root.history()] == [
             "hello", "Good morning.", "how are you?", "Fine.",
@@ -130,21 +132,21 @@ async def test_what_is_typed_is_answered_and_ctrl_d_leaves(desk: Desk) -> None:
         assert "tokens" in at.shown
 
 
-async def test_ctrl_c_stops_the_answer_and_the_conversation_goes_on(desk: Desk) -> None:
-    async with talking(desk, say("never", gate=asyncio.Event()), "Better.") as at:
-        desk.type(b"hello\n")
+async def test_ctrl_c_stops_the_answer_and_the_conversation_goes_on(terminal: FakeTerminal) -> None:
+    async with terminal_session(terminal, say("never", gate=asyncio.Event()), "Better.") as at:
+        terminal.type(b"hello\n")
         await at.on.until("task_started")
         press(signal.SIGINT)
         await at.on.until("turn_aborted")
-        desk.type(b"again\n" + CTRL_D)
+        terminal.type(b"again\n" + CTRL_D)
         assert await at.left() == 0
         assert "interrupted" in at.shown
         assert [entry.text for entry in await at.on.root.history()][-1] == "Better."
 
 
-async def test_ctrl_c_at_the_prompt_says_how_to_leave_and_the_second_does(desk: Desk) -> None:
-    async with talking(desk, "Good morning.") as at:
-        desk.type(b"hello\n")
+async def test_ctrl_c_at_the_prompt_says_how_to_leave_and_the_second_does(terminal: FakeTerminal) -> None:
+    async with terminal_session(terminal, "Good morning.") as at:
+        terminal.type(b"hello\n")
         await at.on.until("task_complete")
         while at.shown.count("› ") < 2:
             await ticks()
@@ -155,18 +157,18 @@ async def test_ctrl_c_at_the_prompt_says_how_to_leave_and_the_second_does(desk: 
         assert await at.left() == INTERRUPTED
 
 
-async def test_being_told_to_end_stops_the_answer_and_leaves(desk: Desk) -> None:
-    async with talking(desk, say("never", gate=asyncio.Event())) as at:
-        desk.type(b"hello\n")
+async def test_being_told_to_end_stops_the_answer_and_leaves(terminal: FakeTerminal) -> None:
+    async with terminal_session(terminal, say("never", gate=asyncio.Event())) as at:
+        terminal.type(b"hello\n")
         await at.on.until("task_started")
         press(signal.SIGTERM)
         assert await at.left() == INTERRUPTED
         at.on.check_idle()
 
 
-async def test_what_cannot_be_sent_is_refused_and_the_conversation_goes_on(desk: Desk) -> None:
-    async with talking(desk, "unused") as at:
+async def test_what_cannot_be_sent_is_refused_and_the_conversation_goes_on(terminal: FakeTerminal) -> None:
+    async with terminal_session(terminal, "unused") as at:
         await at.on.session.close()
-        desk.type(b"hello\n" + CTRL_D)
+        terminal.type(b"hello\n" + CTRL_D)
         assert await at.left() == 0
         assert "refused the session is clos" in at.shown

@@ -12,8 +12,8 @@ from tertulia.cli.global_flags import GlobalFlags
 from tertulia.cli.session_lookup import ResumeRequest, find_open_conversation, find_stored_session
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.rollout.sqlite.session_index import SessionEntry
-from tests.cli.keeping import home, run_session
 from tests.cli.running import Shell
+from tests.cli.stored_sessions import home, run_session
 from tests.session.staging import stage
 
 

@@ -92,11 +92,11 @@ async def test_nobody_ends_the_process(is_async: bool) -> None:
     async def ends() -> None:
         raise SystemExit(3)
 
-    def promises() -> Any:
+    def returns_awaitable() -> Any:
         return ends()
 
     with pytest.raises(InternalError, match="SystemExit"):
-        await call_cancellable(ends if is_async else promises)
+        await call_cancellable(ends if is_async else returns_awaitable)
 
 
 async def test_who_is_cancelled_lets_it_clean_up() -> None:

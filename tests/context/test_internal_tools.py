@@ -19,7 +19,7 @@ from tertulia.testing import FakeClock
 EMPLOYEE = AgentInstanceMeta(name="ada", archetype="employee")
 
 
-class House:
+class InternalStage:
     """A dispatcher with one agent in it."""
 
     def __init__(self, timeout_s: float = 20.0) -> None:
@@ -69,22 +69,22 @@ TOOLS = [
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def stage() -> InternalStage:
+    return InternalStage()
 
 
-async def test_a_call_is_answered_and_recorded(house: House) -> None:
+async def test_a_call_is_answered_and_recorded(stage: InternalStage) -> None:
     """S001-48, S001-50."""
-    answer = await house.internal.call(house.token, "ring", {"tone": "c"}, source="mcp", pid=99)
+    answer = await stage.internal.call(stage.token, "ring", {"tone": "c"}, source="mcp", pid=99)
     assert answer == {"rung": 1}
-    assert house.rung == [(InternalCaller("ada", "c1", EMPLOYEE, "ring"), {"tone": "c"})]
-    assert house.records == [
+    assert stage.rung == [(InternalCaller("ada", "c1", EMPLOYEE, "ring"), {"tone": "c"})]
+    assert stage.records == [
         AuditRecord(
             at="2023-11-14T22:13:20.250Z",
             source="mcp",
             tool="ring",
             params="tone: 'c'",
-            token_prefix=house.token[:8],
+            token_prefix=stage.token[:8],
             agent_name="ada",
             session_id="c1",
             pid=99,
@@ -95,47 +95,47 @@ async def test_a_call_is_answered_and_recorded(house: House) -> None:
     ]
 
 
-async def test_the_agent_s_name_comes_from_the_token(house: House) -> None:
+async def test_the_agent_s_name_comes_from_the_token(stage: InternalStage) -> None:
     """S001-48: never from parameters."""
-    await house.internal.call(house.token, "ring", {"agentName": "eva", "agent_name": "eva"}, source="cli")
-    assert house.rung[0][0].agent_name == "ada"
-    assert house.records[0].agent_name == "ada"
-    assert house.records[0].pid == 4711, "the process that the token was given to"
+    await stage.internal.call(stage.token, "ring", {"agentName": "eva", "agent_name": "eva"}, source="cli")
+    assert stage.rung[0][0].agent_name == "ada"
+    assert stage.records[0].agent_name == "ada"
+    assert stage.records[0].pid == 4711, "the process that the token was given to"
 
 
-async def test_a_token_of_another_session_reaches_that_session_only(house: House) -> None:
+async def test_a_token_of_another_session_reaches_that_session_only(stage: InternalStage) -> None:
     """S001-48, HARDENING D6."""
-    eva = house.enter("eva", "c2", "service")
-    await house.internal.call(eva, "canvas_update", {"html": "<p>eva</p>"}, source="mcp")
-    await house.internal.call(house.token, "canvas_update", {"html": "<p>ada</p>"}, source="mcp")
-    assert {key: canvas.html for key, canvas in house.canvases.list().items()} == {
+    eva = stage.enter("eva", "c2", "service")
+    await stage.internal.call(eva, "canvas_update", {"html": "<p>eva</p>"}, source="mcp")
+    await stage.internal.call(stage.token, "canvas_update", {"html": "<p>ada</p>"}, source="mcp")
+    assert {key: canvas.html for key, canvas in stage.canvases.list().items()} == {
         "c1": "<p>ada</p>",
         "c2": "<p>eva</p>",
     }
 
 
-def lower(house: House) -> None:
-    house.internal.admit("c1", AgentInstanceMeta(name="ada", archetype="service"), TOOLS)
+def lower(stage: InternalStage) -> None:
+    stage.internal.admit("c1", AgentInstanceMeta(name="ada", archetype="service"), TOOLS)
 
 
-def expire(house: House) -> None:
-    house.clock.advance(60)
+def expire(stage: InternalStage) -> None:
+    stage.clock.advance(60)
 
 
-def revoke(house: House) -> None:
-    house.tokens.revoke_session("c1")
+def revoke(stage: InternalStage) -> None:
+    stage.tokens.revoke_session("c1")
 
 
-def dismiss(house: House) -> None:
-    house.internal.dismiss("c1")
-    house.internal.dismiss("c1")
+def dismiss(stage: InternalStage) -> None:
+    stage.internal.dismiss("c1")
+    stage.internal.dismiss("c1")
 
 
-def impatient(house: House) -> None:
-    house.internal._timeout_s = 0.05
+def impatient(stage: InternalStage) -> None:
+    stage.internal._timeout_s = 0.05
 
 
-def nothing(house: House) -> None:
+def nothing(stage: InternalStage) -> None:
     pass
 
 
@@ -166,15 +166,15 @@ def nothing(house: House) -> None:
     ],
 )
 async def test_a_call_that_is_refused_does_nothing_and_is_recorded(
-    house: House, before: Any, spoil: Any, name: Any, arguments: Any, code: str
+    stage: InternalStage, before: Any, spoil: Any, name: Any, arguments: Any, code: str
 ) -> None:
     """S001-47, S001-48, S001-49, S001-50, HARDENING D6: the scope is looked at again when the call is made."""
-    before(house)
+    before(stage)
     with pytest.raises(TertuliaError) as refused:
-        await house.internal.call(spoil(house.token), name, arguments, source="mcp")
+        await stage.internal.call(spoil(stage.token), name, arguments, source="mcp")
     assert refused.value.code == code
-    assert (house.rung, house.canvases.list()) == ([], {})
-    (record,) = house.records
+    assert (stage.rung, stage.canvases.list()) == ([], {})
+    (record,) = stage.records
     assert (record.ok, record.result) == (False, code)
     assert len(record.token_prefix) <= 8
     assert len(record.params) <= 201
@@ -184,62 +184,62 @@ async def test_a_call_that_is_refused_does_nothing_and_is_recorded(
     ("name", "arguments", "error"), [("break", {}, ZeroDivisionError), ("odd", {"late": 1}, TimeoutError)]
 )
 async def test_what_a_handler_raises_passes_through_and_is_recorded(
-    house: House, name: str, arguments: dict[str, Any], error: type[Exception]
+    stage: InternalStage, name: str, arguments: dict[str, Any], error: type[Exception]
 ) -> None:
     """S001-50."""
     with pytest.raises(error):
-        await house.internal.call(house.token, name, arguments, source="native")
-    assert [(record.ok, record.result) for record in house.records] == [(False, "internal")]
+        await stage.internal.call(stage.token, name, arguments, source="native")
+    assert [(record.ok, record.result) for record in stage.records] == [(False, "internal")]
 
 
-async def test_a_call_that_is_cancelled_is_recorded(house: House) -> None:
+async def test_a_call_that_is_cancelled_is_recorded(stage: InternalStage) -> None:
     """S001-50."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
-            await house.internal.call(house.token, "odd", {"hang": True}, source="native")
-    assert [(record.ok, record.result) for record in house.records] == [(False, "cancelled")]
+            await stage.internal.call(stage.token, "odd", {"hang": True}, source="native")
+    assert [(record.ok, record.result) for record in stage.records] == [(False, "cancelled")]
 
 
-async def test_a_tool_may_bring_its_own_answer(house: House) -> None:
+async def test_a_tool_may_bring_its_own_answer(stage: InternalStage) -> None:
     """S001-39: one file is enough."""
-    assert await house.internal.call(house.token, "own", source="native") == ["own"]
+    assert await stage.internal.call(stage.token, "own", source="native") == ["own"]
 
 
-async def test_a_coroutine_behind_a_plain_function_is_awaited(house: House) -> None:
+async def test_a_coroutine_behind_a_plain_function_is_awaited(stage: InternalStage) -> None:
     meta = AgentInstanceMeta(name="ada")
 
     async def later() -> int:
         return 7
 
-    house.internal.admit("c1", meta, [tool("later", "x.y", handler=lambda call, arguments: later())])
-    assert await house.internal.call(house.token, "later", {}, source="native") == 7
+    stage.internal.admit("c1", meta, [tool("later", "x.y", handler=lambda call, arguments: later())])
+    assert await stage.internal.call(stage.token, "later", {}, source="native") == 7
 
 
-async def test_a_token_can_be_asked_whose_it_is(house: House) -> None:
+async def test_a_token_can_be_asked_whose_it_is(stage: InternalStage) -> None:
     """S001-47."""
-    entry = house.internal.validate_token(house.token)
+    entry = stage.internal.validate_token(stage.token)
     assert (entry.agent_name, entry.session_id, entry.pid) == ("ada", "c1", 4711)
     for token in ("", None, "0" * 64):
         with pytest.raises(InvalidParamsError, match="token is not valid"):
-            house.internal.validate_token(token)
+            stage.internal.validate_token(token)
 
 
-async def test_what_may_be_called_depends_on_what_the_agent_is_now(house: House) -> None:
+async def test_what_may_be_called_depends_on_what_the_agent_is_now(stage: InternalStage) -> None:
     """S001-48."""
-    assert "boss" in [each.name for each in house.internal.tools_of(house.token)]
-    lower(house)
-    assert "boss" not in [each.name for each in house.internal.tools_of(house.token)]
-    assert "ring" in [each.name for each in house.internal.tools_of(house.token)]
+    assert "boss" in [each.name for each in stage.internal.tools_of(stage.token)]
+    lower(stage)
+    assert "boss" not in [each.name for each in stage.internal.tools_of(stage.token)]
+    assert "ring" in [each.name for each in stage.internal.tools_of(stage.token)]
 
 
-async def test_a_record_never_holds_a_token(house: House) -> None:
+async def test_a_record_never_holds_a_token(stage: InternalStage) -> None:
     """S001-45, S001-50: not even one that was passed as an argument, or as the name of a tool."""
-    await house.internal.call(house.token, "ring", {"tone": house.token, "x": f"--token {house.token}"}, source="cli")
+    await stage.internal.call(stage.token, "ring", {"tone": stage.token, "x": f"--token {stage.token}"}, source="cli")
     with pytest.raises(TertuliaError):
-        await house.internal.call(house.token, house.token, house.token, source="cli")
-    shown = repr(house.records)
-    assert house.token[:8] in shown
-    assert house.token[:9] not in shown
+        await stage.internal.call(stage.token, stage.token, stage.token, source="cli")
+    shown = repr(stage.records)
+    assert stage.token[:8] in shown
+    assert stage.token[:9] not in shown
 
 
 def test_arguments_are_shortened() -> None:

@@ -1,4 +1,4 @@
-"""These tests were written from the public page, without the source, and only reach in through the front door."""
+"""These tests were written from the public page, without the source, and use public surfaces only."""
 
 from tests.guards import watch_sessions
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import tertulia
 from tertulia.testing import ScriptedModel, call
-from tests.contract.talking import DEADLINE_S, past
+from tests.contract.python_session import DEADLINE_S, past
 from tests.mcp.fakes import bare, hostile, plain
 from tests.mcp.fakes.number import lives
 
@@ -59,7 +59,7 @@ class Voice:
         """The next answer is this call."""
         self.next.append(call(name, arguments))
 
-    def house(self, servers: dict[str, Any], **settings: Any) -> AbstractAsyncContextManager[tertulia.Session]:
+    def session(self, servers: dict[str, Any], **settings: Any) -> AbstractAsyncContextManager[tertulia.Session]:
         """A session with these servers; nobody is there to be asked."""
         given = {"approval_policy": "never", **settings}
         return tertulia.Session.start(tertulia.Settings(model=self.model, mcp_servers=servers, **given))
@@ -82,15 +82,15 @@ def offered(conversation: tertulia.Conversation) -> list[str]:
     return [each.name for each in conversation.tools() if each.source == "mcp"]
 
 
-async def ends(house: tertulia.Session, conversation: tertulia.Conversation | None = None) -> list[tuple[bool, str]]:
+async def ends(session: tertulia.Session, conversation: tertulia.Conversation | None = None) -> list[tuple[bool, str]]:
     """Of every call so far: whether it worked, and what came back."""
     where = {} if conversation is None else {"conversation_id": conversation.id}
-    return [(end.data.success, end.data.output) for end in await past(house, type="tool_call_end", **where)]
+    return [(end.data.success, end.data.output) for end in await past(session, type="tool_call_end", **where)]
 
 
-async def kinds(house: tertulia.Session, type: str) -> list[Any]:
+async def kinds(session: tertulia.Session, type: str) -> list[Any]:
     """The data of every durable event of that type so far."""
-    return [event.data for event in await past(house, type=type)]
+    return [event.data for event in await past(session, type=type)]
 
 
 async def until(news: AsyncIterator[tertulia.Event], type: str) -> tertulia.Event:

@@ -8,9 +8,9 @@ from typing import Any
 
 import tertulia
 from tertulia.testing import ScriptedModel
+from tests.contract.app_server import serving
+from tests.contract.python_session import past
 from tests.contract.serving_tools import define, tool
-from tests.contract.speaking import serving
-from tests.contract.talking import past
 from tests.contract.test_mcp_app_server import calling, configure, of, ready
 from tests.mcp.fakes import bare
 
@@ -45,9 +45,9 @@ async def test_a_provider_that_fails_is_told_under_the_conversation_that_it_was_
             raise RuntimeError("out of order")
 
     settings = tertulia.Settings(model=ScriptedModel([]), providers=[Broken()])
-    async with tertulia.Session.start(settings) as house:
-        ada = await house.open(agent={"name": "ada"})
-        warnings = await past(house, type="warning")
+    async with tertulia.Session.start(settings) as session:
+        ada = await session.open(agent={"name": "ada"})
+        warnings = await past(session, type="warning")
         assert ada.warnings
         assert {event.conversation_id for event in warnings if "broken" in event.data.message} == {ada.id}
 
@@ -67,11 +67,11 @@ async def test_a_provider_that_fails_before_a_later_task_is_told_there_too() -> 
             return None
 
     settings = tertulia.Settings(model=ScriptedModel(["hello"]), providers=[Failing()])
-    async with tertulia.Session.start(settings) as house:
-        ada = await house.open(agent={"name": "ada"})
+    async with tertulia.Session.start(settings) as session:
+        ada = await session.open(agent={"name": "ada"})
         assert not ada.warnings
         await ada.message("hi")
-        warnings = await past(house, type="warning")
+        warnings = await past(session, type="warning")
         assert {event.conversation_id for event in warnings if "failing" in event.data.message} == {ada.id}
 
 
@@ -85,18 +85,18 @@ async def test_an_agent_that_no_sandbox_holds_is_told_of_when_its_conversation_i
         acp={"free": {"command": "true"}, "held": held},
         executors={"free": {"command": ["true"]}},
     )
-    async with tertulia.Session.start(settings) as house:
+    async with tertulia.Session.start(settings) as session:
         for backend in ("acp:free", "command:free"):
-            conversation = await house.open(backend=backend, sandbox="workspace-write")
+            conversation = await session.open(backend=backend, sandbox="workspace-write")
             (warning,) = conversation.warnings
             assert backend in warning
             assert "workspace-write" in warning
-            changed = await house.root.set_context(backend=backend, sandbox="read-only")
+            changed = await session.root.set_context(backend=backend, sandbox="read-only")
             assert any("read-only" in each for each in changed.warnings)
-            assert not (await house.open(backend=backend, sandbox="danger-full-access")).warnings
-        assert not (await house.open(backend="acp:held", sandbox="workspace-write")).warnings
-        assert (await house.open(backend="acp:held", sandbox="read-only")).warnings
-        assert not (await house.open(sandbox="read-only")).warnings
+            assert not (await session.open(backend=backend, sandbox="danger-full-access")).warnings
+        assert not (await session.open(backend="acp:held", sandbox="workspace-write")).warnings
+        assert (await session.open(backend="acp:held", sandbox="read-only")).warnings
+        assert not (await session.open(sandbox="read-only")).warnings
 
 
 async def test_a_definition_that_changed_is_told_when_a_call_is_refused_for_it(tmp_path: Path) -> None:

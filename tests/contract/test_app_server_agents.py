@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import Refused, serving
+from tests.contract.app_server import Refused, serving
 
 ADA = {"name": "ada", "archetype": "employee"}
 DRAW = {"tool_calls": [{"name": "canvas_update", "arguments": {"html": "<h1>Hi</h1>", "title": "Greeting"}}]}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import Refused, Server, program, serving, surroundings, write_script
+from tests.contract.app_server import Refused, Server, program, serving, surroundings, write_script
 from tests.contract.test_mcp_app_server import calling, configure, of, ready
 from tests.mcp.fakes import bare
 from tests.sandbox.confined import need

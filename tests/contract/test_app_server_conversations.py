@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import Refused, is_event, serving
+from tests.contract.app_server import Refused, is_event, serving
 
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -55,7 +55,7 @@ async def test_the_flags_are_the_policy_of_the_session(tmp_path: Path) -> None:
         assert policy == {"approval": "never", "sandbox": "read-only", "network": False, "storage": {"ttl": 60}}
 
 
-async def test_a_connection_can_have_several_sessions_and_each_is_a_house_of_its_own(tmp_path: Path) -> None:
+async def test_a_connection_can_have_several_sessions_and_each_is_isolated(tmp_path: Path) -> None:
     """`session/start` answers as `session/info`; every operation takes `session_id`, default the own one."""
     async with serving(tmp_path, ["First.", "Second."]) as server:
         own = await server.call("session/info")

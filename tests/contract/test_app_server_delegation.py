@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import NEVER_MS, Message, Refused, Server, serving
+from tests.contract.app_server import NEVER_MS, Message, Refused, Server, serving
 
 
 def create(task: str, call_id: str) -> Message:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.speaking import Refused, serving
+from tests.contract.app_server import Refused, serving
 
 
 async def test_history_is_what_was_said(tmp_path: Path) -> None:

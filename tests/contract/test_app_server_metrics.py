@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.contract.speaking import serving
+from tests.contract.app_server import serving
 
 USAGE = {
     "input_tokens": 30,

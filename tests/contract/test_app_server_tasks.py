@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import NEVER_MS, Refused, Server, is_event, serving
+from tests.contract.app_server import NEVER_MS, Refused, Server, is_event, serving
 
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 ENVELOPE = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import Refused, Server, serving
+from tests.contract.app_server import Refused, Server, serving
 from tests.sandbox.confined import need
 
 

@@ -15,7 +15,7 @@ import tertulia
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.session.approvals.callback import ApprovalDecision
 from tertulia.testing import ScriptedModel, call
-from tests.contract.speaking import DEADLINE_S, Refused, Server, serving
+from tests.contract.app_server import DEADLINE_S, Refused, Server, serving
 from tests.contract.wire import Published
 from tests.sandbox.confined import need
 
@@ -28,7 +28,7 @@ def _sandboxed() -> None:
     need("bubblewrap")
 
 
-def house(folder: Path, *replies: Any, **settings: Any) -> tertulia.Settings:
+def settings_in(folder: Path, *replies: Any, **settings: Any) -> tertulia.Settings:
     said = replies or (call("shell", {"command": ["touch", "made"]}), "Done.")
     return tertulia.Settings(model=ScriptedModel(list(said)), approval_policy="untrusted", cwd=str(folder), **settings)
 
@@ -144,7 +144,7 @@ async def test_a_stream_and_events_alone_answer_nothing(tmp_path: Path) -> None:
     """A5"""
     async with (
         asyncio.timeout(DEADLINE_S),
-        tertulia.Session.start(house(tmp_path)) as session,
+        tertulia.Session.start(settings_in(tmp_path)) as session,
         session.events(after=0),
     ):
         assert (await ended(session))["code"] == "no_approver"
@@ -154,7 +154,7 @@ async def test_a_stream_and_events_alone_answer_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", ["stream", "events"])
 async def test_a_reader_that_declares_it_answers_by_hand(tmp_path: Path, way: str) -> None:
     """A5"""
-    async with asyncio.timeout(DEADLINE_S), tertulia.Session.start(house(tmp_path)) as session:
+    async with asyncio.timeout(DEADLINE_S), tertulia.Session.start(settings_in(tmp_path)) as session:
         attending = session.events(attend=way == "events")
         async with attending, asyncio.TaskGroup() as group:
             said = group.create_task(ended(session, approver=way == "stream"))
@@ -181,11 +181,11 @@ async def test_a_function_answers_from_the_start_and_again_after_a_resume(
 ) -> None:
     """A5: `Session.start(on_approval=…)` and `Session.resume(…, on_approval=…)`."""
     async with asyncio.timeout(DEADLINE_S):
-        async with tertulia.Session.start(house(tmp_path), on_approval=handler) as session:
+        async with tertulia.Session.start(settings_in(tmp_path), on_approval=handler) as session:
             assert (await session.root.message("go")).text == "Done."
             assert (tmp_path / "made").exists()
         (tmp_path / "made").unlink()
-        async with tertulia.Session.resume(session.id, house(tmp_path), on_approval=handler) as again:
+        async with tertulia.Session.resume(session.id, settings_in(tmp_path), on_approval=handler) as again:
             assert (await again.root.message("go")).text == "Done."
             assert (tmp_path / "made").exists()
 
@@ -210,7 +210,7 @@ async def test_a_function_that_fails_is_a_no_that_is_told_and_the_session_goes_o
     tmp_path: Path, handler: Callable[[Any], Awaitable[Any]], why: str
 ) -> None:
     """A5: never a yes, never a task that hangs, never the words of an exception in what the model reads."""
-    settings = house(
+    settings = settings_in(
         tmp_path, call("shell", {"command": ["touch", "made"]}), "Done.", "Still here.", approval_timeout_s=0.2
     )
     async with asyncio.timeout(DEADLINE_S), tertulia.Session.start(settings, on_approval=handler) as session:
@@ -244,7 +244,7 @@ async def test_a_session_closes_although_its_function_never_answers(tmp_path: Pa
     handler = waits if kind == "plain" else waits_async
     try:
         async with asyncio.timeout(DEADLINE_S):
-            async with tertulia.Session.start(house(tmp_path), on_approval=handler) as session:
+            async with tertulia.Session.start(settings_in(tmp_path), on_approval=handler) as session:
                 asking = asyncio.ensure_future(session.root.message("go"))
                 await reached.wait()
                 began = loop.time()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import DEADLINE_S, NEVER_MS, program, surroundings, write_script
+from tests.contract.app_server import DEADLINE_S, NEVER_MS, program, surroundings, write_script
 
 NEVER = {"text": "never", "delay_ms": NEVER_MS}
 HEAVY = ("mcp", "acp", "textual", "starlette", "uvicorn", "rich", "fastapi", "aiohttp.web", "websockets")

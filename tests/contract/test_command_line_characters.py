@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.speaking import surroundings, write_script
+from tests.contract.app_server import surroundings, write_script
 
 DEADLINE_S = 60
 EVIL = "a\x1b]0;gotcha\x07\x9b2J\u202eexe.\u2066b\u200bc\U000e0041d\u2028e\rf"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import Refused, Server, program, serving, surroundings, write_script
+from tests.contract.app_server import Refused, Server, program, serving, surroundings, write_script
 
 # Writes down what it was told, and answers by what the file `answer` holds: lines to print, then how to go.
 AGENT = """

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import Refused, Server, program, serving, surroundings
+from tests.contract.app_server import Refused, Server, program, serving, surroundings
 
 TOKEN = re.compile(r"[0-9a-f]{64}")
 HTML = "<p>drawn from outside</p>"

@@ -1,4 +1,4 @@
-"""The context injector by its public names alone, as somebody uses it who has his own house."""
+"""The context injector by its public names alone, as somebody uses it who has his own injector_with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Bus:
         self.events.append(event)
 
 
-def house(*providers: Any, store: Any = None) -> tuple[tertulia.SessionContextInjector, Bus]:
+def injector_with(*providers: Any, store: Any = None) -> tuple[tertulia.SessionContextInjector, Bus]:
     injector, bus = tertulia.SessionContextInjector(), Bus()
     injector.set_event_bus(bus)
     injector.set_token_store(store or tertulia.SessionTokenStore())
@@ -39,7 +39,7 @@ def house(*providers: Any, store: Any = None) -> tuple[tertulia.SessionContextIn
 
 async def test_what_an_employee_is_given_and_who_hears_of_it() -> None:
     """S001-04, S001-17, S001-23..26, S001-32..35, S001-38: both events are read like those of a session."""
-    injector, bus = house(tertulia.CoreContextProvider(), tertulia.CanvasContextProvider())
+    injector, bus = injector_with(tertulia.CoreContextProvider(), tertulia.CanvasContextProvider())
     assert injector.list_providers() == ["core-identity", "canvas"]
     context = await injector.prepare("ada", META, "s-1")
     assert isinstance(context, tertulia.SessionContext)
@@ -84,7 +84,7 @@ async def test_a_provider_is_whatever_has_a_name() -> None:
                 {**written, "name": "snake", "rpc_method": "x.z", "parameters": None},
             ]
 
-    injector, _ = house(Nothing(), Mappings())
+    injector, _ = injector_with(Nothing(), Mappings())
     context = await injector.prepare("ada", {**META, "team": "blue"})
     (server,) = context.mcp_servers
     assert server == tertulia.McpServerStdio("pi", "run", ["-v"], {"A": "1"})
@@ -111,7 +111,7 @@ def test_a_store_by_the_page() -> None:
 
 
 @each_row("name", ["../core-identity", "/etc/passwd", "a/../core-identity", "core-identity\0", "", "x.py"])
-def test_a_template_is_of_this_house(name: str) -> None:
+def test_a_template_is_one_of_those_that_are_shipped(name: str) -> None:
     """S001-28, X-52"""
     with pytest.raises(errors.TertuliaError):
         tertulia.load_template(name)
@@ -134,7 +134,7 @@ async def test_what_a_provider_writes_is_never_filled_in() -> None:
             known: Any = {"parameters": None, "rpc_method": "x.y", "scope": "all"}
             return [tertulia.ToolDefinition(name="peek", description="{{token}} {{toolList}}", **known)]
 
-    injector, _ = house(Curious())
+    injector, _ = injector_with(Curious())
     context = await injector.prepare("ada", META)
     (block,) = context.system_context_additions
     assert "- peek: {{token}} {{toolList}}\n" in block

@@ -9,8 +9,8 @@ import pytest
 
 import tertulia
 from tertulia.testing import ScriptedModel, call
-from tests.contract.speaking import Refused, serving
-from tests.contract.talking import soon
+from tests.contract.app_server import Refused, serving
+from tests.contract.python_session import soon
 
 TODAY = "Only today: answer in verse."
 
@@ -23,8 +23,8 @@ def told(model: ScriptedModel) -> list[bool]:
 async def test_it_holds_for_its_task_and_for_nothing_else() -> None:
     """S000-12, S004-24: byte for byte in place of the base instructions, and gone with the task."""
     model = ScriptedModel(["one", "two", "three"])
-    async with tertulia.Session.start(tertulia.Settings(model=model)) as house:
-        conversation = await house.open(base_instructions="Be brief.")
+    async with tertulia.Session.start(tertulia.Settings(model=model)) as session:
+        conversation = await session.open(base_instructions="Be brief.")
         before = (await conversation.context()).base_instructions
         await soon(conversation.message("1", base_instructions_override=TODAY))
         await soon(conversation.message("2"))
@@ -39,10 +39,10 @@ async def test_it_holds_in_continuations_and_not_in_the_conversation_that_was_as
     """S004-16, S004-24: the task goes on after its target has answered; the target is another conversation's task."""
     create = call("conv_create", {"user_instruction": "Say hello."})
     model = ScriptedModel([create, "Hello.", "It said hello.", "later"])
-    async with tertulia.Session.start(tertulia.Settings(model=model)) as house:
-        reply = await soon(house.root.message("go", base_instructions_override=TODAY))
+    async with tertulia.Session.start(tertulia.Settings(model=model)) as session:
+        reply = await soon(session.root.message("go", base_instructions_override=TODAY))
         assert reply.text == "It said hello."
-        await soon(house.root.message("and now?"))
+        await soon(session.root.message("and now?"))
         assert told(model) == [True, False, True, False]
 
 
@@ -83,8 +83,8 @@ async def test_another_agent_is_told_it_instead_of_the_instructions_of_its_conve
     """The backend makes no difference."""
     show = {"command": ["/bin/cat"], "sandbox": {"workspace-write": []}, "output": "text"}
     settings = tertulia.Settings(model=ScriptedModel([]), cwd=str(tmp_path), executors={"echo": show})
-    async with tertulia.Session.start(settings) as house:
-        conversation = await house.open(backend="command:echo", base_instructions="Be brief.")
+    async with tertulia.Session.start(settings) as session:
+        conversation = await session.open(backend="command:echo", base_instructions="Be brief.")
         first = await soon(conversation.message("1", base_instructions_override=TODAY))
         second = await soon(conversation.message("2"))
         assert TODAY in (first.text or ""), first

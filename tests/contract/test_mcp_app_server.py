@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.contract.app_server import Refused, Server, program, serving, surroundings
 from tests.contract.serving_tools import define, tagged, tool
-from tests.contract.speaking import Refused, Server, program, serving, surroundings
 from tests.mcp.fakes import bare, hostile
 
 SECRET = "canary-4711-of-a-token"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tertulia
+from tests.contract.python_session import past, soon
 from tests.contract.serving_tools import (
     Voice,
     define,
@@ -26,19 +27,18 @@ from tests.contract.serving_tools import (
     tool,
     until,
 )
-from tests.contract.talking import past, soon
 from tests.mcp.real import npm_server, pypi_server
 
 
 async def test_a_call_has_its_events_between_those_of_the_tool() -> None:
     """Shapes: every tool call gives begin and end; MCP gives its own finer events between them."""
     voice = Voice()
-    async with voice.house({"a": offering("echo")}) as house:
+    async with voice.session({"a": offering("echo")}) as session:
         voice.calls("a__echo", text="hello")
-        await soon(house.root.message("go"))
-        types = [event.type for event in await past(house) if "tool_call" in event.type]
+        await soon(session.root.message("go"))
+        types = [event.type for event in await past(session) if "tool_call" in event.type]
         assert types == ["tool_call_begin", "mcp_tool_call_begin", "mcp_tool_call_end", "tool_call_end"]
-        (begin,), (end,) = await kinds(house, "mcp_tool_call_begin"), await kinds(house, "mcp_tool_call_end")
+        (begin,), (end,) = await kinds(session, "mcp_tool_call_begin"), await kinds(session, "mcp_tool_call_end")
         assert (begin.server, begin.tool, begin.call_id) == ("a", "echo", end.call_id)
         assert end.success
 
@@ -77,17 +77,17 @@ async def test_what_does_not_fit_is_refused_before_it_is_sent(tmp_path: Path, sc
     record = tmp_path / "record"
     voice = Voice()
     server = table("--define", define(tmp_path / "t", tool("t", schema=schema), tool("echo")), "--record", str(record))
-    async with voice.house({"a": server}) as house:
+    async with voice.session({"a": server}) as session:
         for _ in range(2):
             voice.next.append({"tool_calls": [{"name": "a__t", "arguments": arguments}]})
             began = time.process_time()
-            await soon(house.root.message("go"))
+            await soon(session.root.message("go"))
             spent = time.process_time() - began
-        ends_now = await past(house, type="tool_call_end")
+        ends_now = await past(session, type="tool_call_end")
         assert not any(event.data.success for event in ends_now), ends_now
         assert spent < 0.5, "the whole task, with its two model requests"
         voice.calls("a__echo", text="still here")
-        await soon(house.root.message("go"))
+        await soon(session.root.message("go"))
     assert [line for line in lines(record) if line.startswith("call")] == ["call echo"]
 
 
@@ -109,14 +109,14 @@ async def test_a_schema_that_is_none_harms_no_other_server_and_fetches_nothing(t
     """
     voice = Voice()
     option = define(tmp_path / "t", tool("t", schema=schema))
-    async with voice.house({"a": table("--define", option), "b": offering("echo")}) as house:
-        state = house.info.mcp[0]
+    async with voice.session({"a": table("--define", option), "b": offering("echo")}) as session:
+        state = session.info.mcp[0]
         assert (state["status"] == "ready") or "inputSchema" in state["error"]
         voice.calls("a__t", x="1")
-        await soon(house.root.message("go"))
+        await soon(session.root.message("go"))
         voice.calls("b__echo", text="fine")
-        await soon(house.root.message("go"))
-        assert (await ends(house))[-1] == (True, "fine")
+        await soon(session.root.message("go"))
+        assert (await ends(session))[-1] == (True, "fine")
 
 
 # ---- what comes back
@@ -125,11 +125,11 @@ async def test_a_schema_that_is_none_harms_no_other_server_and_fetches_nothing(t
 async def test_all_kinds_of_content_are_kept() -> None:
     """Deliver 5: images and resources as parts, structured content kept."""
     voice = Voice()
-    async with voice.house({"a": offering("mixed", "structured", "fail", "refuse", "picture")}) as house:
+    async with voice.session({"a": offering("mixed", "structured", "fail", "refuse", "picture")}) as session:
         for name in ("mixed", "structured", "fail", "refuse", "picture"):
             voice.calls(f"a__{name}", text="it failed")
-            await soon(house.root.message(name))
-        mixed, structured, failed, refused, picture = await ends(house)
+            await soon(session.root.message(name))
+        mixed, structured, failed, refused, picture = await ends(session)
         assert mixed[0]
         for said in ("first", "inside", "file:///b.txt", "the other"):
             assert said in mixed[1]
@@ -148,10 +148,10 @@ async def test_all_kinds_of_content_are_kept() -> None:
 async def test_a_large_answer_is_bounded_with_head_tail_and_true_size(size: int) -> None:
     """Deliver 5, C10."""
     voice = Voice()
-    async with voice.house({"a": offering("size")}) as house:
+    async with voice.session({"a": offering("size")}) as session:
         voice.calls("a__size", bytes=size)
-        await soon(house.root.message("go"))
-        (event,) = await past(house, type="tool_call_end")
+        await soon(session.root.message("go"))
+        (event,) = await past(session, type="tool_call_end")
         assert event.data.truncated
         assert len(event.data.output) < 100_000
         assert event.data.output.startswith("0123456789abcdef")
@@ -163,13 +163,13 @@ async def test_a_large_answer_is_bounded_with_head_tail_and_true_size(size: int)
 async def test_a_gibibyte_on_one_line_ends_that_connection_and_little_else(habit: str) -> None:
     """C10: works to the cap, then an error; memory stays small, and the next call works."""
     voice = Voice()
-    async with voice.house({"a": spoilt(habit), "b": offering("echo")}) as house:
+    async with voice.session({"a": spoilt(habit), "b": offering("echo")}) as session:
         before = peak_kib()
         voice.calls("a__echo", bytes=1 << 30)
         voice.calls("b__echo", text="fine")
         async with asyncio.timeout(40):
-            await house.root.message("go")
-        (first, said), (second, fine) = await ends(house)
+            await session.root.message("go")
+        (first, said), (second, fine) = await ends(session)
         assert (first, second, fine) == (False, True, "fine")
         assert "MiB" in said or "line" in said
         assert peak_kib() - before < 200 * 1024
@@ -186,12 +186,12 @@ def peak_kib() -> int:
 async def test_a_server_with_a_bad_habit_is_still_used(habit: str) -> None:
     """C7, C9, C12: dropped with an event, drained, coalesced; the answer is the right one."""
     voice = Voice()
-    async with voice.house({"a": spoilt(habit)}) as house:
+    async with voice.session({"a": spoilt(habit)}) as session:
         for text in ("one", "two"):
             voice.calls("a__echo", text=text)
-            await soon(house.root.message("go"))
-        assert await ends(house) == [(True, "one"), (True, "two")]
-        amiss = [data.message for data in await kinds(house, "warning") if "dropped" in data.message]
+            await soon(session.root.message("go"))
+        assert await ends(session) == [(True, "one"), (True, "two")]
+        amiss = [data.message for data in await kinds(session, "warning") if "dropped" in data.message]
         assert len(amiss) == len(set(amiss)), "each kind is told once"
         assert bool(amiss) == (habit in ("wrong-ids", "twice", "bad-utf8", "chatty")), amiss
 
@@ -200,13 +200,13 @@ async def test_a_server_with_a_bad_habit_is_still_used(habit: str) -> None:
 async def test_a_call_that_breaks_is_an_output_and_the_conversation_goes_on(habit: str) -> None:
     """C11: error within the timeout."""
     voice = Voice()
-    async with voice.house({"a": spoilt(habit, tool_timeout_sec=3), "b": offering("echo")}) as house:
+    async with voice.session({"a": spoilt(habit, tool_timeout_sec=3), "b": offering("echo")}) as session:
         voice.calls("a__echo", text="x")
         voice.calls("b__echo", text="fine")
-        assert (await soon(house.root.message("go"))).status == "completed"
-        outcomes = await ends(house)
+        assert (await soon(session.root.message("go"))).status == "completed"
+        outcomes = await ends(session)
         assert outcomes[1] == (True, "fine")
-        begins, finished = await kinds(house, "mcp_tool_call_begin"), await kinds(house, "mcp_tool_call_end")
+        begins, finished = await kinds(session, "mcp_tool_call_begin"), await kinds(session, "mcp_tool_call_end")
         assert len(begins) == len(finished)
 
 
@@ -217,14 +217,14 @@ async def test_a_server_that_does_not_come_up_delays_and_harms_nobody(habit: str
     """C11, Deliver 2: a bounded grace, then its tools are reported missing."""
     voice = Voice()
     servers = {"a": spoilt(habit, startup_timeout_sec=1), "b": offering("echo")}
-    async with voice.house(servers) as house:
+    async with voice.session(servers) as session:
         voice.calls("b__echo", text="fine")
-        await soon(house.root.message("go"))
-        assert await ends(house) == [(True, "fine")]
-        async with asyncio.timeout(10), house.events(after=0) as news:
+        await soon(session.root.message("go"))
+        assert await ends(session) == [(True, "fine")]
+        async with asyncio.timeout(10), session.events(after=0) as news:
             while (event := await until(news, "mcp_server_status")).data.name != "a" or event.data.status == "starting":
                 pass
-        state = {one["name"]: one for one in house.info.mcp}
+        state = {one["name"]: one for one in session.info.mcp}
         assert (state["a"]["status"], state["b"]["status"]) == ("failed", "ready")
         assert state["a"]["error"]
 
@@ -239,9 +239,9 @@ async def test_the_end_of_a_call_reaches_the_server(tmp_path: Path, era: Any, ho
     record = tmp_path / "record"
     voice = Voice()
     server = era("--record", str(record), tool_timeout_sec=1 if how == "timeout" else 60)
-    async with voice.house({"a": server}) as house:
-        conversation = await house.open()
-        async with house.events(attend=True) as news:
+    async with voice.session({"a": server}) as session:
+        conversation = await session.open()
+        async with session.events(attend=True) as news:
             voice.calls("a__slow", seconds=50)
             message = asyncio.ensure_future(conversation.message("go"))
             await until(news, "mcp_tool_call_begin")
@@ -252,14 +252,14 @@ async def test_the_end_of_a_call_reaches_the_server(tmp_path: Path, era: Any, ho
                 case "close":
                     assert (await soon(conversation.close())).closed
                 case "session":
-                    assert (await soon(house.close())).closed
+                    assert (await soon(session.close())).closed
                 case _:
                     pass
             reply = await soon(message)
         assert reply.status == ("completed" if how == "timeout" else "interrupted")
         if how != "session":
             await _written(record, "cancelled slow")
-            assert len(await kinds(house, "mcp_tool_call_end")) == 1
+            assert len(await kinds(session, "mcp_tool_call_end")) == 1
 
 
 async def _written(record: Path, line: str) -> None:
@@ -272,9 +272,9 @@ async def _written(record: Path, line: str) -> None:
 async def test_progress_is_told_while_a_call_runs(era: Any) -> None:
     """Events: mcp_tool_call_progress, without a seq."""
     voice = Voice()
-    async with voice.house({"a": era()}) as house, house.events(attend=True) as news:
+    async with voice.session({"a": era()}) as session, session.events(attend=True) as news:
         voice.calls("a__slow", seconds=0.5)
-        message = asyncio.ensure_future(house.root.message("go"))
+        message = asyncio.ensure_future(session.root.message("go"))
         event = await until(news, "mcp_tool_call_progress")
         assert event.seq is None
         assert event.data.total == 20
@@ -290,39 +290,39 @@ async def test_no_more_calls_run_at_once_than_allowed(
 ) -> None:
     """S002-39, C17."""
     voice = Voice()
-    async with voice.house({"a": offering("slow", parallel=True, **fields)}, limits=limits) as house:
+    async with voice.session({"a": offering("slow", parallel=True, **fields)}, limits=limits) as session:
         voice.next.append({"tool_calls": [{"name": "a__slow", "arguments": {"seconds": 0.2}}] * 8})
-        await soon(house.root.message("go"))
+        await soon(session.root.message("go"))
         running, peak = 0, 0
-        for event in await past(house):
+        for event in await past(session):
             running += {"mcp_tool_call_begin": 1, "mcp_tool_call_end": -1}.get(event.type, 0)
             peak = max(peak, running)
         assert peak == most
-        assert [success for success, _ in await ends(house)] == [True] * 8
+        assert [success for success, _ in await ends(session)] == [True] * 8
         assert any(
-            "a__slow" in data.message or "wait" in data.message for data in await kinds(house, "background_event")
+            "a__slow" in data.message or "wait" in data.message for data in await kinds(session, "background_event")
         )
 
 
 async def test_calls_start_no_faster_than_the_rate() -> None:
     """S002-39."""
     voice = Voice()
-    async with voice.house({"a": offering("echo", parallel=True)}, limits={"mcp_rate_per_s": 10}) as house:
+    async with voice.session({"a": offering("echo", parallel=True)}, limits={"mcp_rate_per_s": 10}) as session:
         voice.next.append({"tool_calls": [{"name": "a__echo", "arguments": {"text": str(n)}} for n in range(16)]})
         began = time.monotonic()
-        await soon(house.root.message("go"))
+        await soon(session.root.message("go"))
         assert time.monotonic() - began > 0.4
-        assert [success for success, _ in await ends(house)] == [True] * 16
+        assert [success for success, _ in await ends(session)] == [True] * 16
 
 
 async def test_who_waits_too_long_gets_a_typed_error() -> None:
     """Deliver 4."""
     voice = Voice()
     limits = {"mcp_concurrency": 1, "mcp_wait_s": 0.2}
-    async with voice.house({"a": offering("slow", parallel=True)}, limits=limits) as house:
+    async with voice.session({"a": offering("slow", parallel=True)}, limits=limits) as session:
         voice.next.append({"tool_calls": [{"name": "a__slow", "arguments": {"seconds": 1.5}}] * 2})
-        await soon(house.root.message("go"))
-        outcomes = sorted(await ends(house))
+        await soon(session.root.message("go"))
+        outcomes = sorted(await ends(session))
         assert [success for success, _ in outcomes] == [False, True]
         assert json.loads(outcomes[0][1])["code"] == "limit"
         assert "mcp_concurrency" in outcomes[0][1] or "mcp_wait_s" in outcomes[0][1]
@@ -331,12 +331,12 @@ async def test_who_waits_too_long_gets_a_typed_error() -> None:
 async def test_a_conversations_limit_narrows_and_the_sessions_is_the_cap() -> None:
     """S002-39: the session's limit is the hard ceiling."""
     voice = Voice()
-    async with voice.house({"a": offering("slow", parallel=True)}, limits={"mcp_concurrency": 2}) as house:
+    async with voice.session({"a": offering("slow", parallel=True)}, limits={"mcp_concurrency": 2}) as session:
         for asked, most in ((1, 1), (50, 2)):
-            conversation = await house.open(limits={"mcp_concurrency": asked})
+            conversation = await session.open(limits={"mcp_concurrency": asked})
             voice.next.append({"tool_calls": [{"name": "a__slow", "arguments": {"seconds": 0.1}}] * 5})
             await soon(conversation.message("go"))
-            changes = [event.type for event in await past(house, conversation_id=conversation.id)]
+            changes = [event.type for event in await past(session, conversation_id=conversation.id)]
             running = [{"mcp_tool_call_begin": 1, "mcp_tool_call_end": -1}.get(type, 0) for type in changes]
             assert max(itertools.accumulate(running)) == most
 
@@ -347,16 +347,16 @@ async def test_a_server_that_sessions_of_a_host_share_keeps_its_own_limit(tmp_pa
     server = offering("slow", parallel=True, share="host", concurrency=1)
     host = tertulia.Host(tertulia.Settings(model=voice.model, mcp_servers={"a": server}, approval_policy="never"))
     try:
-        houses = [await host.start() for _ in range(2)]
-        for house in houses:
-            await soon(house.root.message("hello"))
-        for _ in houses:
+        sessions = [await host.start() for _ in range(2)]
+        for session in sessions:
+            await soon(session.root.message("hello"))
+        for _ in sessions:
             voice.calls("a__slow", seconds=0.4)
         began = time.monotonic()
-        await soon(asyncio.gather(*(house.root.message("go") for house in houses)))
+        await soon(asyncio.gather(*(session.root.message("go") for session in sessions)))
         assert time.monotonic() - began > 0.75, "one after the other"
-        for house in houses:
-            assert await ends(house) == [(True, "done")]
+        for session in sessions:
+            assert await ends(session) == [(True, "done")]
     finally:
         await host.close()
 
@@ -378,15 +378,15 @@ async def test_servers_of_others_work_together(tmp_path: Path) -> None:
         name: {"command": argv[0], "args": list(argv[1:]), "approval": "approve"} for name, argv in commands.items()
     }
     voice = Voice()
-    async with voice.house(tables, cwd=str(tmp_path)) as house:
-        await becomes_ready(house)
+    async with voice.session(tables, cwd=str(tmp_path)) as session:
+        await becomes_ready(session)
         voice.calls("time__get_current_time", timezone="UTC")
         voice.calls("git__git_status", repo_path=str(tmp_path))
         voice.calls("fs__read_text_file", path=str(tmp_path / "note.txt"))
         voice.calls("all__echo", message="hello")
         async with asyncio.timeout(30):
-            await house.root.message("go")
-        said = await ends(house)
+            await session.root.message("go")
+        said = await ends(session)
         assert [success for success, _ in said] == [True] * 4, said
         assert "UTC" in said[0][1]
         assert "note.txt" in said[1][1]
@@ -394,8 +394,8 @@ async def test_servers_of_others_work_together(tmp_path: Path) -> None:
         assert "hello" in said[3][1]
 
 
-async def becomes_ready(house: tertulia.Session) -> None:
+async def becomes_ready(session: tertulia.Session) -> None:
     async with asyncio.timeout(40):
-        while any(one["status"] != "ready" for one in house.info.mcp):
-            await house.root.message("wait")
+        while any(one["status"] != "ready" for one in session.info.mcp):
+            await session.root.message("wait")
             await asyncio.to_thread(time.sleep, 0.05)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.contract.python_session import soon
 from tests.contract.serving_tools import Voice, define, ends, kinds, lines, table, tool
-from tests.contract.talking import soon
 
 TEXT: dict[str, Any] = {
     "type": "object",
@@ -26,13 +26,13 @@ def echoing(folder: Path, **fields: Any) -> dict[str, Any]:
 async def test_what_is_left_out_reaches_the_server_with_its_default(tmp_path: Path) -> None:
     """Issue 17, item 11: such calls were refused. What is not required stays the server's own business."""
     voice = Voice()
-    async with voice.house({"a": echoing(tmp_path)}) as house:
+    async with voice.session({"a": echoing(tmp_path)}) as session:
         voice.calls("a__echo")
-        await soon(house.root.message("go"))
+        await soon(session.root.message("go"))
         voice.calls("a__echo", text="given", times=1)
-        await soon(house.root.message("go"))
-        assert await ends(house) == [(True, "hello"), (True, "given")]
-        begun = [data.arguments for data in await kinds(house, "tool_call_begin")]
+        await soon(session.root.message("go"))
+        assert await ends(session) == [(True, "hello"), (True, "given")]
+        begun = [data.arguments for data in await kinds(session, "tool_call_begin")]
         assert begun == [{"text": "hello"}, {"text": "given", "times": 1}]
 
 
@@ -45,12 +45,12 @@ async def test_what_is_asked_about_is_what_is_sent_and_a_grant_is_for_that(tmp_p
         asked.append(request.detail)
         return {"decision": "allow", "scope": "session"}
 
-    async with voice.house({"a": echoing(tmp_path, approval="prompt")}, approval_policy="on-request") as house:
-        house.approvals.answer_with(allow)
+    async with voice.session({"a": echoing(tmp_path, approval="prompt")}, approval_policy="on-request") as session:
+        session.approvals.answer_with(allow)
         for arguments in ({}, {"text": "hello"}, {"text": "other"}):
             voice.calls("a__echo", **arguments)
-            await soon(house.root.message("go"))
-        assert [success for success, _ in await ends(house)] == [True] * 3
+            await soon(session.root.message("go"))
+        assert [success for success, _ in await ends(session)] == [True] * 3
         assert len(asked) == 2
         assert '"text": "hello"' in asked[0]
 
@@ -59,10 +59,10 @@ async def test_what_is_asked_about_is_what_is_sent_and_a_grant_is_for_that(tmp_p
 async def test_a_given_value_is_never_replaced(tmp_path: Path, wrong: Any) -> None:
     """Issue 17, item 11: null is a value. It is refused by the schema, and the server hears nothing."""
     voice = Voice()
-    async with voice.house({"a": echoing(tmp_path)}) as house:
+    async with voice.session({"a": echoing(tmp_path)}) as session:
         voice.calls("a__echo", text=wrong)
-        await soon(house.root.message("go"))
-        [(success, output)] = await ends(house)
+        await soon(session.root.message("go"))
+        [(success, output)] = await ends(session)
         assert not success
         assert "$.text: expected string" in output
         assert not [line for line in lines(tmp_path / "record") if line.startswith("call")]

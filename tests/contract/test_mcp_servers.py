@@ -17,6 +17,7 @@ import pytest
 
 import tertulia
 from tertulia import errors
+from tests.contract.python_session import soon
 from tests.contract.serving_tools import (
     Voice,
     define,
@@ -33,7 +34,6 @@ from tests.contract.serving_tools import (
     tool,
     until,
 )
-from tests.contract.talking import soon
 from tests.mcp.fakes import plain, web
 from tests.tables import Large, each_row
 
@@ -55,9 +55,9 @@ async def test_a_hundred_conversations_are_one_process_and_none_is_left(tmp_path
     """S000-44, S002-37, S002-41."""
     record = tmp_path / "record"
     voice = Voice()
-    async with voice.house({"a": table("--record", str(record))}) as house:
+    async with voice.session({"a": table("--record", str(record))}) as session:
         for number in range(100):
-            conversation = await house.open()
+            conversation = await session.open()
             if number % 10 == 0:
                 voice.calls("a__echo", text=str(number))
                 await soon(conversation.message("go"))
@@ -70,19 +70,19 @@ async def test_a_hundred_conversations_are_one_process_and_none_is_left(tmp_path
 async def test_a_conversations_own_process_ends_with_it(tmp_path: Path) -> None:
     """`share = "conversation"`: no two share a process, and each takes its own along."""
     voice = Voice()
-    async with voice.house({"a": offering("pid", share="conversation")}) as house:
+    async with voice.session({"a": offering("pid", share="conversation")}) as session:
         found: list[int] = []
         for _ in range(3):
-            conversation = await house.open()
+            conversation = await session.open()
             voice.calls("a__pid")
             await soon(conversation.message("go"))
-            found.append(int((await ends(house, conversation))[0][1]))
+            found.append(int((await ends(session, conversation))[0][1]))
             await conversation.close()
             await gone(found[-1])
         assert len(set(found)) == 3
         voice.calls("a__pid")
-        await soon(house.root.message("go"))
-        assert int((await ends(house, house.root))[0][1]) not in found
+        await soon(session.root.message("go"))
+        assert int((await ends(session, session.root))[0][1]) not in found
 
 
 async def test_two_definitions_of_one_program_are_two_processes(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ async def test_two_definitions_of_one_program_are_two_processes(tmp_path: Path) 
         "c": table(*same, env={"X": "1"}),
         "d": table(*same, cwd=str(tmp_path)),
     }
-    async with Voice().house(servers) as house:
-        assert {one["status"] for one in house.info.mcp} == {"ready"}
+    async with Voice().session(servers) as session:
+        assert {one["status"] for one in session.info.mcp} == {"ready"}
         assert len(started(record)) == 3, "a and b are one"
 
 
@@ -107,19 +107,19 @@ async def test_a_lazy_server_starts_at_its_first_call_once_it_is_known(tmp_path:
     """Deliver 2: lazy from a cached catalogue."""
     record = tmp_path / "record"
     server = table("--record", str(record), "--tools", "echo,pid", start="lazy")
-    async with Voice().house({"a": server}) as house:
-        first = offered(house.root)
+    async with Voice().session({"a": server}) as session:
+        first = offered(session.root)
     assert first == ["a__echo", "a__pid"]
     assert len(started(record)) == 1
     voice = Voice()
-    async with voice.house({"a": server}) as house:
-        assert offered(house.root) == first
-        assert [one["status"] for one in house.info.mcp] == ["stopped"]
-        await soon(house.root.message("no call"))
+    async with voice.session({"a": server}) as session:
+        assert offered(session.root) == first
+        assert [one["status"] for one in session.info.mcp] == ["stopped"]
+        await soon(session.root.message("no call"))
         assert len(started(record)) == 1
         voice.calls("a__echo", text="now")
-        await soon(house.root.message("go"))
-        assert await ends(house) == [(True, "now")]
+        await soon(session.root.message("go"))
+        assert await ends(session) == [(True, "now")]
         assert len(started(record)) == 2
 
 
@@ -150,7 +150,7 @@ async def test_a_poisoned_cache_is_not_believed(tmp_path: Path, poison: Any) -> 
     """Deliver 2: whatever the file says, what is called is what the server itself defines."""
     record = tmp_path / "record"
     server = table("--record", str(record), "--tools", "echo", start="lazy")
-    async with Voice().house({"a": server}):
+    async with Voice().session({"a": server}):
         pass
     file = catalogue()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -167,17 +167,17 @@ async def test_a_poisoned_cache_is_not_believed(tmp_path: Path, poison: Any) -> 
     else:
         file.write_bytes(poison)
     voice = Voice()
-    async with voice.house({"a": server}) as house:
-        assert set(offered(house.root)) <= {"a__echo"}
+    async with voice.session({"a": server}) as session:
+        assert set(offered(session.root)) <= {"a__echo"}
         voice.calls("a__evil")
         voice.calls("a__echo", text="fine")
-        await soon(house.root.message("go"))
+        await soon(session.root.message("go"))
         async with asyncio.timeout(10):
-            while offered(house.root) != ["a__echo"]:
-                await house.root.message("now?")
+            while offered(session.root) != ["a__echo"]:
+                await session.root.message("now?")
         voice.calls("a__echo", text="fine")
-        await soon(house.root.message("go"))
-        assert (await ends(house))[-1] == (True, "fine")
+        await soon(session.root.message("go"))
+        assert (await ends(session))[-1] == (True, "fine")
     assert "call evil" not in lines(record)
 
 
@@ -185,37 +185,37 @@ async def test_a_lazy_server_that_means_something_else_by_then_is_not_called(tmp
     """C1 through the cache: the definition that was shown is the one that is called, or none."""
     file, record = tmp_path / "tools.json", tmp_path / "record"
     server = table("--define", define(file, tool("echo", "Says.")), "--record", str(record), start="lazy")
-    async with Voice().house({"a": server}):
+    async with Voice().session({"a": server}):
         pass
     define(file, tool("echo", "Deletes."))
     voice = Voice()
-    async with voice.house({"a": server}) as house:
-        assert offered(house.root) == ["a__echo"]
+    async with voice.session({"a": server}) as session:
+        assert offered(session.root) == ["a__echo"]
         voice.calls("a__echo", text="x")
-        await soon(house.root.message("go"))
-        assert not (await ends(house))[0][0]
+        await soon(session.root.message("go"))
+        assert not (await ends(session))[0][0]
         assert "call echo" not in lines(record)
         async with asyncio.timeout(10):
-            while offered(house.root):
-                await house.root.message("now?")
+            while offered(session.root):
+                await session.root.message("now?")
 
 
 async def test_one_that_is_slow_delays_by_a_grace_and_appears_later() -> None:
     """Fine print: grace before the first turn 5 s; then its tools are reported missing."""
     voice = Voice()
     began = time.monotonic()
-    async with voice.house({"a": spoilt("slow-start"), "b": offering("echo")}) as house:
-        await soon(house.root.message("go"))
+    async with voice.session({"a": spoilt("slow-start"), "b": offering("echo")}) as session:
+        await soon(session.root.message("go"))
         assert time.monotonic() - began < 8, "5 s, and something for a busy machine"
         async with asyncio.timeout(10):
-            while "a__echo" not in offered(house.root):
-                await house.root.message("now?")
+            while "a__echo" not in offered(session.root):
+                await session.root.message("now?")
 
 
 async def test_a_required_server_that_is_down_keeps_the_session_from_starting() -> None:
     """`required`."""
     with pytest.raises(errors.McpError) as refused:
-        async with Voice().house({"a": spoilt("dies-at-start", required=True)}):
+        async with Voice().session({"a": spoilt("dies-at-start", required=True)}):
             pass
     assert "'a'" in refused.value.message
     assert refused.value.code == "mcp_error"
@@ -223,9 +223,9 @@ async def test_a_required_server_that_is_down_keeps_the_session_from_starting() 
 
 async def test_one_that_is_switched_off_is_not_started(tmp_path: Path) -> None:
     record = tmp_path / "record"
-    async with Voice().house({"a": table("--record", str(record), enabled=False)}) as house:
-        assert [(one["name"], one["status"], one["tools"]) for one in house.info.mcp] == [("a", "disabled", 0)]
-        assert offered(house.root) == []
+    async with Voice().session({"a": table("--record", str(record), enabled=False)}) as session:
+        assert [(one["name"], one["status"], one["tools"]) for one in session.info.mcp] == [("a", "disabled", 0)]
+        assert offered(session.root) == []
     assert not record.exists()
 
 
@@ -233,12 +233,12 @@ async def test_enabled_and_disabled_tools_are_all_there_is(tmp_path: Path) -> No
     record = tmp_path / "record"
     voice = Voice()
     fields = {"enabled_tools": ["echo", "pid", "nothing"], "disabled_tools": ["pid"]}
-    async with voice.house({"a": table("--record", str(record), **fields)}) as house:
-        assert offered(house.root) == ["a__echo"]
+    async with voice.session({"a": table("--record", str(record), **fields)}) as session:
+        assert offered(session.root) == ["a__echo"]
         with pytest.raises(errors.InvalidParamsError):
-            await house.open(mcp_tool_allowlist=["a__pid"])
+            await session.open(mcp_tool_allowlist=["a__pid"])
         voice.calls("a__pid")
-        await soon(house.root.message("go"))
+        await soon(session.root.message("go"))
     assert "call pid" not in lines(record)
 
 
@@ -255,12 +255,12 @@ async def test_an_idle_server_is_reclaimed(tmp_path: Path) -> None:
     )
     try:
         for turn in (1, 2):
-            house = await host.start()
+            session = await host.start()
             voice.calls("a__echo", text="x")
-            await soon(house.root.message("go"))
-            assert await ends(house) == [(True, "x")]
+            await soon(session.root.message("go"))
+            assert await ends(session) == [(True, "x")]
             assert len(started(record)) == turn
-            await host.close_session(house)
+            await host.close_session(session)
             await gone(started(record)[-1])
     finally:
         await host.close()
@@ -278,10 +278,10 @@ async def test_a_server_gets_the_usual_few_variables_and_what_is_declared(
     monkeypatch.setenv("PASSED_ON", "yes")
     monkeypatch.setenv("LD_PRELOAD", "")
     voice = Voice()
-    async with voice.house({"a": era(env={"GIVEN": "1"}, env_vars=["PASSED_ON", "NOT_SET_AT_ALL"])}) as house:
+    async with voice.session({"a": era(env={"GIVEN": "1"}, env_vars=["PASSED_ON", "NOT_SET_AT_ALL"])}) as session:
         voice.calls("a__env")
-        await soon(house.root.message("go"))
-        ((success, said),) = await ends(house)
+        await soon(session.root.message("go"))
+        ((success, said),) = await ends(session)
     assert success
     given = json.loads(said)
     usual = {"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
@@ -297,8 +297,8 @@ async def test_an_unset_secret_is_that_servers_error(monkeypatch: pytest.MonkeyP
         "b": {"url": "http://127.0.0.1:9/mcp", "bearer_token_env_var": "MY_TOKEN"},
         "c": offering("echo"),
     }
-    async with Voice().house(servers) as house:
-        state = {one["name"]: one for one in house.info.mcp}
+    async with Voice().session(servers) as session:
+        state = {one["name"]: one for one in session.info.mcp}
         assert [state[name]["status"] for name in "abc"] == ["failed", "failed", "ready"]
         assert "MY_TOKEN" in state["a"]["error"]
         assert "MY_TOKEN" in state["b"]["error"]
@@ -321,13 +321,13 @@ async def test_secrets_of_a_definition_show_nowhere(caplog: pytest.LogCaptureFix
         "b": {"url": "http://127.0.0.1:9/mcp", "http_headers": {"Authorization": f"Bearer {SECRET}"}},
         "c": shouts,
     }
-    async with voice.house(servers) as house:
+    async with voice.session(servers) as session:
         voice.calls("a__env")
-        await soon(house.root.message("go"))
-        states = await kinds(house, "mcp_server_status")
-        shown = [repr(house.info), repr(house), *map(repr, states)]
-        assert "bad token" in repr(house.info), "what it said is told, without that"
-        said = (await ends(house))[0][1]
+        await soon(session.root.message("go"))
+        states = await kinds(session, "mcp_server_status")
+        shown = [repr(session.info), repr(session), *map(repr, states)]
+        assert "bad token" in repr(session.info), "what it said is told, without that"
+        said = (await ends(session))[0][1]
         assert '"API_TOKEN": "[redacted:secret]"' in said, "the tool did say it, and nobody who called reads it"
         shown.append(said)
     assert not [text for text in shown if SECRET in text]
@@ -356,11 +356,11 @@ async def test_a_server_behind_an_address_serves_many(tmp_path: Path) -> None:
     async with listening(web("json")) as port:
         voice = Voice()
         server = {"url": f"http://127.0.0.1:{port}/mcp", "http_headers": {"X-Given": "1"}, "approval": "approve"}
-        async with voice.house({"a": server}) as house:
-            assert offered(house.root) == ["a__echo", "a__headers"]
+        async with voice.session({"a": server}) as session:
+            assert offered(session.root) == ["a__echo", "a__headers"]
             voice.calls("a__headers")
-            await soon(house.root.message("go"))
-            ((success, said),) = await ends(house)
+            await soon(session.root.message("go"))
+            ((success, said),) = await ends(session)
             assert success
             assert "x-given" in said.lower()
 
@@ -372,19 +372,19 @@ async def test_elicitation_over_http_reaches_the_right_one_of_two_sessions() -> 
         server = {"url": f"http://127.0.0.1:{port}/mcp", "approval": "approve", "share": "host"}
         host = tertulia.Host(tertulia.Settings(model=voice.model, mcp_servers={"a": server}))
         try:
-            houses = [await host.start() for _ in range(2)]
+            sessions = [await host.start() for _ in range(2)]
             async with contextlib.AsyncExitStack() as stack:
-                news = [await stack.enter_async_context(house.events(attend=True)) for house in houses]
+                news = [await stack.enter_async_context(session.events(attend=True)) for session in sessions]
                 asked = []
-                for number, house in enumerate(houses):
-                    await soon(house.root.message("hello"))
+                for number, session in enumerate(sessions):
+                    await soon(session.root.message("hello"))
                     voice.calls("a__ask", question=f"Question {number}")
-                    asked.append(asyncio.ensure_future(house.root.message("go")))
+                    asked.append(asyncio.ensure_future(session.root.message("go")))
                     question = await until(news[number], "elicitation_request")
                     assert question.data.message == f"Question {number}"
                     asked.append(question)
-                for house, question in zip(houses, asked[1::2], strict=True):
-                    await house.approvals.resolve(question.data.elicitation_id, "deny")
+                for session, question in zip(sessions, asked[1::2], strict=True):
+                    await session.approvals.resolve(question.data.elicitation_id, "deny")
                 await soon(asyncio.gather(*asked[::2]))
         finally:
             await host.close()
@@ -397,8 +397,8 @@ async def test_on_an_old_connection_that_is_shared_a_question_never_reaches_a_st
     host = tertulia.Host(tertulia.Settings(model=voice.model, mcp_servers={"a": server}))
     try:
         one, two = await host.start(), await host.start()
-        for house in (one, two):
-            await soon(house.root.message("hello"))
+        for session in (one, two):
+            await soon(session.root.message("hello"))
         async with one.events(attend=True) as first, two.events(attend=True) as second:
             voice.calls("a__ask", question="Of one?")
             asked = asyncio.ensure_future(one.root.message("go"))
@@ -426,7 +426,7 @@ async def test_on_an_old_connection_that_is_shared_a_question_never_reaches_a_st
 async def test_a_bad_address_is_refused_by_name(url: str) -> None:
     """Bad input; C15: an odd scheme or a leading dash never reaches a program."""
     with pytest.raises(errors.TertuliaError) as refused:
-        async with Voice().house({"a": {"url": url}}):
+        async with Voice().session({"a": {"url": url}}):
             pass
     assert "mcp_servers.a" in refused.value.message
 
@@ -450,9 +450,9 @@ async def test_nothing_of_oauth_is_followed(tmp_path: Path) -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, Voice().house({"a": {"url": f"http://127.0.0.1:{port}/mcp"}}) as house:
-        await soon(house.root.message("hello"))
-        (state,) = house.info.mcp
+    async with server, Voice().session({"a": {"url": f"http://127.0.0.1:{port}/mcp"}}) as session:
+        await soon(session.root.message("hello"))
+        (state,) = session.info.mcp
         assert state["status"] == "failed"
         assert "401" in state["error"]
     assert seen
@@ -485,35 +485,35 @@ async def test_a_resumed_session_starts_its_servers_again_and_a_fork_sees_the_sa
     """Resume: allowlists as they were; fork likewise."""
     voice = Voice()
     servers = {"a": offering("echo", "pid")}
-    async with voice.house(servers) as house:
-        conversation = await house.open(mcp_tool_allowlist=["a__echo"])
+    async with voice.session(servers) as session:
+        conversation = await session.open(mcp_tool_allowlist=["a__echo"])
         voice.calls("a__echo", text="x")
         await soon(conversation.message("go"))
-        twin = await conversation.fork()
-        assert offered(twin) == ["a__echo"]
-        identity, fork = house.id, twin.id
+        forked = await conversation.fork()
+        assert offered(forked) == ["a__echo"]
+        identity, fork = session.id, forked.id
     settings = tertulia.Settings(model=voice.model, mcp_servers=servers, approval_policy="never")
-    async with tertulia.Session.resume(identity, settings) as house:
+    async with tertulia.Session.resume(identity, settings) as session:
         for id in (conversation.id, fork):
-            again = house.conversation(id)
+            again = session.conversation(id)
             assert offered(again) == ["a__echo"]
             voice.calls("a__pid")
             voice.calls("a__echo", text="y")
             await soon(again.message("go"))
-            assert [success for success, _ in (await ends(house, again))[-2:]] == [False, True]
-        assert offered(house.root) == ["a__echo", "a__pid"]
+            assert [success for success, _ in (await ends(session, again))[-2:]] == [False, True]
+        assert offered(session.root) == ["a__echo", "a__pid"]
 
 
 async def test_a_server_that_is_not_configured_any_more_leaves_the_session_usable() -> None:
     """Resume: the names of the past that nobody has any more warn and are kept."""
     voice = Voice()
-    async with voice.house({"a": offering("echo"), "b": offering("pid")}) as house:
-        conversation = await house.open(mcp_tool_allowlist=["a__echo", "b__pid"])
+    async with voice.session({"a": offering("echo"), "b": offering("pid")}) as session:
+        conversation = await session.open(mcp_tool_allowlist=["a__echo", "b__pid"])
         await soon(conversation.message("go"))
-        identity = house.id
+        identity = session.id
     settings = tertulia.Settings(model=voice.model, mcp_servers={"b": offering("pid")}, approval_policy="never")
-    async with tertulia.Session.resume(identity, settings) as house:
-        again = house.conversation(conversation.id)
+    async with tertulia.Session.resume(identity, settings) as session:
+        again = session.conversation(conversation.id)
         assert offered(again) == ["b__pid"]
         assert (await soon(again.message("go"))).status == "completed"
 
@@ -521,14 +521,14 @@ async def test_a_server_that_is_not_configured_any_more_leaves_the_session_usabl
 async def test_set_context_in_a_task_holds_from_its_next_request() -> None:
     """Fine print: a change during a task holds from its next model request."""
     voice = Voice()
-    async with voice.house({"a": offering("slow", "echo")}) as house, house.events() as news:
+    async with voice.session({"a": offering("slow", "echo")}) as session, session.events() as news:
         voice.calls("a__slow", seconds=1)
         voice.calls("a__slow", seconds=1)
-        message = asyncio.ensure_future(house.root.message("go"))
+        message = asyncio.ensure_future(session.root.message("go"))
         await until(news, "mcp_tool_call_begin")
-        await house.root.set_context(mcp_tool_allowlist=["a__echo"])
+        await session.root.set_context(mcp_tool_allowlist=["a__echo"])
         await soon(message)
-        assert [success for success, _ in await ends(house)][1:] == [False]
+        assert [success for success, _ in await ends(session)][1:] == [False]
         seen = [[name for name in one.tools if "__" in name] for one in voice.model.requests]
         assert seen == [["a__echo", "a__slow"], ["a__echo"], ["a__echo"]]
 
@@ -538,12 +538,12 @@ async def test_what_a_headers_only_conversation_calls_is_nowhere_on_disk() -> No
     canary = "canary-of-a-call"
     voice = Voice()
     for policy in ("headers_only", "none"):
-        async with voice.house({"a": table(), "b": spoilt("dies-in-call")}, storage_policy=policy) as house:
+        async with voice.session({"a": table(), "b": spoilt("dies-in-call")}, storage_policy=policy) as session:
             voice.calls("a__echo", text=canary)
             voice.calls("a__fail", text=canary)
             voice.calls("a__refuse", text=canary)
             voice.calls("b__echo", text=canary)
-            await soon(house.root.message("go"))
-            assert len(await kinds(house, "tool_call_end")) == 4
+            await soon(session.root.message("go"))
+            assert len(await kinds(session, "tool_call_end")) == 4
         for file in Path(os.environ["TERTULIA_HOME"]).rglob("*"):
             assert not file.is_file() or canary.encode() not in file.read_bytes(), file

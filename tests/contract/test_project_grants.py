@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import Server, program, serving, surroundings
+from tests.contract.app_server import Server, program, serving, surroundings
 from tests.contract.test_app_server_approvals import shell
 from tests.sandbox.confined import need
 

@@ -15,7 +15,7 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.testing import call
-from tests.contract.talking import becomes, session, soon
+from tests.contract.python_session import becomes, soon, start_session
 from tests.sandbox.confined import need
 
 TOUCH = ["touch", "made"]
@@ -38,8 +38,8 @@ def patch(body: str) -> Any:
 class Person:
     """Follows the events, answers what is asked with the next of its answers, and remembers what it saw."""
 
-    def __init__(self, house: tertulia.Session, answers: list[dict[str, Any]]) -> None:
-        self.house = house
+    def __init__(self, session: tertulia.Session, answers: list[dict[str, Any]]) -> None:
+        self.session = session
         self.answers = answers
         self.asked: list[tertulia.Event] = []
         self.outputs: list[tertulia.Event] = []
@@ -51,7 +51,7 @@ class Person:
             elif event.type == "approval_request":
                 self.asked.append(event)
                 answer = {"decision": "deny", **self.answers.pop(0)}
-                await self.house.approvals.resolve(event.data["approval_id"], **answer)
+                await self.session.approvals.resolve(event.data["approval_id"], **answer)
 
     def codes(self) -> list[str]:
         """Of each output: ok, failed, or the code of its refusal."""
@@ -67,17 +67,17 @@ def _code(success: bool, output: str) -> str:
 @asynccontextmanager
 async def attended(where: Path, *replies: Any, answers: tuple[str, ...] = (), **settings: Any) -> AsyncIterator[Person]:
     """A session in this directory, and a person with these answers; the session is over when the block is."""
-    async with session(*replies, cwd=str(where), **settings) as house:
-        person = Person(house, [{"decision": answer} for answer in answers])
-        async with house.events(attend=True) as news, asyncio.TaskGroup() as group:
+    async with start_session(*replies, cwd=str(where), **settings) as session:
+        person = Person(session, [{"decision": answer} for answer in answers])
+        async with session.events(attend=True) as news, asyncio.TaskGroup() as group:
             following = group.create_task(person.follow(news))
             yield person
-            await house.close()
+            await session.close()
             await soon(following)
 
 
 async def done(person: Person, text: str = "go") -> tertulia.Reply:
-    reply = await soon(person.house.root.message(text))
+    reply = await soon(person.session.root.message(text))
     assert reply.status == "completed"
     return reply
 
@@ -140,19 +140,19 @@ async def test_a_grant_holds_for_nothing_but_what_was_shown(tmp_path: Path) -> N
     replies = [shell(*TOUCH), shell(*TOUCH), *others, "Done.", shell(*TOUCH), "Other."]
     async with attended(tmp_path, *replies, approval_policy="untrusted") as person:
         person.answers = [{"decision": "allow", "scope": "conversation"}, {}, {}, {}, {}]
-        other = await person.house.open()
+        other = await person.session.open()
         await done(person)
         assert len(person.asked) == 4
-        (grant,) = person.house.approvals.grants()
+        (grant,) = person.session.approvals.grants()
         assert grant.matches == person.asked[0].data["matches"]
-        assert grant.conversation_id == person.house.root.id
+        assert grant.conversation_id == person.session.root.id
         await soon(other.message("go"))
         assert person.asked[4].conversation_id == other.id
-        late = await person.house.approvals.resolve(person.asked[4].data["approval_id"], "allow", scope="session")
+        late = await person.session.approvals.resolve(person.asked[4].data["approval_id"], "allow", scope="session")
         assert not late
-        assert person.house.approvals.grants() == [grant]
+        assert person.session.approvals.grants() == [grant]
         with pytest.raises(errors.NotFoundError):
-            await person.house.approvals.resolve(grant.grant_id, "allow")
+            await person.session.approvals.resolve(grant.grant_id, "allow")
     assert person.codes() == ["ok", "ok", *["approval_denied"] * 4]
     assert sorted(os.listdir(tmp_path)) == ["made", "sub"]
     assert os.listdir(tmp_path / "sub") == []
@@ -163,8 +163,8 @@ async def test_a_sender_with_few_rights_gains_none_from_its_target(tmp_path: Pat
     target = ""
     replies = [lambda _: call("conv_send", {"conversation_id": target, "text": "do"}), shell(*TOUCH), "Did.", "Done."]
     async with attended(tmp_path, *replies) as person:
-        target = (await person.house.open()).id
-        await person.house.root.set_context(sandbox="read-only")
+        target = (await person.session.open()).id
+        await person.session.root.set_context(sandbox="read-only")
         await done(person)
     assert person.codes()[0] == "failed"
     assert os.listdir(tmp_path) == []
@@ -256,9 +256,9 @@ async def test_a_command_that_will_not_stop_is_stopped_with_its_daemons(end: str
     script = f"(setsid sleep {tag} &); trap '' TERM INT HUP; while :; do sleep {tag}; done"
     limit = {"timeout_ms": 500} if end == "timeout" else {}
     async with attended(tmp_path, shell("sh", "-c", script, **limit), "Done.") as person:
-        stop: dict[str, Callable[[], Any]] = {"interrupt": person.house.root.interrupt, "close": person.house.close}
+        stop: dict[str, Callable[[], Any]] = {"interrupt": person.session.root.interrupt, "close": person.session.close}
         async with asyncio.TaskGroup() as group:
-            said = group.create_task(person.house.root.message("go"))
+            said = group.create_task(person.session.root.message("go"))
             if end in stop:
                 await becomes(lambda: len(living(tag)) >= 3)
                 await soon(stop[end]())
@@ -276,7 +276,7 @@ async def test_a_terminal_belongs_to_its_conversation_and_cannot_be_typed_into_f
     async with attended(
         tmp_path, start, "Started.", word, "No.", word, typed, "Done.", shell_mode="streamable"
     ) as person:
-        other = await person.house.open()
+        other = await person.session.open()
         await done(person)
         await soon(other.message("steal it"))
         await done(person)

@@ -16,14 +16,14 @@ import tertulia
 from tertulia import errors
 from tertulia.models.scripted.script import ScriptedError
 from tertulia.testing import ScriptedModel, ScriptedReply, assert_order, call, check_invariants, say
-from tests.contract.talking import becomes, soon
+from tests.contract.python_session import becomes, soon
 from tests.tables import each_row
 
 CONV_TOOLS = ["conv_create", "conv_send", "conv_list", "conv_history", "conv_destroy"]
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
-class House:
+class ScriptedSession:
     """A session, what its model is to say next, and everything that was told."""
 
     def __init__(self, session: tertulia.Session, model: ScriptedModel, script: list[Any]) -> None:
@@ -71,7 +71,7 @@ class House:
 
 
 @asynccontextmanager
-async def house(*replies: Any, **settings: Any) -> AsyncIterator[House]:
+async def scripted_session(*replies: Any, **settings: Any) -> AsyncIterator[ScriptedSession]:
     """The events of the whole life must keep every promise."""
     script = list(replies)
 
@@ -81,7 +81,7 @@ async def house(*replies: Any, **settings: Any) -> AsyncIterator[House]:
 
     model = ScriptedModel([next_reply], repeat=True)
     async with tertulia.Session.start(tertulia.Settings(model=model, **settings)) as session:
-        held = House(session, model, script)
+        held = ScriptedSession(session, model, script)
         listening = asyncio.create_task(_listen(session.events(), held.told))
         await asyncio.sleep(0)
         yield held
@@ -119,7 +119,7 @@ def texts(asked: Any) -> list[str]:
 
 async def test_the_five_tools_are_offered_by_default_in_their_order_and_say_which_interrupt() -> None:
     """S004-01, S004-02, X-01, X-20: no dotted name is ever sent."""
-    async with house("hi") as on:
+    async with scripted_session("hi") as on:
         await soon(on.root.message("hello"))
         tools = {tool.name: tool for tool in on.model.last_request.request.tools}
         assert [name for name in tools if name.startswith("conv")] == CONV_TOOLS
@@ -137,7 +137,7 @@ async def test_the_five_tools_are_offered_by_default_in_their_order_and_say_whic
 @pytest.mark.parametrize("name", ["conv.create", "conv_create"])
 async def test_a_dotted_name_is_the_same_tool(name: str) -> None:
     """X-01: accepted on dispatch; what is told and kept has the wire's name."""
-    async with house() as on:
+    async with scripted_session() as on:
         await on.says(say("", call(name, {"user_instruction": "x"}, "c1")), "child", "done")
         assert on.answer()["last_assistant_message"] == "child"
         assert {event.data.name for event in on.of("tool_call_begin", "tool_call_end")} == {"conv_create"}
@@ -148,7 +148,7 @@ async def test_a_dotted_name_is_the_same_tool(name: str) -> None:
 
 async def test_create_answers_with_id_echo_and_the_childs_last_words() -> None:
     """S004-04, S004-05, S004-34, X-02, X-07."""
-    async with house() as on:
+    async with scripted_session() as on:
         items = [{"type": "text", "text": "and this"}]
         reply = await on.says(create("sum it up", items=items, title="Sums"), "first words", "all done")
         payload = on.answer()
@@ -165,7 +165,7 @@ async def test_create_answers_with_id_echo_and_the_childs_last_words() -> None:
 
 async def test_send_answers_with_id_and_last_words_of_that_task() -> None:
     """S004-06: and only of that task, not of an earlier one."""
-    async with house() as on:
+    async with scripted_session() as on:
         other = await on.session.open()
         await on.says("an old answer", to=other)
         await on.says(send(other.id), "a new answer", "done")
@@ -179,7 +179,7 @@ async def test_send_answers_with_id_and_last_words_of_that_task() -> None:
 
 async def test_list_and_history_and_destroy_only_return_an_output() -> None:
     """S004-07..S004-11, S004-27, X-17, X-18."""
-    async with house() as on:
+    async with scripted_session() as on:
         await on.says(create("task", title="kid"), "answer", "done", text="question")
         (child,) = (id for id in on.ids() if id != on.root.id)
         on.told.clear()
@@ -208,7 +208,7 @@ async def test_list_and_history_and_destroy_only_return_an_output() -> None:
 async def test_history_shows_pictures_and_no_tool_calls() -> None:
     """S004-09."""
     picture = "data:image/png;base64,AAAA"
-    async with house() as on:
+    async with scripted_session() as on:
         items = [{"type": "image", "image_url": picture}]
         await on.says(create("look", items=items), use("conv_list", "inner"), "seen", "done")
         child = on.ids()[1]
@@ -221,7 +221,7 @@ async def test_history_shows_pictures_and_no_tool_calls() -> None:
 @pytest.mark.parametrize(("title", "shown"), [(" a\n\tname ", "a name"), (" \n ", None), ("", None)])
 async def test_a_title_is_one_line_or_none(title: str, shown: str | None) -> None:
     """It stands in lists, whatever a model writes."""
-    async with house() as on:
+    async with scripted_session() as on:
         await on.says(create(title=title), "child", "done")
         assert on.session.conversation(on.ids()[1]).info.title == shown
 
@@ -231,7 +231,7 @@ async def test_a_title_is_one_line_or_none(title: str, shown: str | None) -> Non
 
 async def test_the_order_of_a_create() -> None:
     """S004-13, S004-14, S004-25; tool_call_end under the continuation's task, after the target's end."""
-    async with house() as on:
+    async with scripted_session() as on:
         reply = await on.says(create(), "child", "done")
         assert on.tasks() == [
             ("A", "user"), ("A", "replaced"), ("B", "target"), ("B", "completed"), ("A", "continuation"),
@@ -249,7 +249,7 @@ async def test_the_order_of_a_create() -> None:
 
 async def test_nesting_goes_in_and_out_again() -> None:
     """S004-36, X-03, S004-18, S004-19: A✗ → B → B✗ → C → B′ → A′, nothing empty, every call in its history once."""
-    async with house() as on:
+    async with scripted_session() as on:
         reply = await on.says(create("to B", "outer"), create("to C", "inner"), "c says", "b says", "a says")
         assert on.tasks() == [
             ("A", "user"), ("A", "replaced"), ("B", "target"), ("B", "replaced"), ("C", "target"), ("C", "completed"),
@@ -267,7 +267,7 @@ async def test_nesting_goes_in_and_out_again() -> None:
 
 async def test_several_interrupting_calls_and_an_ordinary_one_are_one_block() -> None:
     """X-12: the ordinary one runs before the switch, one continuation closes the others, in order."""
-    async with house() as on:
+    async with scripted_session() as on:
         calls = [
             call("conv_create", {"user_instruction": "one"}, "c1"),
             call("conv_list", {}, "list"),
@@ -289,7 +289,7 @@ async def test_several_interrupting_calls_and_an_ordinary_one_are_one_block() ->
 
 
 async def test_a_message_is_answered_after_its_whole_chain_and_usage_is_its_sum() -> None:
-    async with house() as on:
+    async with scripted_session() as on:
         on.then(create("x"), create("y"), "c", "b", "a")
         events = [event async for event in on.root.stream("go")]
         assert_order(events, ["task_started", "conversation_opened", "task_started", "task_complete", "task_complete"])
@@ -306,7 +306,7 @@ async def test_a_message_is_answered_after_its_whole_chain_and_usage_is_its_sum(
 
 async def test_a_second_message_waits_for_the_whole_chain() -> None:
     """Chains are first in, first out; nobody runs against an open call."""
-    async with house() as on:
+    async with scripted_session() as on:
         gate = asyncio.Event()
         on.then(create(), say("child", gate=gate), "first done", "second done")
         first = asyncio.create_task(on.root.message("one"))
@@ -325,7 +325,7 @@ async def test_a_second_message_waits_for_the_whole_chain() -> None:
 
 async def test_steering_a_waiting_conversation_is_read_by_its_continuation_after_the_output() -> None:
     """X-13; steering an idle one is refused."""
-    async with house() as on:
+    async with scripted_session() as on:
         with pytest.raises(errors.NotRunningError):
             await on.root.steer("nobody there")
         gate = asyncio.Event()
@@ -345,7 +345,7 @@ async def test_steering_a_waiting_conversation_is_read_by_its_continuation_after
 
 async def test_a_target_that_fails_gives_its_error_and_what_it_had_said() -> None:
     """X-14: status failed, success false, partial text."""
-    async with house() as on:
+    async with scripted_session() as on:
         failing = ScriptedReply(text="half a thought", error=ScriptedError("overloaded"))
         reply = await on.says(create(), failing, "I go on")
         payload = on.answer()
@@ -358,7 +358,7 @@ async def test_a_target_that_fails_gives_its_error_and_what_it_had_said() -> Non
 
 
 async def test_a_target_that_takes_too_long_is_closed_with_timeout() -> None:
-    async with house(limits={"target_timeout_s": 0.05}) as on:
+    async with scripted_session(limits={"target_timeout_s": 0.05}) as on:
         reply = await on.says(create(), say("never", gate=asyncio.Event()), "I go on")
         payload = on.answer()
         assert (payload["ok"], payload["code"], reply.text) == (False, "timeout", "I go on")
@@ -367,7 +367,7 @@ async def test_a_target_that_takes_too_long_is_closed_with_timeout() -> None:
 
 async def test_closing_the_running_target_lets_its_caller_go_on() -> None:
     """`closing or destroying a running target gives its caller {ok:false} and the caller goes on`."""
-    async with house() as on:
+    async with scripted_session() as on:
         on.then(create(), say("never", gate=asyncio.Event()), "I go on")
         running = asyncio.create_task(on.root.message("go"))
         await becomes(lambda: len(on.model.requests) == 2)
@@ -381,7 +381,7 @@ async def test_closing_the_running_target_lets_its_caller_go_on() -> None:
 @pytest.mark.parametrize("who", [0, 1, 2])
 async def test_interrupting_any_member_stops_the_whole_chain_and_closes_every_call(who: int) -> None:
     """X-15: without a model run, in history, under the task that made the call; the next message works."""
-    async with house() as on:
+    async with scripted_session() as on:
         on.then(create("to B", "outer"), create("to C", "inner"), say("never", gate=asyncio.Event()))
         running = asyncio.create_task(on.root.message("go"))
         await becomes(lambda: len(on.model.requests) == 3)
@@ -400,7 +400,7 @@ async def test_interrupting_any_member_stops_the_whole_chain_and_closes_every_ca
 
 
 async def test_closing_a_waiting_conversation_drops_it_and_all_above_and_its_caller_goes_on() -> None:
-    async with house() as on:
+    async with scripted_session() as on:
         on.then(create("to B", "outer"), create("to C", "inner"), say("never", gate=asyncio.Event()), "A goes on")
         running = asyncio.create_task(on.root.message("go"))
         await becomes(lambda: len(on.model.requests) == 3)
@@ -418,7 +418,7 @@ async def test_closing_a_waiting_conversation_drops_it_and_all_above_and_its_cal
 
 
 async def test_closing_a_waiting_first_conversation_ends_the_chain() -> None:
-    async with house() as on:
+    async with scripted_session() as on:
         first = await on.session.open()
         on.then(create(), say("never", gate=asyncio.Event()))
         running = asyncio.create_task(first.message("go"))
@@ -432,7 +432,7 @@ async def test_closing_a_waiting_first_conversation_ends_the_chain() -> None:
 
 async def test_self_destroy_is_answered_and_ends_the_turn() -> None:
     """X-10: {ok:true}, turn_aborted{interrupted}; the waiting parent hears success=false and goes on."""
-    async with house() as on:
+    async with scripted_session() as on:
         own: list[Callable[[Any], Any]] = [
             lambda asked: use("conv_destroy", "self", conversation_id=on.ids()[1]),
         ]
@@ -444,7 +444,7 @@ async def test_self_destroy_is_answered_and_ends_the_turn() -> None:
 
 
 async def test_a_queued_target_that_another_destroys_is_answered_as_gone() -> None:
-    async with house() as on:
+    async with scripted_session() as on:
         victim = await on.session.open()
         calls = [
             call("conv_create", {"user_instruction": "kill"}, "c1"),
@@ -457,7 +457,7 @@ async def test_a_queued_target_that_another_destroys_is_answered_as_gone() -> No
 
 
 async def test_closing_the_session_answers_every_call_of_a_chain() -> None:
-    async with house() as on:
+    async with scripted_session() as on:
         on.then(create("to B", "outer"), create("to C", "inner"), say("never", gate=asyncio.Event()))
         running = asyncio.create_task(on.root.message("go"))
         await becomes(lambda: len(on.model.requests) == 3)
@@ -470,7 +470,7 @@ async def test_closing_the_session_answers_every_call_of_a_chain() -> None:
 # ---- refusals: before any side effect
 
 
-async def refusal_of(on: House, reply: Any, to: tertulia.Conversation | None = None) -> tuple[str, str]:
+async def refusal_of(on: ScriptedSession, reply: Any, to: tertulia.Conversation | None = None) -> tuple[str, str]:
     """(code, reason) of a call that must leave nothing behind but its own error."""
     ids = on.ids()
     on.told.clear()
@@ -485,7 +485,7 @@ async def refusal_of(on: House, reply: Any, to: tertulia.Conversation | None = N
 @each_row("target", ["x", "", NOBODY, "0", "../root", "ROOT", "róot\u202e", "a" * 5_000, "\x00"])
 async def test_an_unknown_or_malformed_id_is_not_found(tool: str, target: str) -> None:
     """S004-12, S004-28, X-08, X-71."""
-    async with house() as on:
+    async with scripted_session() as on:
         extra = {"text": "hi"} if tool == "conv_send" else {}
         refused = await refusal_of(on, use(tool, conversation_id=target, **extra))
         assert refused == ("not_found", "conversation not found")
@@ -493,7 +493,7 @@ async def test_an_unknown_or_malformed_id_is_not_found(tool: str, target: str) -
 
 async def test_root_self_closed_and_waiting_are_refused_each_with_its_code() -> None:
     """X-10, X-11, X-71."""
-    async with house() as on:
+    async with scripted_session() as on:
         gone = await on.session.open()
         await gone.close()
         assert (await refusal_of(on, send(gone.id)))[0] == "closed"
@@ -541,7 +541,7 @@ async def test_root_self_closed_and_waiting_are_refused_each_with_its_code() -> 
 )
 async def test_a_conversation_that_cannot_be_opened_leaves_nothing_behind(arguments: dict[str, Any], says: str) -> None:
     """S004-29..S004-32, X-09, S000-29: every check precedes every side effect."""
-    async with house() as on:
+    async with scripted_session() as on:
         code, reason = await refusal_of(on, use("conv_create", **arguments))
         assert code == "invalid_params"
         assert says in reason
@@ -550,7 +550,7 @@ async def test_a_conversation_that_cannot_be_opened_leaves_nothing_behind(argume
 @each_row("limit", [0, -1, "x", 1.5, None, True, [], 10**30])
 async def test_a_limit_is_a_whole_number_from_one_on(limit: Any) -> None:
     """S004-10; a number larger than any history is all of it."""
-    async with house() as on:
+    async with scripted_session() as on:
         asking = use("conv_history", conversation_id=on.root.id, limit=limit)
         if limit == 10**30:
             await on.says(asking, "ok")
@@ -560,7 +560,7 @@ async def test_a_limit_is_a_whole_number_from_one_on(limit: Any) -> None:
 
 
 async def test_in_a_mixed_batch_valid_calls_run_and_refused_ones_say_why() -> None:
-    async with house() as on:
+    async with scripted_session() as on:
         calls = [
             call("conv_send", {"conversation_id": NOBODY, "text": "?"}, "bad"),
             call("conv_create", {"user_instruction": "x"}, "good"),
@@ -579,7 +579,7 @@ async def test_in_a_mixed_batch_valid_calls_run_and_refused_ones_say_why() -> No
 
 async def test_depth_eight_means_eight_children_and_the_ninth_is_refused() -> None:
     """X-16: at the greatest depth the interrupting tools are not offered."""
-    async with house() as on:
+    async with scripted_session() as on:
         on.then(*(create(f"level {level}", f"c{level}") for level in range(1, 10)))
         reply = await soon(on.root.message("go"))
         assert reply.status == "completed"
@@ -603,7 +603,7 @@ async def test_depth_eight_means_eight_children_and_the_ninth_is_refused() -> No
 async def test_every_cap_is_configurable_and_named_and_the_next_message_works(
     limit: str, code: str, per_answer: int
 ) -> None:
-    async with house(limits={limit: 3}) as on:
+    async with scripted_session(limits={limit: 3}) as on:
         ids = iter(f"c{number}" for number in range(100))
         if per_answer == 1:
             for _ in range(4):
@@ -626,13 +626,13 @@ async def test_every_cap_is_configurable_and_named_and_the_next_message_works(
 # ---- rights
 
 
-async def rights_of(on: House, id: str) -> Any:
+async def rights_of(on: ScriptedSession, id: str) -> Any:
     return await on.session.conversation(id).context()
 
 
 async def test_a_child_inherits_from_its_caller_and_never_from_root() -> None:
     """S004-21, X-05, S000-19."""
-    async with house(sandbox="danger-full-access", approval_policy="on-failure") as on:
+    async with scripted_session(sandbox="danger-full-access", approval_policy="on-failure") as on:
         caller = await on.session.open(
             base_instructions="Be brief.", user_instructions="Speak Spanish.", sandbox="read-only",
             approval_policy="untrusted", storage_policy="headers_only", include_plan_tool=False, visibility="subtree",
@@ -654,7 +654,7 @@ async def test_a_child_inherits_from_its_caller_and_never_from_root() -> None:
 
 async def test_a_partial_internal_tools_overrides_only_its_keys() -> None:
     """S004-03."""
-    async with house() as on:
+    async with scripted_session() as on:
         await on.says(create(internal_tools={"include_plan_tool": False}), "child", "done")
         assert "update_plan" not in offered(on.model.requests[1])
         assert "conv_create" in offered(on.model.requests[1])
@@ -669,7 +669,7 @@ async def test_base_instructions_come_from_text_or_file_or_the_caller(
     """S004-03: the file is relative to the turn's directory."""
     (tmp_path / "role.md").write_text("You are a critic.")
     monkeypatch.chdir(tmp_path)
-    async with house() as on:
+    async with scripted_session() as on:
         caller = await on.session.open(base_instructions="Mother.", cwd=str(tmp_path))
         for arguments, expected in (
             ({"base_instruction_text": "You count."}, "You count."),
@@ -693,7 +693,7 @@ SUBTREE = {
 @pytest.mark.parametrize("inherited", [False, True])
 async def test_a_subtree_sees_only_its_own(tool: str, inherited: bool) -> None:
     """All four tools, and children inherit it; what is out of sight is as what never was."""
-    async with house() as on:
+    async with scripted_session() as on:
         stranger = await on.session.open(title="stranger")
         caller = await on.session.open(visibility="subtree")
         looking = use(tool, "look", **SUBTREE[tool](stranger.id))
@@ -716,7 +716,7 @@ async def test_a_subtree_sees_only_its_own(tool: str, inherited: bool) -> None:
 
 async def test_while_a_chain_runs_the_strictest_of_it_holds() -> None:
     """HARDENING B11: a narrow caller gains nothing by asking a wide one, which is itself again afterwards."""
-    async with house() as on:
+    async with scripted_session() as on:
         wide = await on.session.open()
         narrow = await on.session.open(include_plan_tool=False)
         await on.says(send(wide.id), "as you wish", "done", to=narrow)
@@ -735,7 +735,7 @@ async def test_while_a_chain_runs_the_strictest_of_it_holds() -> None:
 )  # fmt: skip
 async def test_a_child_may_begin_with_a_part_of_its_callers_history(fork: Any, sees: list[str]) -> None:
     """It ends before the open call."""
-    async with house() as on:
+    async with scripted_session() as on:
         await on.says("uno", text="one")
         await on.says("dos", text="two")
         extra = {} if fork is None else {"fork_history": fork}
@@ -749,7 +749,7 @@ async def test_a_child_may_begin_with_a_part_of_its_callers_history(fork: Any, s
 async def test_a_child_may_have_a_model_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other.json").write_text(json.dumps({"replies": ["other words"]}))
     monkeypatch.chdir(tmp_path)
-    async with house() as on:
+    async with scripted_session() as on:
         await on.says(create(model="scripted/other.json", backend="native"), "done")
         assert on.answer()["last_assistant_message"] == "other words"
         assert on.session.conversation(on.ids()[1]).info.model == "scripted/other.json"
@@ -761,7 +761,7 @@ async def test_the_answer_of_a_strict_child_is_not_stored_by_a_full_caller(
 ) -> None:
     """Storage travels; what the caller then says itself is stored by its own policy."""
     monkeypatch.setenv("TERTULIA_HOME", str(tmp_path / "home"))
-    async with house() as on:
+    async with scripted_session() as on:
         strict = await on.session.open(storage_policy=policy)
         await on.says(send(strict.id), "CANARY answer", "OWN words")
         assert "CANARY" in on.answer()["last_assistant_message"]
@@ -778,7 +778,7 @@ async def test_what_a_strict_caller_has_another_say_to_its_child_is_not_stored(
 ) -> None:
     """B11 for storage: strict → full → child of full. All that is made on behalf of the strict one is a header."""
     monkeypatch.setenv("TERTULIA_HOME", str(tmp_path / "home"))
-    async with house() as on:
+    async with scripted_session() as on:
         strict = await on.session.open(storage_policy="headers_only")
         full = await on.session.open()
         asking = use("conv_create", "deep", **{"user_instruction": "task", field: "CANARY text"})

@@ -11,7 +11,7 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, call, say
-from tests.contract.talking import becomes, past, session, soon
+from tests.contract.python_session import becomes, past, soon, start_session
 
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -23,8 +23,8 @@ async def streamed(conversation: tertulia.Conversation, text: str) -> list[tertu
 
 async def test_every_event_has_the_whole_envelope() -> None:
     """S000-46, S002-42: ids are stamped, sub_id is always filled."""
-    async with session("Hello there.") as house:
-        events = [*await past(house), *await streamed(house.root, "Hi")]
+    async with start_session("Hello there.") as session:
+        events = [*await past(session), *await streamed(session.root, "Hi")]
     for event in events:
         assert isinstance(event.epoch, int)
         assert RFC3339.fullmatch(event.ts)
@@ -34,7 +34,7 @@ async def test_every_event_has_the_whole_envelope() -> None:
     task = [event for event in events if event.task_id]
     assert {event.type for event in task} >= {"task_started", "agent_message_delta", "agent_message", "task_complete"}
     assert len({event.task_id for event in task}) == 1
-    assert {event.conversation_id for event in task} == {house.root.id}
+    assert {event.conversation_id for event in task} == {session.root.id}
     assert len({event.sub_id for event in task}) == 1, "who reads only sub_id sees one task (S002-43)"
     assert len({event.trace_id for event in task}) == 1
     assert all(event.trace_id and event.span_id for event in task)
@@ -42,11 +42,11 @@ async def test_every_event_has_the_whole_envelope() -> None:
 
 async def test_durable_events_are_numbered_without_a_gap_and_deltas_not_at_all() -> None:
     """G4."""
-    async with session(*["A few words to say."] * 5) as house:
+    async with start_session(*["A few words to say."] * 5) as session:
         seen: list[tertulia.Event] = []
         for _ in range(5):
-            seen += await streamed(house.root, "Go")
-        durable = await past(house)
+            seen += await streamed(session.root, "Go")
+        durable = await past(session)
     assert [event.seq for event in durable] == list(range(1, len(durable) + 1))
     deltas = [event for event in seen if event.seq is None]
     assert {event.type for event in deltas} == {"agent_message_delta"}
@@ -54,8 +54,8 @@ async def test_durable_events_are_numbered_without_a_gap_and_deltas_not_at_all()
 
 
 async def test_deltas_name_their_item_and_their_place_in_it() -> None:
-    async with session("One two three.") as house:
-        events = await streamed(house.root, "Count")
+    async with start_session("One two three.") as session:
+        events = await streamed(session.root, "Count")
     deltas = [event.data for event in events if event.type == "agent_message_delta"]
     said = ""
     for delta in deltas:
@@ -68,8 +68,8 @@ async def test_deltas_name_their_item_and_their_place_in_it() -> None:
 
 
 async def test_a_task_is_told_from_its_start_to_its_one_end() -> None:
-    async with session({"reasoning": "I think.", "text": "I am."}) as house:
-        events = await streamed(house.root, "Who are you?")
+    async with start_session({"reasoning": "I think.", "text": "I am."}) as session:
+        events = await streamed(session.root, "Who are you?")
     types = [event.type for event in events]
     assert types[0] == "task_started"
     assert types[-1] == "task_complete"
@@ -91,8 +91,8 @@ async def test_a_task_is_told_from_its_start_to_its_one_end() -> None:
 
 async def test_every_tool_call_has_a_begin_and_an_end() -> None:
     plan = {"plan": [{"step": "Look", "status": "in_progress"}]}
-    async with session(call("update_plan", plan, "c1"), "Done.") as house:
-        events = await streamed(house.root, "Plan")
+    async with start_session(call("update_plan", plan, "c1"), "Done.") as session:
+        events = await streamed(session.root, "Plan")
         reply_types = [event.type for event in events]
     begin = next(event.data for event in events if event.type == "tool_call_begin")
     end = next(event.data for event in events if event.type == "tool_call_end")
@@ -106,21 +106,21 @@ async def test_every_tool_call_has_a_begin_and_an_end() -> None:
 
 
 async def test_opening_changing_and_closing_are_told() -> None:
-    async with session() as house:
-        conversation = await house.open(title="Notes")
+    async with start_session() as session:
+        conversation = await session.open(title="Notes")
         await conversation.set_context(base_instructions="Other.")
         await conversation.close()
-        types = [event.type for event in await past(house, conversation_id=conversation.id)]
+        types = [event.type for event in await past(session, conversation_id=conversation.id)]
     assert types == ["conversation_opened", "conversation_context_changed", "conversation_closed"]
 
 
 async def test_events_from_a_number_on_are_replayed_and_then_go_on() -> None:
-    async with session("Hello.", "Again.") as house:
-        await house.root.message("Hi")
-        all_of_them = await past(house)
+    async with start_session("Hello.", "Again.") as session:
+        await session.root.message("Hi")
+        all_of_them = await past(session)
         seen = []
-        stream = house.events(after=3)
-        running = asyncio.create_task(house.root.message("Hi"))
+        stream = session.events(after=3)
+        running = asyncio.create_task(session.root.message("Hi"))
         async with asyncio.timeout(10):
             async for event in stream:
                 seen.append(event)
@@ -132,10 +132,10 @@ async def test_events_from_a_number_on_are_replayed_and_then_go_on() -> None:
 
 
 async def test_without_a_number_events_begin_now() -> None:
-    async with session("Hello.", "Again.") as house:
-        await house.root.message("Hi")
-        stream = house.events()
-        running = asyncio.create_task(house.root.message("Hi"))
+    async with start_session("Hello.", "Again.") as session:
+        await session.root.message("Hi")
+        stream = session.events()
+        running = asyncio.create_task(session.root.message("Hi"))
         first = await soon(anext(aiter(stream)))
         await running
         assert first.type == "task_started"
@@ -144,12 +144,12 @@ async def test_without_a_number_events_begin_now() -> None:
 async def test_a_number_older_than_the_ring_is_told_what_it_missed() -> None:
     """The ring holds 10,000: nothing is left out in silence."""
     model = ScriptedModel(["Hi."], repeat=True)
-    async with tertulia.Session.start(tertulia.Settings(model=model)) as house:
+    async with tertulia.Session.start(tertulia.Settings(model=model)) as session:
         for _ in range(2_600):
-            last = await house.root.message("Hi")
+            last = await session.root.message("Hi")
         seen = []
         async with asyncio.timeout(10):
-            async for event in house.events(after=1):
+            async for event in session.events(after=1):
                 seen.append(event)
                 if event.task_id == last.task_id and event.type == "task_complete":
                     break
@@ -161,8 +161,8 @@ async def test_a_number_older_than_the_ring_is_told_what_it_missed() -> None:
 
 
 async def test_an_answer_that_begins_anew_says_that_its_deltas_do_not_count() -> None:
-    async with session({"text": "Half and half.", "retrying": "The stream broke."}) as house:
-        events = await streamed(house.root, "Hi")
+    async with start_session({"text": "Half and half.", "retrying": "The stream broke."}) as session:
+        events = await streamed(session.root, "Hi")
     notice = next(event.data for event in events if event.type == "background_event")
     assert notice.message == "The stream broke."
     assert notice.discard_deltas is True
@@ -172,10 +172,10 @@ async def test_an_answer_that_begins_anew_says_that_its_deltas_do_not_count() ->
 
 
 async def test_the_events_of_one_conversation_are_only_its_own() -> None:
-    async with session("1", "2", "3") as house:
-        conversation = await house.open()
-        stream = house.events(after=0, conversation=conversation.id)
-        await house.root.message("To the root")
+    async with start_session("1", "2", "3") as session:
+        conversation = await session.open()
+        stream = session.events(after=0, conversation=conversation.id)
+        await session.root.message("To the root")
         reply = await conversation.message("To the other")
         seen = []
         async with asyncio.timeout(10):
@@ -189,27 +189,27 @@ async def test_the_events_of_one_conversation_are_only_its_own() -> None:
 
 
 async def test_events_of_a_conversation_that_never_was_are_refused() -> None:
-    async with session() as house:
+    async with start_session() as session:
         with pytest.raises(errors.NotFoundError):
-            await soon(anext(aiter(house.events(conversation="nobody"))))
+            await soon(anext(aiter(session.events(conversation="nobody"))))
 
 
 async def test_a_stream_left_early_does_not_stop_its_neighbour() -> None:
     """A reader that walks away holds up nobody, and the conversation still answers."""
-    async with session("One two three four.", "Next.") as house:
-        async for event in house.root.stream("Go"):
+    async with start_session("One two three four.", "Next.") as session:
+        async for event in session.root.stream("Go"):
             if event.type == "agent_message_delta":
                 break
-        assert (await soon(house.root.message("Again"))).status == "completed"
+        assert (await soon(session.root.message("Again"))).status == "completed"
 
 
 async def test_a_stream_shows_only_its_own_task() -> None:
     gate = asyncio.Event()
     model = ScriptedModel([say("First.", gate=gate), "Second."])
-    async with tertulia.Session.start(tertulia.Settings(model=model)) as house:
-        first = asyncio.create_task(house.root.message("One"))
+    async with tertulia.Session.start(tertulia.Settings(model=model)) as session:
+        first = asyncio.create_task(session.root.message("One"))
         await becomes(lambda: len(model.requests) == 1)
-        second = asyncio.create_task(streamed(house.root, "Two"))
+        second = asyncio.create_task(streamed(session.root, "Two"))
         await asyncio.sleep(0)
         gate.set()
         reply = await soon(first)
@@ -219,9 +219,9 @@ async def test_a_stream_shows_only_its_own_task() -> None:
 
 
 async def test_all_events_of_a_task_are_there_when_its_message_answers() -> None:
-    async with session("Hello.") as house:
-        stream = house.events(after=0)
-        reply = await house.root.message("Hi")
+    async with start_session("Hello.") as session:
+        stream = session.events(after=0)
+        reply = await session.root.message("Hi")
         ends: list[Any] = []
         async with asyncio.timeout(10):
             async for event in stream:

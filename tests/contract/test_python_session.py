@@ -13,18 +13,18 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, call, say
-from tests.contract.talking import becomes, past, session, soon
+from tests.contract.python_session import becomes, past, soon, start_session
 from tests.tables import each_row
 
 
 async def test_the_example_of_the_public_page_runs() -> None:
     """S002-04, S002-46, S002-47: the root is there, others are opened beside it, an answer has its statistics."""
-    async with session("It holds notes.", "Fine.") as house:
-        reply = await house.root.message("What does this repository do?")
+    async with start_session("It holds notes.", "Fine.") as session:
+        reply = await session.root.message("What does this repository do?")
         assert reply.text == "It holds notes."
         assert reply.usage.total_tokens > 0
 
-        reviewer = await house.open(
+        reviewer = await session.open(
             base_instructions="You review Python code. Be brief.",
             storage_policy=tertulia.HeadersOnly(),
         )
@@ -38,14 +38,14 @@ async def test_which_calls_are_plain_and_which_are_awaited_is_as_the_page_says()
     manager = tertulia.Session.start(tertulia.Settings(model=ScriptedModel([])))
     assert not inspect.isawaitable(manager) or hasattr(manager, "__aenter__")
     assert hasattr(manager, "__aenter__")
-    async with manager as house:
-        assert isinstance(house.conversations(), list)
-        assert house.conversation(house.root.id).id == house.root.id
-        assert isinstance(house.root.tools(), list)
+    async with manager as session:
+        assert isinstance(session.conversations(), list)
+        assert session.conversation(session.root.id).id == session.root.id
+        assert isinstance(session.root.tools(), list)
         for name in ("open", "close"):
-            assert inspect.iscoroutinefunction(getattr(house, name)), name
+            assert inspect.iscoroutinefunction(getattr(session, name)), name
         for name in ("message", "steer", "interrupt", "compact", "set_context", "history", "fork", "context", "close"):
-            assert inspect.iscoroutinefunction(getattr(house.root, name)), name
+            assert inspect.iscoroutinefunction(getattr(session.root, name)), name
 
 
 def test_every_field_of_config_toml_is_a_field_of_settings() -> None:
@@ -59,8 +59,8 @@ def test_every_field_of_config_toml_is_a_field_of_settings() -> None:
 
 async def test_the_defaults_are_those_of_the_page() -> None:
     """Sandbox workspace_write, approval on_request, network off, storage full."""
-    async with session() as house:
-        context = await house.root.context()
+    async with start_session() as session:
+        context = await session.root.context()
         assert context.policy == {
             "approval": "on-request", "sandbox": "workspace-write", "network": False, "storage": "full",
         }  # fmt: skip
@@ -75,47 +75,47 @@ async def test_the_defaults_are_those_of_the_page() -> None:
 
 
 async def test_the_conversations_are_the_root_and_then_the_others_as_they_were_opened() -> None:
-    async with session() as house:
-        opened = [await house.open(title=str(number)) for number in range(3)]
-        assert [conversation.id for conversation in house.conversations()] == [
-            house.root.id,
+    async with start_session() as session:
+        opened = [await session.open(title=str(number)) for number in range(3)]
+        assert [conversation.id for conversation in session.conversations()] == [
+            session.root.id,
             *(conversation.id for conversation in opened),
         ]
 
 
 async def test_the_root_is_not_called_like_the_session() -> None:
     """X-40: distinct ids, and the root's is told by session_configured."""
-    async with session() as house:
-        first = (await past(house))[0]
+    async with start_session() as session:
+        first = (await past(session))[0]
         assert first.type == "session_configured"
         assert first.seq == 1
-        assert first.session_id != house.root.id
-        assert first.data.root_conversation_id == house.root.id
+        assert first.session_id != session.root.id
+        assert first.data.root_conversation_id == session.root.id
 
 
 async def test_a_conversation_is_found_by_its_id_and_the_root_by_its_name() -> None:
-    async with session() as house:
-        conversation = await house.open()
-        assert house.conversation(conversation.id).id == conversation.id
-        assert house.conversation("root").id == house.root.id
+    async with start_session() as session:
+        conversation = await session.open()
+        assert session.conversation(conversation.id).id == conversation.id
+        assert session.conversation("root").id == session.root.id
 
 
 @each_row("id", ["nobody", "", "../x", "\0", "x" * 4096, "00000000-0000-0000-0000-000000000000"])
 async def test_an_id_that_never_existed_is_not_found(id: str) -> None:
     """E9: whatever it looks like."""
-    async with session() as house:
+    async with start_session() as session:
         with pytest.raises(errors.TertuliaError) as caught:
-            house.conversation(id)
+            session.conversation(id)
         assert caught.value.code in {"not_found", "invalid_params"}
-        assert [conversation.id for conversation in house.conversations()] == [house.root.id]
+        assert [conversation.id for conversation in session.conversations()] == [session.root.id]
 
 
 async def test_a_closed_conversation_says_closed_and_not_that_it_never_was() -> None:
-    async with session("unheard") as house:
-        conversation = await house.open()
+    async with start_session("unheard") as session:
+        conversation = await session.open()
         await conversation.close()
         with pytest.raises(errors.ClosedError) as found:
-            house.conversation(conversation.id)
+            session.conversation(conversation.id)
         with pytest.raises(errors.ClosedError) as asked:
             await conversation.message("Still there?")
         assert found.value.code == asked.value.code == "closed"
@@ -123,44 +123,44 @@ async def test_a_closed_conversation_says_closed_and_not_that_it_never_was() -> 
 
 async def test_a_second_close_is_harmless_and_says_so() -> None:
     """S002-48, X-71, H2."""
-    async with session() as house:
-        conversation = await house.open()
+    async with start_session() as session:
+        conversation = await session.open()
         first, second = await conversation.close(), await conversation.close()
         assert (first.closed, first.already_closed, first.forced) == (True, False, False)
         assert (second.closed, second.already_closed) == (True, True)
-        assert len(await past(house, type="conversation_closed")) == 1
+        assert len(await past(session, type="conversation_closed")) == 1
 
 
 async def test_two_closes_at_once_agree() -> None:
     """H2: one of them closes, both say closed."""
-    async with session() as house:
-        conversation = await house.open()
+    async with start_session() as session:
+        conversation = await session.open()
         answers = await soon(asyncio.gather(conversation.close(), conversation.close(), conversation.close()))
         assert all(answer.closed for answer in answers)
         assert [answer.already_closed for answer in answers].count(False) == 1
 
 
 async def test_the_root_cannot_be_closed_alone() -> None:
-    async with session("I am still here.") as house:
+    async with start_session("I am still here.") as session:
         with pytest.raises(errors.InvalidParamsError) as caught:
-            await house.root.close()
+            await session.root.close()
         assert caught.value.code == "invalid_params"
-        assert (await house.root.message("Hello?")).text == "I am still here."
+        assert (await session.root.message("Hello?")).text == "I am still here."
 
 
 async def test_closing_a_running_conversation_ends_its_task_as_interrupted() -> None:
     """S002-48: turn_aborted{interrupted}, and the message answers interrupted."""
     model = ScriptedModel([say("never", gate=asyncio.Event()), "The root is free."])
-    async with tertulia.Session.start(tertulia.Settings(model=model)) as house:
-        conversation = await house.open()
+    async with tertulia.Session.start(tertulia.Settings(model=model)) as session:
+        conversation = await session.open()
         waiting = asyncio.create_task(conversation.message("Go"))
         await becomes(lambda: len(model.requests) == 1)
         await soon(conversation.close())
         reply = await soon(waiting)
         assert reply.status == "interrupted"
-        ends = [event for event in await past(house) if event.type in {"task_complete", "turn_aborted"}]
+        ends = [event for event in await past(session) if event.type in {"task_complete", "turn_aborted"}]
         assert [(event.type, event.data.reason) for event in ends] == [("turn_aborted", "interrupted")]
-        assert (await soon(house.root.message("And you?"))).text == "The root is free."
+        assert (await soon(session.root.message("And you?"))).text == "The root is free."
 
 
 @tertulia.tool
@@ -176,14 +176,14 @@ async def stubborn() -> str:
 async def close_in_the_middle_of(tool: object, name: str, timeout: float) -> tuple[Any, list[str], str]:
     """What closing answers while a tool runs, the types of the conversation's events, and how the message ended."""
     model = ScriptedModel([call(name, {}), "The root is free."])
-    async with tertulia.Session.start(tertulia.Settings(model=model, tools=[tool], approval_policy="never")) as house:
-        conversation = await house.open()
+    async with tertulia.Session.start(tertulia.Settings(model=model, tools=[tool], approval_policy="never")) as session:
+        conversation = await session.open()
         running = asyncio.create_task(conversation.message("Go"))
-        await soon(anext(event async for event in house.events(after=0) if event.type == "tool_call_begin"))
+        await soon(anext(event async for event in session.events(after=0) if event.type == "tool_call_begin"))
         answer = await soon(conversation.close(timeout=timeout))
         reply = await soon(running)
-        types = [event.type for event in await past(house, conversation_id=conversation.id)]
-        assert (await soon(house.root.message("And you?"))).text == "The root is free."
+        types = [event.type for event in await past(session, conversation_id=conversation.id)]
+        assert (await soon(session.root.message("And you?"))).text == "The root is free."
         return answer, types, reply.status
 
 
@@ -216,20 +216,20 @@ async def test_a_synchronous_tool_that_is_stuck_is_left_behind_by_force() -> Non
 
 async def test_leaving_the_session_stops_what_runs_and_a_second_close_is_harmless() -> None:
     """H2, H4: shutdown is a turn_aborted, its message answers interrupted."""
-    async with session(say("never", gate=asyncio.Event())) as house:
-        events = house.events(after=0)
-        waiting = asyncio.create_task(house.root.message("Go"))
-        await soon(anext(event async for event in house.events(after=0) if event.type == "task_started"))
+    async with start_session(say("never", gate=asyncio.Event())) as session:
+        events = session.events(after=0)
+        waiting = asyncio.create_task(session.root.message("Go"))
+        await soon(anext(event async for event in session.events(after=0) if event.type == "task_started"))
     reply = await soon(waiting)
     assert reply.status == "interrupted"
     seen = await soon(collect(events))
     assert [event.data.reason for event in seen if event.type == "turn_aborted"] == ["shutdown"]
-    again = await house.close()
+    again = await session.close()
     assert again.already_closed
     with pytest.raises(errors.ClosedError):
-        await house.root.message("Hello?")
+        await session.root.message("Hello?")
     with pytest.raises(errors.ClosedError):
-        await house.open()
+        await session.open()
 
 
 async def collect(events: object) -> list[tertulia.Event]:
@@ -237,31 +237,31 @@ async def collect(events: object) -> list[tertulia.Event]:
 
 
 async def test_closing_a_parent_leaves_its_children() -> None:
-    async with session("I am well.") as house:
-        parent = await house.open()
-        child = await house.open(parent_id=parent.id)
+    async with start_session("I am well.") as session:
+        parent = await session.open()
+        child = await session.open(parent_id=parent.id)
         await parent.close()
         assert (await child.message("How are you?")).text == "I am well."
 
 
 async def test_open_refuses_what_it_does_not_know_by_name_and_leaves_nothing_behind() -> None:
     """S000-32: a misspelt field is an error, never ignored."""
-    async with session() as house:
-        before = len(await past(house))
+    async with start_session() as session:
+        before = len(await past(session))
         with pytest.raises((errors.InvalidParamsError, TypeError), match="base_instruction"):
-            await house.open(base_instruction="typo")
+            await session.open(base_instruction="typo")
         with pytest.raises(errors.NotFoundError):
-            await house.open(parent_id="nobody")
+            await session.open(parent_id="nobody")
         with pytest.raises(errors.InvalidParamsError):
-            await house.open(mcp_tool_allowlist=["nobody__nothing"])
+            await session.open(mcp_tool_allowlist=["nobody__nothing"])
         with pytest.raises(errors.InvalidParamsError):
-            await house.open(sandbox="wide-open")
+            await session.open(sandbox="wide-open")
         with pytest.raises(errors.TertuliaError):
-            await house.open(model="nobody/nothing")
+            await session.open(model="nobody/nothing")
         with pytest.raises(errors.TertuliaError):
-            await house.open(backend="nobody")
-        assert len(house.conversations()) == 2  # the root, and the mark of `past`
-        assert len(await past(house)) == before + 1
+            await session.open(backend="nobody")
+        assert len(session.conversations()) == 2  # the root, and the mark of `past`
+        assert len(await past(session)) == before + 1
 
 
 def test_every_code_of_the_page_is_an_error_of_that_name() -> None:

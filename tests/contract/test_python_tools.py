@@ -11,7 +11,7 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, call, say
-from tests.contract.talking import past, soon
+from tests.contract.python_session import past, soon
 from tests.tables import each_row
 
 
@@ -31,7 +31,7 @@ async def shout(text: str, how: Literal["loud", "louder"] = "loud") -> str:
 @tertulia.tool
 async def burn() -> str:
     """Raise."""
-    raise RuntimeError("the house is on fire")
+    raise RuntimeError("the disk is on fire")
 
 
 @tertulia.tool
@@ -40,21 +40,21 @@ def chatter() -> str:
     return "\n".join(f"line {number}" for number in range(1_000_000))
 
 
-def house_of(model: ScriptedModel, **settings: Any) -> Any:
+def session_with(model: ScriptedModel, **settings: Any) -> Any:
     settings = {"tools": [add, shout, burn, chatter], "approval_policy": "never", **settings}
     return tertulia.Session.start(tertulia.Settings(model=model, **settings))
 
 
-async def ends(house: tertulia.Session) -> list[Any]:
-    return [event.data for event in await past(house, type="tool_call_end")]
+async def ends(session: tertulia.Session) -> list[Any]:
+    return [event.data for event in await past(session, type="tool_call_end")]
 
 
 async def test_functions_are_offered_after_the_built_in_tools_in_the_order_they_were_given() -> None:
     """S002-29, S002-31."""
     model = ScriptedModel(["Hi."])
-    async with house_of(model) as house:
-        listed = house.root.tools()
-        await house.root.message("Hello")
+    async with session_with(model) as session:
+        listed = session.root.tools()
+        await session.root.message("Hello")
     names = [tool.name for tool in listed]
     assert names[-4:] == ["add", "shout", "burn", "chatter"]
     assert "update_plan" in names[:-4]
@@ -70,9 +70,9 @@ def test_a_tool_is_still_the_function_it_was() -> None:
 
 async def test_functions_run_plain_or_async_and_their_results_reach_the_model() -> None:
     model = ScriptedModel([call("add", {"first": 40}), call("shout", {"text": "hey", "how": "louder"}), "Done."])
-    async with house_of(model) as house:
-        reply = await soon(house.root.message("Go"))
-        seen = await ends(house)
+    async with session_with(model) as session:
+        reply = await soon(session.root.message("Go"))
+        seen = await ends(session)
     assert reply.tool_calls == 2
     assert [(end.name, end.success, end.output) for end in seen] == [("add", True, "42"), ("shout", True, "HEY!")]
     assert model.requests[1].last_input == "42"
@@ -95,9 +95,9 @@ async def test_a_call_that_cannot_run_gets_an_output_that_says_why_and_the_task_
 ) -> None:
     """{ok: false, code, reason}, also for a tool that was not offered."""
     model = ScriptedModel([call(name, arguments, "c1"), "I see."])
-    async with house_of(model) as house:
-        reply = await soon(house.root.message("Go"))
-        seen = await ends(house)
+    async with session_with(model) as session:
+        reply = await soon(session.root.message("Go"))
+        seen = await ends(session)
     assert (reply.status, reply.text) == ("completed", "I see.")
     assert [(end.call_id, end.success) for end in seen] == [("c1", False)]
     output = json.loads(seen[0].output)
@@ -108,9 +108,9 @@ async def test_a_call_that_cannot_run_gets_an_output_that_says_why_and_the_task_
 
 async def test_a_tool_that_raises_is_an_output_and_not_the_end() -> None:
     model = ScriptedModel([call("burn", {}), "It burns."])
-    async with house_of(model) as house:
-        reply = await soon(house.root.message("Go"))
-        seen = await ends(house)
+    async with session_with(model) as session:
+        reply = await soon(session.root.message("Go"))
+        seen = await ends(session)
     assert reply.text == "It burns."
     assert seen[0].success is False
     assert "on fire" in seen[0].output
@@ -118,9 +118,9 @@ async def test_a_tool_that_raises_is_an_output_and_not_the_end() -> None:
 
 async def test_a_million_lines_are_bounded_at_head_and_tail_with_the_true_size() -> None:
     model = ScriptedModel([call("chatter", {}), "Much."])
-    async with house_of(model) as house:
-        await soon(house.root.message("Go"))
-        end = (await ends(house))[0]
+    async with session_with(model) as session:
+        await soon(session.root.message("Go"))
+        end = (await ends(session))[0]
     assert end.truncated is True
     assert len(end.output.encode()) < 80_000
     assert end.output.startswith("line 0\n")
@@ -133,20 +133,20 @@ async def test_valid_calls_of_an_answer_run_beside_a_refused_one() -> None:
     """Call ids get exactly one output each, in order."""
     calls = [call("add", {"first": 1}, "a"), call("nothing", {}, "b"), call("add", {"first": 5}, "c")]
     model = ScriptedModel([say("Working.", *calls), "Done."])
-    async with house_of(model) as house:
-        await soon(house.root.message("Go"))
-        seen = await ends(house)
+    async with session_with(model) as session:
+        await soon(session.root.message("Go"))
+        seen = await ends(session)
     assert sorted((end.call_id, end.success) for end in seen) == [("a", True), ("b", False), ("c", True)]
 
 
 async def test_a_second_call_with_the_same_id_is_dropped_with_a_warning_and_never_recorded() -> None:
     calls = [call("add", {"first": 1}, "same"), call("add", {"first": 100}, "same")]
     model = ScriptedModel([say("Twice.", *calls), "Done."])
-    async with house_of(model) as house:
-        reply = await soon(house.root.message("Go"))
-        assert len(await ends(house)) == 1
-        assert len(await past(house, type="tool_call_begin")) == 1
-        assert await past(house, type="warning")
+    async with session_with(model) as session:
+        reply = await soon(session.root.message("Go"))
+        assert len(await ends(session)) == 1
+        assert len(await past(session, type="tool_call_begin")) == 1
+        assert await past(session, type="warning")
     assert reply.tool_calls == 1
     recorded = [item.call_id for item in model.last_request.items if hasattr(item, "call_id")]
     assert recorded == ["same", "same"], "one call and one output"
@@ -156,13 +156,13 @@ async def test_the_plan_tool_can_be_left_out_and_a_call_to_it_is_refused() -> No
     """S000-24, S000-38: what is listed and what a call may reach are the same set."""
     plan = {"plan": [{"step": "Look", "status": "pending"}]}
     model = ScriptedModel([call("update_plan", plan), "No plan."])
-    async with house_of(model) as house:
-        conversation = await house.open(include_plan_tool=False)
+    async with session_with(model) as session:
+        conversation = await session.open(include_plan_tool=False)
         assert "update_plan" not in [tool.name for tool in conversation.tools()]
-        assert "update_plan" in [tool.name for tool in house.root.tools()]
+        assert "update_plan" in [tool.name for tool in session.root.tools()]
         await soon(conversation.message("Plan"))
-        assert [end.success for end in await ends(house)] == [False]
-        assert not await past(house, type="plan_update")
+        assert [end.success for end in await ends(session)] == [False]
+        assert not await past(session, type="plan_update")
 
 
 async def test_two_tools_of_one_name_and_different_shape_are_a_conflict() -> None:
@@ -174,18 +174,18 @@ async def test_two_tools_of_one_name_and_different_shape_are_a_conflict() -> Non
 
     other.__name__ = "add"
     with pytest.raises(errors.ToolConflictError) as caught:
-        async with house_of(ScriptedModel([]), tools=[add, tertulia.tool(other)]) as house:
-            house.root.tools()
-            await house.open()
+        async with session_with(ScriptedModel([]), tools=[add, tertulia.tool(other)]) as session:
+            session.root.tools()
+            await session.open()
     assert caught.value.code == "tool_conflict"
 
 
 async def test_the_same_tools_have_the_same_cache_key_and_other_tools_another() -> None:
     """S000-45, X-68."""
-    async with house_of(ScriptedModel([])) as house:
-        one, two = await house.open(), await house.open()
-        bare = await house.open(include_plan_tool=False)
-        told = await house.open(base_instructions="Other.")
+    async with session_with(ScriptedModel([])) as session:
+        one, two = await session.open(), await session.open()
+        bare = await session.open(include_plan_tool=False)
+        told = await session.open(base_instructions="Other.")
         keys = [(await conversation.context()).cache_key for conversation in (one, two, bare, told)]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3

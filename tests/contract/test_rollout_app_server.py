@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import Refused, Server, serving
+from tests.contract.app_server import Refused, Server, serving
 
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.speaking import program, serving, surroundings, write_script
+from tests.contract.app_server import program, serving, surroundings, write_script
 from tests.contract.test_command_line import run, started
 
 NOWHERE = "00000000-0000-4000-8000-000000000000"

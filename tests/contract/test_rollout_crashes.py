@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import NEVER_MS, Server, serving
+from tests.contract.app_server import NEVER_MS, Server, serving
 from tests.contract.test_command_line import run
 from tests.sandbox.confined import need
 

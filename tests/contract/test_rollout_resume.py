@@ -11,7 +11,7 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.testing import FakeClock, ScriptedModel, call
-from tests.contract.talking import past, session, soon
+from tests.contract.python_session import past, soon, start_session
 from tests.sandbox.confined import need
 from tests.tables import each_row
 
@@ -33,9 +33,9 @@ def stored(word: str) -> list[str]:
 
 async def lived(*replies: Any, **settings: Any) -> str:
     """A session in which one thing was asked and answered, and which is over."""
-    async with session(*(replies or ("Noted.",)), **settings) as house:
-        await soon(house.root.message("The key is under the mat.", message_id="first"))
-    return house.id
+    async with start_session(*(replies or ("Noted.",)), **settings) as session:
+        await soon(session.root.message("The key is under the mat.", message_id="first"))
+    return session.id
 
 
 # ---- which session
@@ -57,14 +57,14 @@ async def test_an_id_of_nobody_is_not_found() -> None:
 
 async def test_a_second_owner_is_told_who_has_it_and_how_to_watch() -> None:
     """F9: nothing of the first one changes."""
-    async with session("One.", "Two.") as house:
-        await house.root.message("1")
+    async with start_session("One.", "Two.") as session:
+        await session.root.message("1")
         with pytest.raises(errors.BusyError) as refused:
-            await resumed(house.id).__aenter__()
+            await resumed(session.id).__aenter__()
         assert refused.value.code == "busy"
-        for word in (house.id, f"{house.id}.db", str(os.getpid()), "--follow"):
+        for word in (session.id, f"{session.id}.db", str(os.getpid()), "--follow"):
             assert word in refused.value.message
-        assert (await house.root.message("2")).text == "Two."
+        assert (await session.root.message("2")).text == "Two."
 
 
 # ---- what comes back
@@ -73,13 +73,13 @@ async def test_a_second_owner_is_told_who_has_it_and_how_to_watch() -> None:
 async def test_the_tree_the_context_and_the_plan_come_back_and_nothing_runs() -> None:
     """Issue 5, 4."""
     plan = {"plan": [{"step": "Look", "status": "in_progress"}]}
-    async with session(call("update_plan", plan), "Planned.") as house:
-        child = await house.open(base_instructions="You are brief.", title="kid", include_plan_tool=False)
-        await house.root.message("go")
-    async with resumed(house.id) as again:
-        assert (again.id, again.root.id) == (house.id, house.root.id)
+    async with start_session(call("update_plan", plan), "Planned.") as session:
+        child = await session.open(base_instructions="You are brief.", title="kid", include_plan_tool=False)
+        await session.root.message("go")
+    async with resumed(session.id) as again:
+        assert (again.id, again.root.id) == (session.id, session.root.id)
         assert [(one.id, one.info.title, one.info.status) for one in again.conversations()] == [
-            (house.root.id, None, "idle"), (child.id, "kid", "idle"),
+            (session.root.id, None, "idle"), (child.id, "kid", "idle"),
         ]  # fmt: skip
         context = await again.conversation(child.id).context()
         assert (context.base_instructions, context.tools_prefs["include_plan_tool"]) == ("You are brief.", False)
@@ -123,10 +123,10 @@ async def test_a_chain_that_was_whole_is_not_told_to_be_broken(root: Any, child:
         send["tool_calls"][0]["arguments"]["conversation_id"] = ids[0]
         return send
 
-    async with session(ask, "Child.", "Parent.", storage_policy=root) as house:
-        ids.append((await house.open(storage_policy=child)).id)
-        assert (await soon(house.root.message("go"))).text == "Parent."
-    async with resumed(house.id, storage_policy=root) as again:
+    async with start_session(ask, "Child.", "Parent.", storage_policy=root) as session:
+        ids.append((await session.open(storage_policy=child)).id)
+        assert (await soon(session.root.message("go"))).text == "Parent."
+    async with resumed(session.id, storage_policy=root) as again:
         told = [event for event in await past(again) if event.seq is not None]
         assert [event.type for event in told if event.type != "warning"] == ["session_configured"]
         assert {event.data["code"] for event in told if event.type == "warning"} <= {"not_stored"}
@@ -134,11 +134,11 @@ async def test_a_chain_that_was_whole_is_not_told_to_be_broken(root: Any, child:
 
 async def test_a_conversation_in_which_nothing_was_said_has_forgotten_nothing() -> None:
     """S002-15: a task without a message, such as a compaction of nothing, is no sign of a lost text."""
-    async with session("Hi.") as house:
-        child = await house.open(title="quiet")
+    async with start_session("Hi.") as session:
+        child = await session.open(title="quiet")
         assert not (await soon(child.compact()))["compacted"]
     later = ScriptedModel(["Fine."])
-    async with tertulia.Session.resume(house.id, tertulia.Settings(model=later)) as again:
+    async with tertulia.Session.resume(session.id, tertulia.Settings(model=later)) as again:
         assert not [event for event in await past(again) if event.type == "warning"]
         await soon(again.conversation(child.id).message("And?"))
     assert not any("not_stored" in getattr(item, "text", "") for item in later.requests[0].items)
@@ -167,8 +167,8 @@ async def test_it_works_where_it_did_and_not_where_somebody_resumes_it(
 async def test_the_answer_of_a_stricter_child_is_a_placeholder_in_its_parent() -> None:
     """S002-16: the policy travels; what the caller says itself is its own."""
     send = call("conv_create", {"user_instruction": "Say CANARYWORD"})
-    async with session(send, "It is CANARYWORD.", "He said it.") as house:
-        child = await house.open(storage_policy=tertulia.HeadersOnly())
+    async with start_session(send, "It is CANARYWORD.", "He said it.") as session:
+        child = await session.open(storage_policy=tertulia.HeadersOnly())
         await soon(child.message("Delegate"))
     assert not stored("CANARYWORD")
     assert not stored("He said it.")
@@ -176,12 +176,12 @@ async def test_the_answer_of_a_stricter_child_is_a_placeholder_in_its_parent() -
     parent = ScriptedModel(
         [lambda _: call("conv_send", {"conversation_id": ids[0], "text": "Well?"}), "CANARYTWO", "So."]
     )
-    async with tertulia.Session.start(tertulia.Settings(model=parent)) as house:
-        ids.append((await house.open(storage_policy="headers-only")).id)
-        assert (await soon(house.root.message("go"))).text == "So."
+    async with tertulia.Session.start(tertulia.Settings(model=parent)) as session:
+        ids.append((await session.open(storage_policy="headers-only")).id)
+        assert (await soon(session.root.message("go"))).text == "So."
     assert not stored("CANARYTWO")
     later = ScriptedModel(["Fine."])
-    async with tertulia.Session.resume(house.id, tertulia.Settings(model=later)) as again:
+    async with tertulia.Session.resume(session.id, tertulia.Settings(model=later)) as again:
         await soon(again.root.message("And?"))
     (output,) = [item for item in later.requests[0].items if type(item).__name__ == "ToolOutput"]
     assert output.text.startswith("[not stored")
@@ -210,26 +210,26 @@ async def test_after_its_time_a_session_has_no_texts_and_can_be_gone_on_with(act
     clock = FakeClock()
     settings: dict[str, Any] = {"storage_policy": {"ttl": 60}, "retention": {"ttl_action": action}}
     model = ScriptedModel(["CANARYANSWER"])
-    async with tertulia.Session.start(tertulia.Settings(model=model, **settings), clock=clock) as house:
-        await house.root.message("The key is under the mat.")
+    async with tertulia.Session.start(tertulia.Settings(model=model, **settings), clock=clock) as session:
+        await session.root.message("The key is under the mat.")
     assert stored("CANARYANSWER")
     clock.advance(61)
-    async with resumed(house.id, "Fine.", clock=clock, **settings) as again:
+    async with resumed(session.id, "Fine.", clock=clock, **settings) as again:
         assert not stored("CANARYANSWER")
         assert not stored("under the mat")
-        assert again.root.id == house.root.id
+        assert again.root.id == session.root.id
         assert (await soon(again.root.message("Where is it?"))).text == "Fine."
 
 
 async def test_a_stricter_policy_erases_what_was_stored_before_it_answers() -> None:
     """E5."""
-    async with session("CANARYANSWER", "More.") as house:
-        await house.root.message("The key is under the mat.")
+    async with start_session("CANARYANSWER", "More.") as session:
+        await session.root.message("The key is under the mat.")
         assert stored("CANARYANSWER")
-        await house.root.set_context(storage_policy=tertulia.HeadersOnly())
+        await session.root.set_context(storage_policy=tertulia.HeadersOnly())
         assert not stored("CANARYANSWER")
         assert not stored("under the mat")
-        assert (await house.root.message("Still there?")).text == "More."
+        assert (await session.root.message("Still there?")).text == "More."
 
 
 # ---- how policies are spelled
@@ -246,17 +246,17 @@ async def test_a_stricter_policy_erases_what_was_stored_before_it_answers() -> N
     ids=str,
 )  # fmt: skip
 async def test_a_policy_is_understood_in_every_spelling(spelling: Any, wire: Any) -> None:
-    async with session("Hi.", storage_policy=spelling) as house:
-        assert house.info.policy["storage"] == wire
-    async with session("Hi.") as house:
-        assert (await (await house.open(storage_policy=spelling)).context()).storage_policy == wire
+    async with start_session("Hi.", storage_policy=spelling) as session:
+        assert session.info.policy["storage"] == wire
+    async with start_session("Hi.") as session:
+        assert (await (await session.open(storage_policy=spelling)).context()).storage_policy == wire
 
 
 @each_row("spelling", ["some", "ttl", "ttl:x", {"ttl": 0}, {"ttl": -1}, {"ttl": "5"}, {"ttl": True}, {}, 3])
 async def test_a_policy_that_is_none_is_refused_and_nothing_is_opened(spelling: Any) -> None:
     with pytest.raises(errors.InvalidParamsError, match="storage_policy"):
         tertulia.Settings(storage_policy=spelling)
-    async with session("Hi.") as house:
+    async with start_session("Hi.") as session:
         with pytest.raises(errors.InvalidParamsError, match="storage_policy"):
-            await house.open(storage_policy=spelling)
-        assert len(house.conversations()) == 1
+            await session.open(storage_policy=spelling)
+        assert len(session.conversations()) == 1

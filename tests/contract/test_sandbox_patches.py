@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia.testing import call
-from tests.contract.talking import session, soon
+from tests.contract.python_session import soon, start_session
 from tests.sandbox.confined import need
 
 BEGIN, END = "*** Begin Patch\n", "*** End Patch"
@@ -35,9 +35,9 @@ def lay(folder: Path, files: Files) -> None:
 
 async def applied(folder: Path, patch: str) -> Any:
     """What the tool answered."""
-    async with session(call("apply_patch", {"input": patch}), "Done.", cwd=str(folder)) as house:
-        ends = [event.data async for event in house.root.stream("go") if event.type == "tool_call_end"]
-        await soon(house.close())
+    async with start_session(call("apply_patch", {"input": patch}), "Done.", cwd=str(folder)) as session:
+        ends = [event.data async for event in session.root.stream("go") if event.type == "tool_call_end"]
+        await soon(session.close())
     (end,) = ends
     return end
 
@@ -112,8 +112,8 @@ async def test_a_patch_that_is_wrapped_is_unwrapped(patch: str, tmp_path: Path) 
 async def test_a_shell_that_calls_apply_patch_applies_one(tmp_path: Path) -> None:
     """A patch is also accepted as a heredoc to a program of that name."""
     line = f"apply_patch <<'EOF'\n{BEGIN}*** Add File: a\n+x\n{END}\nEOF\n"
-    async with session(call("shell", {"command": ["bash", "-lc", line]}), "Done.", cwd=str(tmp_path)) as house:
-        await soon(house.root.message("go"))
+    async with start_session(call("shell", {"command": ["bash", "-lc", line]}), "Done.", cwd=str(tmp_path)) as session:
+        await soon(session.root.message("go"))
     assert tree(tmp_path) == {"a": "x\n"}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import tertulia
 from tertulia.testing import ScriptedModel, call
-from tests.contract.talking import session, soon
+from tests.contract.python_session import soon, start_session
 from tests.sandbox.confined import need
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 3, 4)
@@ -24,9 +24,9 @@ def _sandboxed() -> None:
 
 async def outputs(folder: Path, *calls: Any, **settings: Any) -> list[Any]:
     """How each call ended, one after the other."""
-    async with session(*calls, "Done.", cwd=str(folder), **settings) as house:
-        ends = [event.data async for event in house.root.stream("go") if event.type == "tool_call_end"]
-        await soon(house.close())
+    async with start_session(*calls, "Done.", cwd=str(folder), **settings) as session:
+        ends = [event.data async for event in session.root.stream("go") if event.type == "tool_call_end"]
+        await soon(session.close())
     return ends
 
 
@@ -69,8 +69,8 @@ async def test_each_form_of_shell_has_the_fields_that_models_know(
 ) -> None:
     """S000-06, X-19: names and schemas."""
     model = ScriptedModel(["Hi."])
-    async with tertulia.Session.start(tertulia.Settings(model=model, **settings)) as house:
-        await soon(house.root.message("go"))
+    async with tertulia.Session.start(tertulia.Settings(model=model, **settings)) as session:
+        await soon(session.root.message("go"))
     family = {"shell", "local_shell", "exec_command", "write_stdin"}
     offered = {tool.name: json.loads(tool.schema) for tool in model.requests[0].request.tools if tool.name in family}
     assert list(offered) == list(wanted)

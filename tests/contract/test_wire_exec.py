@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import DEADLINE_S, program, surroundings, write_script
+from tests.contract.app_server import DEADLINE_S, program, surroundings, write_script
 from tests.mcp.fakes import bare
 from tests.sandbox.confined import need
 

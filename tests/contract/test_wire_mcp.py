@@ -12,7 +12,7 @@ import mcp_types as t
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.contract.speaking import program, surroundings, write_script
+from tests.contract.app_server import program, surroundings, write_script
 from tests.sandbox.confined import need
 
 TOUCH = {"tool_calls": [{"name": "shell", "arguments": {"command": ["touch", "made"]}}]}

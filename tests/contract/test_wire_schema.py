@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.contract.speaking import program, serving, surroundings
+from tests.contract.app_server import program, serving, surroundings
 from tests.contract.wire import SCHEMA, Published
 from tests.mcp.fakes import bare
 from tests.sandbox.confined import need

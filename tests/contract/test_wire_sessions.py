@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.contract.speaking import Refused, serving
+from tests.contract.app_server import Refused, serving
 
 CLOSED = {"closed": True, "already_closed": False, "forced": False}
 

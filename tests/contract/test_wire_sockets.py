@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.speaking import DEADLINE_S, Refused
+from tests.contract.app_server import DEADLINE_S, Refused
 from tests.contract.wire import Published, serving_web
 from tests.sandbox.confined import need
 

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.contract.speaking import DEADLINE_S, Message, Refused, Server, program, surroundings, write_script
+from tests.contract.app_server import DEADLINE_S, Message, Refused, Server, program, surroundings, write_script
 
 SCHEMA = Path(__file__).parent.parent.parent / "docs" / "schema.json"
 

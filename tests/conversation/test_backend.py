@@ -1,4 +1,4 @@
-"""The port for other agents, in a house that has none."""
+"""The port for other agents, in a session that has none."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from tertulia.conversation.backend import no_backend
 from tertulia.errors import UnsupportedByBackendError
-from tests.conversation.making import make_conversation, terms
+from tests.conversation.conversations import make_conversation, terms
 
 
-def test_a_house_without_other_agents_says_so() -> None:
+def test_a_session_without_other_agents_says_so() -> None:
     with pytest.raises(UnsupportedByBackendError, match="there is no backend 'codex' here"):
         no_backend(make_conversation(replace(terms(), backend="codex")))

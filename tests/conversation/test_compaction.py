@@ -17,13 +17,13 @@ from tests.tables import each_row
 LONG = "a long answer about many things " * 40
 
 
-async def talked(on: Stage, conversation: tertulia.Conversation, rounds: int = 4) -> None:
+async def hold_conversation(on: Stage, conversation: tertulia.Conversation, rounds: int = 4) -> None:
     for number in range(rounds):
         await conversation.message(f"question {number}")
 
 
 def model(*replies: Any) -> ScriptedModel:
-    """Long answers in the talk; these for the notes."""
+    """Long answers in the conversation; these for the notes."""
     notes = list(replies)
 
     def reply(asked: Any) -> Any:
@@ -36,7 +36,7 @@ async def test_the_older_part_is_replaced_by_the_models_notes() -> None:
     """S000-39, X-22: in any conversation, not only in root."""
     async with stage(model=model("the notes")) as on:
         conversation = await on.session.open(base_instructions="Be kind.")
-        await talked(on, conversation)
+        await hold_conversation(on, conversation)
         before = conversation.info.message_count
         done = await conversation.compact()
         assert (done.compacted, done.reason) == (True, None)
@@ -56,7 +56,7 @@ async def test_the_compact_text_is_for_that_one_request_and_without_tools() -> N
     """S000-10, S000-39: compact and normal instructions differ; nothing is written back."""
     async with stage(model=model("the notes")) as on:
         conversation = await on.session.open(base_instructions="Be kind.")
-        await talked(on, conversation)
+        await hold_conversation(on, conversation)
         before = (await conversation.context()).base_instructions
         await conversation.compact()
         asked = on.model.last_request
@@ -82,7 +82,7 @@ async def test_whatever_becomes_of_it_the_conversation_is_as_before(base: str | 
     }
     async with stage(model=model(notes[ending])) as on:
         conversation = await on.session.open(base_instructions=base)
-        await talked(on, conversation)
+        await hold_conversation(on, conversation)
         state = on.parts.conversations.find(conversation.id)
         terms, items = state.terms, list(state.history.snapshot())
         count = len(on.model.requests)
@@ -114,7 +114,7 @@ async def test_where_the_model_writes_no_notes_a_local_summary_stands_in(base: s
     """S000-10, X-65: the conversation's instructions are as before, and nothing of half written notes stays."""
     async with stage(model=model(notes)) as on:
         conversation = await on.session.open(base_instructions=base)
-        await talked(on, conversation)
+        await hold_conversation(on, conversation)
         done = await conversation.compact()
         assert done.compacted
         assert done.after_tokens < done.before_tokens
@@ -128,7 +128,7 @@ async def test_where_the_model_writes_no_notes_a_local_summary_stands_in(base: s
 
 async def test_a_compaction_is_a_task_with_events_and_costs() -> None:
     async with stage(model=model("the notes")) as on:
-        await talked(on, on.root)
+        await hold_conversation(on, on.root)
         on.events.drain()
         seen = len(on.events.seen)
         await on.root.compact()
@@ -164,12 +164,12 @@ async def test_a_short_conversation_has_nothing_to_compact_and_asks_nobody() -> 
 async def test_a_conversation_that_waits_can_be_compacted_when_its_chain_has_ended_and_pairs_stay_together() -> None:
     """S002-24: a compaction never parts a call from its output."""
     async with stage(model=model("the notes"), tools=[Ask()]) as on:
-        await talked(on, on.root, 3)
+        await hold_conversation(on, on.root, 3)
         other = await on.session.open()
         replies = iter([say("", call("ask", {"to": other.id}, "c1")), say(LONG), say(LONG)])
         on.model._cues._in_turn.appendleft((99, lambda asked: next(replies)))
         await on.root.message("ask")
-        await talked(on, on.root, 2)
+        await hold_conversation(on, on.root, 2)
         assert (await on.root.compact()).compacted
         kept = list(on.parts.conversations.root.history.snapshot())
         calls = {item.call_id for item in kept if isinstance(item, ToolCall)}

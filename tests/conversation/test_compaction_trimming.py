@@ -12,24 +12,24 @@ from tertulia.policy.narrowing import TOP
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import AssistantMessage, Summary, TextPart, UserMessage
 from tertulia.testing import say
-from tests.conversation.floors import Standing, standing
+from tests.conversation.task_stage import TaskStage, task_stage
 from tests.session.staging import stage
 
 
-def talked(on: Standing, rounds: int, words: int = 50) -> None:
+def hold_conversation(on: TaskStage, rounds: int, words: int = 50) -> None:
     for number in range(rounds):
         on.conversation.say([UserMessage(ItemId(f"u{number}"), (TextPart(f"question {number} " * words),))])
         on.conversation.say([AssistantMessage(ItemId(f"a{number}"), (TextPart(f"answer {number} " * words),))])
 
 
-def limited(**limits: int) -> Standing:
+def limited(**limits: int) -> TaskStage:
     rights = msgspec.structs.replace(TOP, limits=msgspec.structs.replace(Limits(), **limits))
-    return standing(rights=rights)
+    return task_stage(rights=rights)
 
 
 async def test_a_history_within_its_limits_is_left_alone_and_nothing_is_said() -> None:
     on = limited(max_history_items=100)
-    talked(on, 5)
+    hold_conversation(on, 5)
     trim_to_limits(on.scope)
     assert (on.conversation.history.item_count, on.told()) == (10, [])
 
@@ -38,7 +38,7 @@ async def test_a_history_over_its_limits_is_trimmed_and_it_is_said() -> None:
     """S002-21, S002-22: both thresholds; a summary takes the place."""
     for limits in ({"max_history_items": 12}, {"max_history_tokens": 2_000}):
         on = limited(**limits)
-        talked(on, 20)
+        hold_conversation(on, 20)
         trim_to_limits(on.scope)
         assert not on.conversation.history.over_limit()
         (event,) = on.told()
@@ -50,12 +50,12 @@ async def test_a_history_over_its_limits_is_trimmed_and_it_is_said() -> None:
 
 async def test_room_is_made_for_half_of_the_window_or_half_of_what_there_is() -> None:
     """The provider's count is not ours: after an overflow there must be room to spare."""
-    small = standing(wire=ScriptedModel([], context_window=1_000))
-    talked(small, 20)
+    small = task_stage(wire=ScriptedModel([], context_window=1_000))
+    hold_conversation(small, 20)
     assert trim_for_overflow(small.scope)
     assert small.conversation.history.approx_tokens <= 500
-    large = standing(wire=ScriptedModel([], context_window=1_000_000))
-    talked(large, 20)
+    large = task_stage(wire=ScriptedModel([], context_window=1_000_000))
+    hold_conversation(large, 20)
     before = large.conversation.history.approx_tokens
     assert trim_for_overflow(large.scope)
     assert large.conversation.history.approx_tokens <= before / 2
@@ -64,8 +64,8 @@ async def test_room_is_made_for_half_of_the_window_or_half_of_what_there_is() ->
 
 
 async def test_where_nothing_can_go_there_is_no_room_and_the_reason_is_said() -> None:
-    on = standing(wire=ScriptedModel([], context_window=10))
-    talked(on, 1)
+    on = task_stage(wire=ScriptedModel([], context_window=10))
+    hold_conversation(on, 1)
     assert not trim_for_overflow(on.scope)
     (event,) = on.told()
     assert not event.data.compacted

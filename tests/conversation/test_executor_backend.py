@@ -33,15 +33,15 @@ from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.records import NoteRecord
 from tertulia.protocol.storage import HeadersOnly
 from tertulia.protocol.usage import Usage
-from tests.conversation.floors import Standing, standing
-from tests.conversation.making import KeepingJournal, make_conversation, terms
+from tests.conversation.conversations import KeepingJournal, make_conversation, terms
+from tests.conversation.task_stage import TaskStage, task_stage
 
 RIGHTS = replace(TOP, approval_policy=NEVER)
 
 
-def calm(**given: Any) -> Standing:
+def calm(**given: Any) -> TaskStage:
     """Where nobody has to be asked."""
-    return standing(**{"rights": RIGHTS, **given})
+    return task_stage(**{"rights": RIGHTS, **given})
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def agent(actor: Actor, **resuming: Any) -> ExecutorBackend:
     return ExecutorBackend(actor, HistorySettings(), ResumeSettings(**resuming), roots=lambda _: ("/work",))
 
 
-async def ask(agent: ExecutorBackend, stands: Standing, text: str = "hello", **fields: Any) -> None:
+async def ask(agent: ExecutorBackend, stands: TaskStage, text: str = "hello", **fields: Any) -> None:
     message = UserMessage(new_item_id(), text_parts(text))
     stands.scope.say([message])
     await agent.run(stands.scope, Order((message,), **fields))
@@ -159,7 +159,7 @@ async def test_a_run_that_may_leave_nothing_has_no_native_session() -> None:
 
 async def test_the_rights_of_the_chain_may_need_asking_although_its_own_do_not() -> None:
     """No confused deputy: the strictest of the chain counts, at the task."""
-    stands = standing(rights=replace(TOP, approval_policy=UNTRUSTED))
+    stands = task_stage(rights=replace(TOP, approval_policy=UNTRUSTED))
     actor = Actor(answer("a"), answer("b"))
     with pytest.raises(UnsupportedByBackendError, match="actor cannot ask anybody"):
         await ask(agent(actor), stands)
@@ -183,7 +183,7 @@ async def test_instructions_for_one_task_take_the_place_of_the_conversations() -
 async def test_an_agent_remembers_nothing_of_instructions_that_were_for_one_task() -> None:
     """Issue 17, item 15: for that task only. It begins anew, and the next task does; both are told the transcript."""
     journal = KeepingJournal()
-    stands = Standing(make_conversation(terms(rights=RIGHTS), journal=journal))
+    stands = TaskStage(make_conversation(terms(rights=RIGHTS), journal=journal))
     actor = Actor(answer("a"), answer("b", "t-2"), answer("c", "t-3"), answer("d", "t-3"))
     doing = agent(actor)
     await ask(doing, stands)
@@ -374,7 +374,7 @@ async def test_what_we_said_ourselves_makes_no_difference_to_it() -> None:
 async def test_its_id_is_noted_after_each_run_and_taken_back_where_there_is_none() -> None:
     """S003-32, S003-33: for later lives of the session; kept for `resume`, dropped for `new_session`."""
     journal = KeepingJournal()
-    stands = Standing(make_conversation(terms(rights=RIGHTS), journal=journal))
+    stands = TaskStage(make_conversation(terms(rights=RIGHTS), journal=journal))
     actor = Actor(answer("a"), [NativeSessionId("t-2"), RunFailed("no")])
     doing = agent(actor, retry="new_session")
     await ask(doing, stands)
@@ -390,7 +390,7 @@ async def test_its_id_is_noted_after_each_run_and_taken_back_where_there_is_none
 async def test_for_one_that_has_no_ids_nothing_is_noted() -> None:
     """S003-32: nothing is written where there is nothing to remember, and nothing was."""
     journal = KeepingJournal()
-    stands = Standing(make_conversation(terms(rights=RIGHTS), journal=journal))
+    stands = TaskStage(make_conversation(terms(rights=RIGHTS), journal=journal))
     await ask(agent(Actor(answer("a", None))), stands)
     assert not any(isinstance(record, NoteRecord) for record in journal.kept)
 
@@ -409,7 +409,7 @@ async def test_one_that_was_given_another_conversation_meanwhile_is_told_to_leav
 
 @pytest.mark.parametrize(("steps", "resume"), [(1, None), (2, "t-1")])
 async def test_one_that_was_stopped_before_it_said_anything_is_told_all_again(steps: int, resume: str | None) -> None:
-    """S003-30, S003-33: it may never have read its prompt; that it has begun a talk proves nothing."""
+    """S003-30, S003-33: it may never have read its prompt; that it has begun a session proves nothing."""
     stands = calm()
     actor = Actor([NativeSessionId("t-1"), AgentText("m", "half"), AgentText("n", "way")], answer("b"))
     real, seen = actor.run, 0

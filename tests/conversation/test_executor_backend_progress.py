@@ -11,16 +11,16 @@ from tertulia.conversation.executor_backend import StepPublisher
 from tertulia.executors.executor import AgentDelta, AgentText, Notice, RunFinished, Step, ToolUseBegin, ToolUseEnd
 from tertulia.executors.step_events import StepEvents
 from tertulia.protocol.items import AssistantMessage
-from tests.conversation.floors import Standing
+from tests.conversation.task_stage import TaskStage
 
 
-def telling(standing: Standing) -> StepPublisher:
+def telling(standing: TaskStage) -> StepPublisher:
     return StepPublisher(standing.scope, StepEvents("fake", "run", "/", standing.clock))
 
 
 async def test_five_events_are_told_at_once_and_not_before() -> None:
     """S003-28: batches of five."""
-    standing = Standing()
+    standing = TaskStage()
     told = telling(standing)
     for number in range(4):
         told.tell(Notice(f"{number}"))
@@ -33,7 +33,7 @@ async def test_what_came_is_told_after_a_fifth_of_a_second(monkeypatch: pytest.M
     """S003-28: or 200 ms."""
     assert executor_backend.BATCH_PERIOD_S == 0.2
     monkeypatch.setattr(executor_backend, "BATCH_PERIOD_S", 0.0)
-    standing = Standing()
+    standing = TaskStage()
     told = telling(standing)
     told.tell(Notice("one"))
     assert standing.told() == []
@@ -48,7 +48,7 @@ async def test_what_came_is_told_after_a_fifth_of_a_second(monkeypatch: pytest.M
 
 async def test_a_whole_answer_waits_for_nothing_and_joins_the_history() -> None:
     """X-60: one history."""
-    standing = Standing()
+    standing = TaskStage()
     told = telling(standing)
     told.tell(AgentDelta("a", "hel"))
     told.tell(AgentText("a", "hello"))
@@ -60,7 +60,7 @@ async def test_a_whole_answer_waits_for_nothing_and_joins_the_history() -> None:
 
 async def test_what_was_half_said_is_kept_at_an_end_that_nobody_planned() -> None:
     """S003-29: the end erases nothing that was told."""
-    standing = Standing()
+    standing = TaskStage()
     told = telling(standing)
     told.tell(AgentDelta("a", "hel"))
     standing.scope.tidy("interrupted")
@@ -73,7 +73,7 @@ async def test_what_was_half_said_is_kept_at_an_end_that_nobody_planned() -> Non
 )
 async def test_whatever_was_begun_is_ended_exactly_once(ends: list[Step]) -> None:
     """Contract of Backend: exactly one end for each beginning, in every ending."""
-    standing = Standing()
+    standing = TaskStage()
     told = telling(standing)
     told.tell(ToolUseBegin("c", "ls", {}))
     for step in ends:

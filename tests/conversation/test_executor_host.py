@@ -1,4 +1,4 @@
-"""What the house does for an agent that works for a conversation. In whole sessions: see `test_acp_backends`."""
+"""What the host does for an agent that works for a conversation. In whole sessions: see `test_acp_backends`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _scope(acting: Any) -> Any:
     """As much of a task as it needs."""
     conversation = acting.parts.conversations.root
 
-    class Floor:
+    class FakeScope:
         task_id = "t"
         around = acting.parts
 
@@ -93,7 +93,7 @@ def _scope(acting: Any) -> Any:
         def publish(self, data: Any, storage: Any = None) -> None:
             acting.parts.bus.publish(data)
 
-    return Floor()
+    return FakeScope()
 
 
 @each_row(
@@ -144,12 +144,12 @@ async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp
             told.append(event)
             if isinstance(event, ApprovalRequest):
                 asyncio.get_running_loop().call_soon(
-                    lambda: place.desk.resolve(event.approval_id, "allow", scope="session")
+                    lambda: place.approvals.resolve(event.approval_id, "allow", scope="session")
                 )
 
         scope.publish = hear
         host = TaskExecutorHost(scope, place, "acp:x", "run")
-        with place.desk.attended():
+        with place.approvals.attended():
             consents = [await host.permit(question(doing, "x")) for doing in ("execute", "execute", "edit", "edit")]
         assert [consent.lasting for consent in consents] == [False, False, True, True]
         scopes = [event.scopes for event in told if isinstance(event, ApprovalRequest)]

@@ -24,7 +24,7 @@ from tertulia.models.wire import (
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import AssistantMessage, ImagePart, Reasoning, TextPart, ToolCall
 from tertulia.protocol.usage import Usage
-from tests.conversation.floors import Pieces, Standing
+from tests.conversation.task_stage import Pieces, TaskStage
 from tests.tables import each_row
 
 REQUEST = ModelRequest(ConversationId("c"), "m", "", (), (), (), b"[]", "key", store=True)
@@ -36,16 +36,16 @@ def message(text: str, item_id: ItemId = ONE) -> AssistantMessage:
     return AssistantMessage(item_id, (TextPart(text),))
 
 
-async def asked(*pieces: AnswerPiece | BaseException, on: Standing | None = None) -> ModelAnswer:
+async def asked(*pieces: AnswerPiece | BaseException, on: TaskStage | None = None) -> ModelAnswer:
     wire = Pieces(*pieces)
     try:
-        return await request_answer((on or Standing()).scope, wire, REQUEST)
+        return await request_answer((on or TaskStage()).scope, wire, REQUEST)
     finally:
         assert wire.hung_up
 
 
 async def test_deltas_are_told_as_they_come_and_the_whole_is_given_back() -> None:
-    on = Standing()
+    on = TaskStage()
     call = ToolCall(ItemId("i"), CallId("c1"), "note", "{}")
     given = await asked(
         ReasoningDelta(TWO, "hm "),
@@ -71,8 +71,8 @@ async def test_deltas_are_told_as_they_come_and_the_whole_is_given_back() -> Non
 
 
 async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_same() -> None:
-    """Notes of a compaction are no part of the talk: no deltas, no partial answer, no discard notice."""
-    on = Standing()
+    """Notes of a compaction are no part of the conversation: no deltas, no partial answer, no discard notice."""
+    on = TaskStage()
     wire = Pieces(
         ReasoningDelta(TWO, "hm"),
         TextDelta(ONE, "no"),
@@ -89,14 +89,14 @@ async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_
 
 
 async def test_a_search_of_the_provider_is_told() -> None:
-    on = Standing()
+    on = TaskStage()
     await asked(ProviderSearch(CallId("s"), None), ProviderSearch(CallId("s"), "tea"), FINISHED, on=on)
     assert on.types() == ["web_search_begin", "web_search_end"]
 
 
 async def test_what_was_said_before_a_retry_does_not_count() -> None:
     """DESIGN, Models: deltas already shown do not count as acted on; a retry says discard_deltas."""
-    on = Standing()
+    on = TaskStage()
     given = await asked(
         TextDelta(ONE, "fir"),
         AnswerItem(message("first")),
@@ -116,7 +116,7 @@ async def test_what_was_said_before_a_retry_does_not_count() -> None:
 
 
 async def test_a_stream_that_just_ends_is_no_answer() -> None:
-    on = Standing()
+    on = TaskStage()
     with pytest.raises(ModelError, match="ended before"):
         await asked(TextDelta(ONE, "half"), AnswerItem(message("half")), on=on)
     on.scope.tidy("failed")
@@ -152,7 +152,7 @@ async def test_the_connection_is_closed_when_the_reader_is_cancelled() -> None:
             closed.append(True)
 
     wire.stream = stream  # type: ignore[method-assign]
-    reading = asyncio.create_task(request_answer(Standing().scope, wire, REQUEST))
+    reading = asyncio.create_task(request_answer(TaskStage().scope, wire, REQUEST))
     await entered.wait()
     reading.cancel()
     await asyncio.wait((reading,))
@@ -188,7 +188,7 @@ async def test_what_is_said_whole_is_bounded_like_what_is_heard(monkeypatch: pyt
 
 async def test_ids_and_messages_of_a_wire_can_always_be_told() -> None:
     """G2: one event that cannot be encoded would end the feed of every client."""
-    on, bad = Standing(), "\ud800"
+    on, bad = TaskStage(), "\ud800"
     given = await asked(
         TextDelta(ItemId(bad), "x"),
         ReasoningDelta(ItemId(bad), "x"),
@@ -210,7 +210,7 @@ async def test_ids_and_messages_of_a_wire_can_always_be_told() -> None:
 
 
 async def test_text_that_cannot_be_encoded_is_mended() -> None:
-    on = Standing()
+    on = TaskStage()
     bad = "a\ud800b"
     given = await asked(
         TextDelta(ONE, bad),

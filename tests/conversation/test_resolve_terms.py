@@ -19,7 +19,7 @@ from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import TOP, Narrowing, leq, meet
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
-from tests.conversation.making import OTHER_WIRE, WIRE, find_wire, ground, terms
+from tests.conversation.conversations import OTHER_WIRE, WIRE, find_wire, ground, terms
 from tests.policy.strategies import rights
 from tests.tables import each_row
 from tests.thorough import examples

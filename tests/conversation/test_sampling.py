@@ -1,4 +1,4 @@
-"""A question to the conversation's own model, beside the talk."""
+"""A question to the conversation's own model, beside the history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerItem, Reasoning
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import AssistantMessage, TextPart
 from tertulia.protocol.usage import NO_USAGE, Usage
-from tests.conversation.floors import Pieces, standing
+from tests.conversation.task_stage import Pieces, task_stage
 
 ID = ItemId("i")
 SPENT = Usage(10, 0, 5, 0, 15)
@@ -26,7 +26,7 @@ def said(text: str) -> AnswerItem:
 
 async def test_the_answer_is_whole_and_charged_and_nothing_of_it_is_kept() -> None:
     wire = Pieces(ReasoningDelta(ID, "hm"), TextDelta(ID, "42"), said("42"), AnswerEnd(SPENT))
-    on = standing(wire=wire)
+    on = task_stage(wire=wire)
     before = list(on.conversation.history.snapshot())
     assert await sample(on.scope, QUESTION) == SamplingResult("42", wire.name)
     assert on.scope.spent == on.tally.usage == SPENT
@@ -37,7 +37,7 @@ async def test_the_answer_is_whole_and_charged_and_nothing_of_it_is_kept() -> No
 
 async def test_an_answer_that_is_too_long_is_cut_by_hanging_up() -> None:
     wire = Pieces(*[TextDelta(ID, "12345678")] * 10, said("12345678" * 10), AnswerEnd(SPENT))
-    on = standing(wire=wire)
+    on = task_stage(wire=wire)
     assert (await sample(on.scope, QUESTION)).text == "1234567812345678"
     assert wire.hung_up
     assert on.scope.spent.output_tokens == 4
@@ -45,19 +45,19 @@ async def test_an_answer_that_is_too_long_is_cut_by_hanging_up() -> None:
 
 
 async def test_one_that_comes_in_one_piece_is_cut_too() -> None:
-    on = standing(wire=Pieces(said("x" * 1_000), AnswerEnd(SPENT)))
+    on = task_stage(wire=Pieces(said("x" * 1_000), AnswerEnd(SPENT)))
     assert (await sample(on.scope, QUESTION)).text == "x" * 16
     assert on.scope.spent == SPENT
 
 
 async def test_what_was_said_before_a_retry_does_not_count() -> None:
     wire = Pieces(TextDelta(ID, "wrong"), said("wrong"), RetryNotice("again"), said("right"), AnswerEnd(SPENT))
-    assert (await sample(standing(wire=wire).scope, QUESTION)).text == "right"
+    assert (await sample(task_stage(wire=wire).scope, QUESTION)).text == "right"
 
 
 @pytest.mark.parametrize("pieces", [(AnswerFailure("overloaded"),), (TextDelta(ID, "x"),)])
 async def test_without_an_answer_it_is_an_error_and_nothing_is_charged(pieces: Any) -> None:
-    on = standing(wire=Pieces(*pieces))
+    on = task_stage(wire=Pieces(*pieces))
     with pytest.raises(ModelError):
         await sample(on.scope, QUESTION)
     assert on.scope.spent == NO_USAGE

@@ -21,9 +21,9 @@ from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
 from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import HeadersOnly
-from tests.conversation.making import OTHER_WIRE, KeepingJournal, ground, make_conversation, terms
+from tests.conversation.conversations import OTHER_WIRE, KeepingJournal, ground, make_conversation, terms
 from tests.events.scripted import StillClock
-from tests.history.saying import call, model, output, user
+from tests.history.items import call, model, output, user
 from tests.tables import each_row
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.conversation.task_handle import TaskHandle
 from tertulia.protocol.ids import TaskId
-from tests.conversation.making import make_conversation
+from tests.conversation.conversations import make_conversation
 from tests.events.scripted import ticks
 
 NEVER = 3_600.0

@@ -16,7 +16,7 @@ from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Reasoning, TextPart, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.usage import Usage
 from tertulia.tools.tool import Result
-from tests.conversation.floors import SCOPE, Standing
+from tests.conversation.task_stage import SCOPE, TaskStage
 from tests.events.scripted import ScriptedJournal
 from tests.tables import each_row
 
@@ -29,13 +29,13 @@ def answer(text: str) -> AssistantMessage:
     return AssistantMessage(ItemId(text or "empty"), (TextPart(text),) if text else ())
 
 
-def outputs(on: Standing) -> list[tuple[str, str, bool]]:
+def outputs(on: TaskStage) -> list[tuple[str, str, bool]]:
     return [(i.call_id, i.text, i.success) for i in on.conversation.history.snapshot() if isinstance(i, ToolOutput)]
 
 
 async def test_everything_is_told_under_the_ids_of_the_task() -> None:
     """S000-46, S002-42"""
-    on = Standing()
+    on = TaskStage()
     on.scope.publish(WarningEvent("careful"))
     (event,) = on.told()
     assert (event.sub_id, event.task_id, event.trace_id, event.span_id) == (
@@ -48,7 +48,7 @@ async def test_everything_is_told_under_the_ids_of_the_task() -> None:
 
 async def test_a_tool_may_tell_what_can_be_written_down_and_no_end() -> None:
     """A task has one end, and it is not for a tool to tell it."""
-    on = Standing()
+    on = TaskStage()
     on.scope.pass_on(WarningEvent("careful"))
     for bad in (
         TurnAborted("interrupted"),
@@ -62,7 +62,7 @@ async def test_a_tool_may_tell_what_can_be_written_down_and_no_end() -> None:
 
 
 async def test_what_is_said_is_in_the_history() -> None:
-    on = Standing()
+    on = TaskStage()
     on.scope.say([answer("hello")])
     on.conversation.queue_input(UserMessage(ItemId("u"), (TextPart("wait"),)))
     assert on.scope.take_pending() is True
@@ -71,7 +71,7 @@ async def test_what_is_said_is_in_the_history() -> None:
 
 
 async def test_costs_are_counted_for_the_task_and_for_the_chain() -> None:
-    on = Standing()
+    on = TaskStage()
     on.tally.usage = Usage(1, 0, 1, 0, 2)
     on.scope.charge(Usage(10, 0, 5, 0, 15))
     on.scope.charge(Usage(10, 0, 5, 0, 15))
@@ -79,14 +79,14 @@ async def test_costs_are_counted_for_the_task_and_for_the_chain() -> None:
 
 
 async def test_pieces_of_an_answer_know_where_they_belong() -> None:
-    on = Standing()
+    on = TaskStage()
     one, other = ItemId("one"), ItemId("other")
     assert [on.scope.hear(one, "abc"), on.scope.hear(one, "de"), on.scope.hear(one, "")] == [0, 3, 5]
     assert on.scope.hear(other, "x") == 0
 
 
 async def test_a_whole_answer_is_announced_and_is_the_last_text() -> None:
-    on = Standing()
+    on = TaskStage()
     for item in (
         Reasoning(ItemId("r"), "hm"),
         Reasoning(ItemId("sealed"), "", opaque="xyz"),
@@ -100,7 +100,7 @@ async def test_a_whole_answer_is_announced_and_is_the_last_text() -> None:
 
 
 async def test_a_call_begins_and_ends_once_and_takes_its_time() -> None:
-    on = Standing()
+    on = TaskStage()
     call = asked("c1")
     on.scope.say([call])
     on.scope.begin(call)
@@ -118,7 +118,7 @@ async def test_a_call_begins_and_ends_once_and_takes_its_time() -> None:
 async def test_what_the_journal_took_back_of_a_call_is_told_again_and_nothing_twice() -> None:
     """F5: on a full disk too a call has one beginning and one end, as soon as there is room."""
     journal = ScriptedJournal(asyncio.get_running_loop())
-    on = Standing(journal=journal)
+    on = TaskStage(journal=journal)
     first, second = asked("c1"), asked("c2")
     on.scope.say([first, second])
     on.scope.begin(first)
@@ -142,7 +142,7 @@ async def test_what_the_journal_took_back_of_a_call_is_told_again_and_nothing_tw
 
 
 async def test_outputs_are_written_in_the_order_of_the_calls() -> None:
-    on = Standing()
+    on = TaskStage()
     one, two, three = asked("c1"), asked("c2"), asked("c3")
     on.scope.say([one, two, three])
     for call in (one, two, three):
@@ -158,7 +158,7 @@ async def test_outputs_are_written_in_the_order_of_the_calls() -> None:
 
 
 async def test_a_call_that_is_handed_over_is_ended_by_somebody_else() -> None:
-    on = Standing()
+    on = TaskStage()
     call = asked("c1")
     on.scope.say([call])
     on.scope.begin(call)
@@ -170,7 +170,7 @@ async def test_a_call_that_is_handed_over_is_ended_by_somebody_else() -> None:
 
 async def test_tidying_up_gives_every_call_its_begin_its_end_and_its_output() -> None:
     """S004-18: ended but not written, begun but not ended, not even begun: one output each."""
-    on = Standing()
+    on = TaskStage()
     done, begun, never = asked("done"), asked("begun"), asked("never")
     on.scope.say([done, begun, never])
     on.scope.begin(done)
@@ -190,7 +190,7 @@ async def test_tidying_up_gives_every_call_its_begin_its_end_and_its_output() ->
 
 
 async def test_tidying_up_keeps_what_was_half_said() -> None:
-    on = Standing()
+    on = TaskStage()
     on.scope.hear(ItemId("a"), "half an ")
     on.scope.hear(ItemId("a"), "answer")
     on.scope.tidy("stopped")
@@ -202,7 +202,7 @@ async def test_tidying_up_keeps_what_was_half_said() -> None:
 
 @pytest.mark.parametrize("empty", [True, False])
 async def test_nothing_is_kept_of_an_answer_that_was_withdrawn_or_never_began(empty: bool) -> None:
-    on = Standing()
+    on = TaskStage()
     on.scope.hear(ItemId("a"), "" if empty else "not this")
     if not empty:
         on.scope.forget_partial()
@@ -225,7 +225,7 @@ USES: list[Callable[[Any], Any]] = [
 @each_row("use", USES)
 async def test_nothing_of_a_task_comes_after_its_end(use: Callable[[Any], Any]) -> None:
     """H3: what was abandoned may go on, but not speak."""
-    on = Standing()
+    on = TaskStage()
     on.scope.revoke()
     with pytest.raises(asyncio.CancelledError):
         use(on.scope)
@@ -235,7 +235,7 @@ async def test_nothing_of_a_task_comes_after_its_end(use: Callable[[Any], Any]) 
 
 
 async def test_a_commit_after_the_end_stops_whoever_waits_for_it() -> None:
-    on = Standing()
+    on = TaskStage()
     await on.scope.commit()
     on.scope.revoke()
     with pytest.raises(asyncio.CancelledError):
@@ -244,7 +244,7 @@ async def test_a_commit_after_the_end_stops_whoever_waits_for_it() -> None:
 
 async def test_a_commit_stops_a_task_whose_cancellation_was_swallowed() -> None:
     """H1: whoever caught it, the task does not go on."""
-    on, passed = Standing(), []
+    on, passed = TaskStage(), []
 
     async def work() -> None:
         try:

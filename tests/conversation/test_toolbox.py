@@ -20,7 +20,7 @@ from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Result
-from tests.conversation.making import terms
+from tests.conversation.conversations import terms
 from tests.prompt.specs import BUILTINS, mcp, spec
 from tests.tables import each_row
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tertulia.scheduler import task_runner
 from tertulia.testing import call, say
-from tests.delegation.plotting import Play, create, destroy, play, send
+from tests.delegation.delegation_stage import Play, create, destroy, play, send
 from tests.session.staging import Ask
 from tests.tables import each_row
 

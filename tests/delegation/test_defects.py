@@ -16,7 +16,7 @@ from tertulia.session import submission
 from tertulia.testing import call, say
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Outcome, Result
-from tests.delegation.plotting import Play, create, destroy, play, send
+from tests.delegation.delegation_stage import Play, create, destroy, play, send
 
 
 class Served:
@@ -103,14 +103,14 @@ async def test_3_delegation_widens_rights() -> None:
 
     async with play(tools=[look]) as on:
         narrow = await on.session.open(sandbox="read-only", include_plan_tool=False, include_apply_patch_tool=False)
-        wish = {"include_plan_tool": True, "include_apply_patch_tool": True}
-        on.write(say("", create(internal_tools=wish)), say("", call("look", {}, "l1")), say("B"), say("A"))
+        requested = {"include_plan_tool": True, "include_apply_patch_tool": True}
+        on.write(say("", create(internal_tools=requested)), say("", call("look", {}, "l1")), say("B"), say("A"))
         await narrow.message("go")
         child = on.session.conversations()[-1]
         context = await child.context()
         assert context.policy["sandbox"] == "read-only"
         assert "update_plan" not in [tool.name for tool in child.tools()]
-        assert {cut.field for cut in context.narrowed} == set(wish)
+        assert {cut.field for cut in context.narrowed} == set(requested)
         assert {cut.because for cut in context.narrowed} == {f"ancestor:{narrow.id}"}
         assert (seen[0].sandbox, seen[0].include_plan_tool) == ("read_only", False)
 

@@ -11,7 +11,7 @@ import pytest
 import tertulia
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import ScriptedModel, call, say
-from tests.delegation.plotting import create, play, send
+from tests.delegation.delegation_stage import create, play, send
 from tests.session.staging import ticks
 from tests.thorough import times
 

@@ -11,7 +11,7 @@ import pytest
 
 from tertulia.errors import ClosedError, NotRunningError
 from tertulia.testing import call, say
-from tests.delegation.plotting import Play, create, play
+from tests.delegation.delegation_stage import Play, create, play
 from tests.session.staging import ticks
 from tests.tables import each_row
 

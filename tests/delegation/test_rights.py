@@ -9,7 +9,7 @@ import pytest
 import tertulia
 from tertulia.policy.narrowing import leq
 from tertulia.testing import call, say
-from tests.delegation.plotting import create, play, send
+from tests.delegation.delegation_stage import create, play, send
 from tests.delegation.test_defects import serve
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import tertulia
 from tertulia.testing import fail, say
-from tests.delegation.plotting import Play, create, destroy, play, send
+from tests.delegation.delegation_stage import Play, create, destroy, play, send
 from tests.tables import each_row
 
 

@@ -336,7 +336,7 @@ def answer_of(name: str) -> list[str]:
 
 async def asked_for(session: tertulia.Session, word: str) -> tuple[ApprovalRequest, asyncio.Task[Any]]:
     """A request that waits, and who waits for its answer."""
-    desk, asked = session.parts.command_services.approvals, asyncio.Event()
+    queue, asked = session.parts.command_services.approvals, asyncio.Event()
     request = RequestedAction(
         kind="exec",
         conversation_id=session.root.id,
@@ -344,8 +344,8 @@ async def asked_for(session: tertulia.Session, word: str) -> tuple[ApprovalReque
         detail="",
         subject=GrantSubject((word,), "/", "core", "read-only"),
     )
-    with desk.attended():
-        asking = asyncio.create_task(desk.ask(request, UNTRUSTED, lambda event: asked.set()))
+    with queue.attended():
+        asking = asyncio.create_task(queue.ask(request, UNTRUSTED, lambda event: asked.set()))
         await asked.wait()
     (waiting,) = session.approvals.pending()
     return waiting, asking

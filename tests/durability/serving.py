@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.contract.speaking import Server, surroundings, write_script
+from tests.contract.app_server import Server, surroundings, write_script
 
 SERVE = (
     "import ctypes, sys; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0); "

@@ -18,7 +18,7 @@ import tertulia
 from tertulia.errors import NotFoundError, StorageError, TertuliaError
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
-from tests.contract.speaking import Refused, surroundings
+from tests.contract.app_server import Refused, surroundings
 from tests.durability.serving import serving
 from tests.rollout.sqlite.test_sqlite_store_places import UNSHARE, cannot_mount
 
@@ -65,18 +65,18 @@ async def lived(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 # ── two processes ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_second_process_is_refused_by_every_door_and_the_first_goes_on(tmp_path: Path) -> None:
+async def test_a_second_process_is_refused_by_every_verb_and_the_first_goes_on(tmp_path: Path) -> None:
     """F9: it is told which session, which file and which process; looking is free; a dead owner is none."""
     async with serving(tmp_path) as server:
         id = (await server.call("session/info"))["session_id"]
         file = tmp_path / "home" / "sessions" / f"{id}.db"
         assert (await server.say("one"))["status"] == "completed"
-        doors = (("resume", id), ("exec", "resume", id, "hi"), ("app-server", "--resume", id), ("sessions", "rm", id))
-        for door in doors:
-            ran = await asyncio.to_thread(run, tmp_path, *door)
-            assert ran.returncode == 1, (door, ran)
+        verbs = (("resume", id), ("exec", "resume", id, "hi"), ("app-server", "--resume", id), ("sessions", "rm", id))
+        for verb in verbs:
+            ran = await asyncio.to_thread(run, tmp_path, *verb)
+            assert ran.returncode == 1, (verb, ran)
             for word in (id, str(file), str(server.process.pid)):
-                assert word in ran.stderr, door
+                assert word in ran.stderr, verb
             assert "Traceback" not in ran.stderr
         async with serving(tmp_path) as other:
             with pytest.raises(Refused, match="in use") as refused:
@@ -108,12 +108,12 @@ async def test_a_home_that_cannot_be_written_is_a_clear_error_and_can_still_be_r
     home = str(tmp_path / "home")
     mount = f'mount --bind "{home}" "{home}" && mount -o remount,bind,ro "{home}" && exec "$@"'
     inside = (*UNSHARE, "sh", "-c", mount, "sh")
-    for door in (("exec", "-m", "scripted/tour", "hi"), ("exec", "resume", id, "hi"), ("sessions", "rm", id)):
-        ran = run(tmp_path, *door, before=inside)
-        assert ran.returncode == 1, (door, ran)
-        assert home in ran.stderr, door
+    for verb in (("exec", "-m", "scripted/tour", "hi"), ("exec", "resume", id, "hi"), ("sessions", "rm", id)):
+        ran = run(tmp_path, *verb, before=inside)
+        assert ran.returncode == 1, (verb, ran)
+        assert home in ran.stderr, verb
         assert "Traceback" not in ran.stderr
-        assert "TERTULIA_HOME" in ran.stderr, door
+        assert "TERTULIA_HOME" in ran.stderr, verb
     for look in (("sessions", "ls"), ("sessions", "export", id), ("sessions", "show", id)):
         ran = run(tmp_path, *look, before=inside)
         assert (ran.returncode, ran.stderr) == (0, ""), look
@@ -256,8 +256,8 @@ async def test_what_is_no_id_is_refused_by_the_server_and_touches_nothing(tmp_pa
 
 
 def test_what_is_no_id_is_refused_on_the_command_line_and_touches_nothing(tmp_path: Path) -> None:
-    """E9: all doors in one process; the program itself is run for each in the tests of `apps`."""
-    doors = [
+    """E9: all verbs in one process; the program itself is run for each in the tests of `apps`."""
+    verbs = [
         ["resume", "ID"], ["exec", "resume", "ID", "hi"], ["app-server", "--resume", "ID"],
         *(["sessions", act, "ID"] for act in ("show", "export", "replay", "fork", "rm")),
     ]  # fmt: skip
@@ -268,7 +268,7 @@ def test_what_is_no_id_is_refused_on_the_command_line_and_touches_nothing(tmp_pa
     )
     # A name that begins with a dash is an option, and NUL cannot be an argument.
     ids = [id for id in (*BAD_IDS, NOBODY) if not id.startswith("-")]
-    calls = [json.dumps([id if word == "ID" else word for word in door]) for id in ids for door in doors]
+    calls = [json.dumps([id if word == "ID" else word for word in verb]) for id in ids for verb in verbs]
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "x.db").write_bytes(b"precious")
     (tmp_path / "user").mkdir()

@@ -1,4 +1,4 @@
-"""A house for tests that remembers what it was asked, and a crew of ACP agents without a session."""
+"""A host for tests that remembers what it was asked, and a crew of ACP agents without a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tertulia.sandbox.sandbox import Sandbox
 from tests.executors.acp_stage import acp_table
 
 
-class House:
+class RecordingHost:
     """Allows what it is told to allow; files are in memory, commands run."""
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:

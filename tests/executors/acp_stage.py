@@ -23,7 +23,7 @@ def acp_table(mode: str = "good", **fields: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def guests(
+async def acp_stage(
     mode: str = "good", *, table: Mapping[str, Any] = {}, replies: Sequence[Any] = (), **fields: Any
 ) -> AsyncIterator[Stage]:
     """A session with one such agent, `acp:fake`. `replies`: those of its own model."""

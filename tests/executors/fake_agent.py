@@ -1,6 +1,6 @@
 """An agent of our own that is a program: `fake_agent.py MODE [resume ID] …`. Standard library only, no model.
 
-In mode `codex` it prints what `codex exec --json` would, keeps its talks in HOME, and answers with all it was told.
+In mode `codex` it prints what `codex exec --json` would, keeps them in HOME, and answers with all it was told.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def item(event: str, number: int, kind: str, **fields: Any) -> None:
 
 
 def codex(arguments: list[str]) -> None:
-    conversations = Path(os.environ["HOME"]) / "talks"
+    conversations = Path(os.environ["HOME"]) / "conversations"
     conversations.mkdir(exist_ok=True)
     resumed = arguments[arguments.index("resume") + 1] if "resume" in arguments else None
     prompt = sys.stdin.read()
@@ -189,11 +189,11 @@ def caller(arguments: list[str]) -> None:
     tell(json.dumps({"tools": tools, "results": results, "code": server.returncode}))
 
 
-def door(arguments: list[str]) -> None:
+def socket(arguments: list[str]) -> None:
     """Shows others the way to the MCP server that it was given, and waits until they are done."""
     home = Path(os.environ["HOME"])
     os.mkfifo(home / "gate")
-    (home / "door").write_text(json.loads(arguments[arguments.index("--server") + 2])[-1])
+    (home / "socket").write_text(json.loads(arguments[arguments.index("--server") + 2])[-1])
     tell((home / "gate").read_text())
 
 
@@ -229,7 +229,7 @@ MODES = {
     "codex": codex,
     "daemon": daemon,
     "deaf": deaf,
-    "door": door,
+    "socket": socket,
     "echo": lambda _: tell(sys.stdin.read()),
     "environment": lambda _: tell(json.dumps(dict(os.environ))),
     "exits": exits,

@@ -64,7 +64,7 @@ def test_a_no_is_no_lasting_one() -> None:
     assert PermissionQuestion(doing="read", title="t", detail="d", words=("w",)).paths == ()
 
 
-def test_the_house_of_a_session_is_one() -> None:
+def test_the_host_of_a_session_is_one() -> None:
     """Every question has somebody who answers it."""
     asked = {name for name in vars(ExecutorHost) if not name.startswith("_")}
     assert asked == {"permit", "read", "write", "start"}

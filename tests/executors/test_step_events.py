@@ -47,13 +47,13 @@ from tests.tables import each_row
 CALL = CallId("run:c")
 
 
-def newsroom(**more: int) -> StepEvents:
+def step_events(**more: int) -> StepEvents:
     return StepEvents("codex", "run", "/workspace", FakeClock(), **more)
 
 
 def told(output: bytes, parser: Parser) -> list[e.EventData]:
-    room = newsroom()
-    return [event for step in (*feed(parser, output), *finish(parser)) for event in room.tell(step)]
+    made = step_events()
+    return [event for step in (*feed(parser, output), *finish(parser)) for event in made.tell(step)]
 
 
 def done(act: object = None, output: str = "out", *, success: bool = True, code: int | None = None) -> ToolUseEnd:
@@ -84,22 +84,22 @@ def test_there_is_an_answer_to_every_kind_of_step() -> None:
 )
 def test_what_is_said(step: Step, events: list[e.EventData]) -> None:
     """DESIGN: one vocabulary; what is unknown is kept as foreign_event, and the task's end is not told here."""
-    assert newsroom().tell(step) == events
+    assert step_events().tell(step) == events
 
 
 def test_deltas_carry_their_offset_and_the_whole_has_their_id() -> None:
-    room = newsroom()
-    pieces = [room.tell(AgentDelta("1", text))[0] for text in ("ab", "cde")]
+    made = step_events()
+    pieces = [made.tell(AgentDelta("1", text))[0] for text in ("ab", "cde")]
     assert pieces == [e.AgentMessageDelta("ab", ItemId("run:1"), 0), e.AgentMessageDelta("cde", ItemId("run:1"), 2)]
-    assert room.tell(ThoughtDelta("2", "x")) == [e.AgentReasoningDelta("x", ItemId("run:2"), 0)]
-    assert room.tell(AgentText("1", "abcde")) == [e.AgentMessage("abcde", ItemId("run:1"))]
+    assert made.tell(ThoughtDelta("2", "x")) == [e.AgentReasoningDelta("x", ItemId("run:2"), 0)]
+    assert made.tell(AgentText("1", "abcde")) == [e.AgentMessage("abcde", ItemId("run:1"))]
 
 
 def test_an_id_that_is_given_twice_is_two_messages() -> None:
     """Issue 11, bad input: an item of a history has one id, and nothing is lost."""
-    room = newsroom()
+    made = step_events()
     said = [AgentDelta("1", "a"), AgentText("1", "a"), AgentDelta("1", "b"), AgentText("1", "b"), AgentText("1", "c")]
-    events: list[Any] = [room.tell(step)[0] for step in said]
+    events: list[Any] = [made.tell(step)[0] for step in said]
     assert [event.item_id for event in events] == ["run:1", "run:1", "run:1~2", "run:1~2", "run:1~3"]
     assert [events[0].offset, events[2].offset] == [0, 0]
 
@@ -108,7 +108,7 @@ def test_names_of_tools_are_names() -> None:
     """Issue 11, bad input: an agent may call its tools what it likes, but not at any length."""
     act = McpCallAct("s" * 10_000, "t" * 10_000)
     step = ToolUseEnd("c", "n" * 10_000, {}, act, success=True, output="out")
-    begun, finer, finer_end, ended = newsroom().tell(step)
+    begun, finer, finer_end, ended = step_events().tell(step)
     shown: list[Any] = [begun, ended]
     assert all(0 < len(event.name) <= 200 for event in shown)
     shown = [finer, finer_end]
@@ -117,9 +117,9 @@ def test_names_of_tools_are_names() -> None:
 
 def test_deltas_of_a_message_without_end_are_told_as_far_as_a_message_can_be_long() -> None:
     """HARDENING C10: what is kept of a message that never becomes whole is bounded; and it has no gap."""
-    room, piece = newsroom(), "x" * (MAX_TEXT_BYTES // 2 - 1)
-    assert [len(room.tell(AgentDelta("1", text))) for text in (piece, piece, "xxx", "x")] == [1, 1, 0, 0]
-    assert len(room.tell(AgentDelta("2", "x"))) == 1
+    made, piece = step_events(), "x" * (MAX_TEXT_BYTES // 2 - 1)
+    assert [len(made.tell(AgentDelta("1", text))) for text in (piece, piece, "xxx", "x")] == [1, 1, 0, 0]
+    assert len(made.tell(AgentDelta("2", "x"))) == 1
 
 
 @each_row(
@@ -141,68 +141,68 @@ def test_deltas_of_a_message_without_end_are_told_as_far_as_a_message_can_be_lon
 )
 def test_what_is_done_has_finer_events_between_begin_and_end(act: object, begin: e.EventData, end: e.EventData) -> None:
     """DESIGN Shapes: every tool call gives begin and end; `command_execution` is exec_command_begin and end."""
-    room = newsroom()
-    assert room.tell(ToolUseBegin("c", "tool", {"a": 1}, act)) == [t.ToolCallBegin(CALL, "tool", {"a": 1}), begin]  # type: ignore[arg-type]
-    assert room.tell(done(act, code=3)) == [end, t.ToolCallEnd(CALL, "tool", True, "out", False, 0)]
+    made = step_events()
+    assert made.tell(ToolUseBegin("c", "tool", {"a": 1}, act)) == [t.ToolCallBegin(CALL, "tool", {"a": 1}), begin]  # type: ignore[arg-type]
+    assert made.tell(done(act, code=3)) == [end, t.ToolCallEnd(CALL, "tool", True, "out", False, 0)]
 
 
 def test_a_tool_without_a_finer_word_has_begin_and_end() -> None:
-    events = [event for step in (ToolUseBegin("c", "tool", {}), done()) for event in newsroom().tell(step)]
+    events = [event for step in (ToolUseBegin("c", "tool", {}), done()) for event in step_events().tell(step)]
     assert [event.type for event in events] == ["tool_call_begin", "tool_call_begin", "tool_call_end"]
 
 
 def test_an_end_without_a_beginning_gets_one_and_a_second_end_is_nothing() -> None:
     """One output a call, in every ending."""
-    room = newsroom()
-    types = [event.type for event in room.tell(done(CommandAct(("ls",))))]
+    made = step_events()
+    types = [event.type for event in made.tell(done(CommandAct(("ls",))))]
     assert types == ["tool_call_begin", "exec_command_begin", "exec_command_end", "tool_call_end"]
-    assert room.tell(done(CommandAct(("ls",)))) == []
-    assert room.tell(ToolUseBegin("c", "tool", {})) == []
+    assert made.tell(done(CommandAct(("ls",)))) == []
+    assert made.tell(ToolUseBegin("c", "tool", {})) == []
 
 
 def test_what_began_as_one_thing_does_not_end_as_another() -> None:
-    room = newsroom()
-    room.tell(ToolUseBegin("c", "first", {}, CommandAct(("ls",))))
-    assert room.tell(ToolUseBegin("c", "again", {})) == []
-    assert room.tell(done(WebSearchAct("q"))) == [
+    made = step_events()
+    made.tell(ToolUseBegin("c", "first", {}, CommandAct(("ls",))))
+    assert made.tell(ToolUseBegin("c", "again", {})) == []
+    assert made.tell(done(WebSearchAct("q"))) == [
         t.ExecCommandEnd(CALL, None, "out", False, 0),
         t.ToolCallEnd(CALL, "first", True, "out", False, 0),
     ]
 
 
 def test_a_search_ends_with_the_query_that_it_was_found_to_be() -> None:
-    room = newsroom()
-    room.tell(ToolUseBegin("c", "web_search", {}, WebSearchAct("")))
-    assert room.tell(done(WebSearchAct("weather")))[0] == t.WebSearchEnd(CALL, "weather")
+    made = step_events()
+    made.tell(ToolUseBegin("c", "web_search", {}, WebSearchAct("")))
+    assert made.tell(done(WebSearchAct("weather")))[0] == t.WebSearchEnd(CALL, "weather")
 
 
 @pytest.mark.parametrize("ending", [RunFinished(), RunFailed("x"), RunInterrupted()])
 def test_every_ending_closes_what_is_open(ending: Step) -> None:
     """Issue 11: an interrupted run leaves no call without its end."""
-    room = newsroom()
-    room.tell(ToolUseBegin("c", "tool", {}, CommandAct(("sleep", "9"))))
-    assert room.tell(ending) == [
+    made = step_events()
+    made.tell(ToolUseBegin("c", "tool", {}, CommandAct(("sleep", "9"))))
+    assert made.tell(ending) == [
         t.ExecCommandEnd(CALL, None, "interrupted", False, 0),
         t.ToolCallEnd(CALL, "tool", False, "interrupted", False, 0),
     ]
-    assert room.tell(ending) == []
+    assert made.tell(ending) == []
 
 
 def test_how_long_it_took_is_measured_here() -> None:
     clock = FakeClock()
-    room = StepEvents("codex", "run", "/", clock)
-    room.tell(ToolUseBegin("c", "tool", {}))
+    made = StepEvents("codex", "run", "/", clock)
+    made.tell(ToolUseBegin("c", "tool", {}))
     clock.advance(1.5)
-    (end,) = room.tell(done())
+    (end,) = made.tell(done())
     assert end["duration_ms"] == 1_500
 
 
 def test_long_outputs_are_cut_and_say_so() -> None:
-    room = newsroom(max_output_bytes=100)
-    (end,) = room.tell(done(output="é" * 1_000))[1:]
+    made = step_events(max_output_bytes=100)
+    (end,) = made.tell(done(output="é" * 1_000))[1:]
     assert end["truncated"] is True
     assert len(end["output"].encode()) <= 100
-    assert newsroom().tell(done(output="x" * 65_536))[1]["truncated"] is False
+    assert step_events().tell(done(output="x" * 65_536))[1]["truncated"] is False
     assert bound_text("x" * 100_000, None) == "x" * 100_000
     assert bound_text("abc", 0) == ""
 
@@ -224,7 +224,7 @@ def test_a_recorded_run_tells_each_call_once_and_nothing_foreign(name: str) -> N
 def test_two_runs_that_number_alike_do_not_share_ids() -> None:
     """CODEX, traps: item ids restart after a resume."""
     rooms = [StepEvents("codex", run, "/", FakeClock()) for run in ("one", "two")]
-    first, second = (room.tell(done())[0]["call_id"] for room in rooms)
+    first, second = (made.tell(done())[0]["call_id"] for made in rooms)
     assert first != second
 
 

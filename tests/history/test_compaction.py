@@ -14,7 +14,7 @@ from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Item, Summary, ToolCall, ToolOutput, UserMessage, text_parts
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
-from tests.history.saying import CountingEncoder, call, model, output, rounds, seed, store_of, user
+from tests.history.items import CountingEncoder, call, model, output, rounds, seed, store_of, user
 from tests.tables import each_row
 
 

@@ -10,7 +10,7 @@ from tertulia.history.encoding import LARGE, Encoding
 from tertulia.history.segment import Segment, seal
 from tertulia.models.wire import ItemsDialect
 from tertulia.protocol.items import Reasoning
-from tests.history.saying import CountingEncoder, model, thought, user
+from tests.history.items import CountingEncoder, model, thought, user
 
 SIZES = st.lists(st.one_of(st.none(), st.integers(0, 3_000)), max_size=40)
 

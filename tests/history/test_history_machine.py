@@ -18,7 +18,7 @@ from tertulia.history.segment import is_message, is_user_request
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.view import HistoryView
 from tertulia.protocol.items import Item, Reasoning, Summary, ToolCall, ToolOutput
-from tests.history.saying import CountingEncoder, call, model, output, seed, thought, user
+from tests.history.items import CountingEncoder, call, model, output, seed, thought, user
 from tests.thorough import examples
 
 CALL_IDS = "abcd"

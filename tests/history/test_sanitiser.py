@@ -10,7 +10,7 @@ from tertulia.errors import InternalError
 from tertulia.history.sanitiser import closing_outputs, complete_prefix, mend, prove, turns
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
-from tests.history.saying import call, model, output, thought, user
+from tests.history.items import call, model, output, thought, user
 from tests.tables import each_row
 
 UNTRUSTED = st.lists(

@@ -19,7 +19,7 @@ from tertulia.history.segment import (
 )
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, UserMessage, text_parts
-from tests.history.saying import call, model, output, seed, thought, user
+from tests.history.items import call, model, output, seed, thought, user
 from tests.tables import each_row
 
 

@@ -16,7 +16,7 @@ from tertulia.history.store import Cut, HistoryLimits, HistoryStore
 from tertulia.protocol.ids import CallId, ItemId, new_item_id
 from tertulia.protocol.items import Item, Reasoning, Summary, ToolCall, UserMessage, text_parts
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage
-from tests.history.saying import UNLIMITED, CountingEncoder, call, model, output, rounds, seed, store_of, thought, user
+from tests.history.items import UNLIMITED, CountingEncoder, call, model, output, rounds, seed, store_of, thought, user
 from tests.tables import each_row
 from tests.thorough import times
 

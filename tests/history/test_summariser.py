@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tertulia.history.summariser import ExtractiveSummariser, Summariser, extract_summary
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Item, Summary
-from tests.history.saying import call, model, output, seed, thought, user
+from tests.history.items import call, model, output, seed, thought, user
 
 
 def messages_of(*texts: str) -> list[Item]:

@@ -9,7 +9,7 @@ import pytest
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Item, Summary
-from tests.history.saying import call, model, output, rounds, seed, store_of, user
+from tests.history.items import call, model, output, rounds, seed, store_of, user
 
 
 def test_a_view_shows_the_very_items_in_order_as_often_as_asked() -> None:

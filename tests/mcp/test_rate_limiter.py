@@ -33,8 +33,8 @@ class Start(NamedTuple):
     waited: float
 
 
-class Gatehouse:
-    """A turnstile, calls that stay in it as long as they are told to, and a book of all that passed."""
+class LimiterStage:
+    """A limiter, calls that stay in it as long as they are told to, and a book of all that passed."""
 
     def __init__(
         self, ceiling: Limits = NO_LIMITS, own: Limits = NO_LIMITS, leaves_room: bool = False, **servers: int
@@ -110,7 +110,7 @@ def most_in_a_window(starts: list[float], window: float) -> int:
 
 def test_without_limits_nobody_waits() -> None:
     async def scene() -> None:
-        gate = Gatehouse()
+        gate = LimiterStage()
         await all_of([gate.begin("a") for _ in range(100)])
         assert gate.most["all"] == 100
         assert {start.at for start in gate.starts} == {0.0}
@@ -125,37 +125,37 @@ def test_without_limits_nobody_waits() -> None:
     ("gate", "said"),
     [
         (
-            lambda: Gatehouse(ceiling=limits(mcp_concurrency=1)),
+            lambda: LimiterStage(ceiling=limits(mcp_concurrency=1)),
             "the session has 1 calls under way (mcp_concurrency)",
         ),
         (
-            lambda: Gatehouse(ceiling=limits(mcp_rate_per_s=1)),
+            lambda: LimiterStage(ceiling=limits(mcp_rate_per_s=1)),
             "the session may start 1 calls in a second (mcp_rate_per_s)",
         ),
         (
-            lambda: Gatehouse(own=limits(mcp_concurrency=1)),
+            lambda: LimiterStage(own=limits(mcp_concurrency=1)),
             "this conversation has 1 calls under way (mcp_concurrency)",
         ),
         (
-            lambda: Gatehouse(own=limits(mcp_rate_per_s=1)),
+            lambda: LimiterStage(own=limits(mcp_rate_per_s=1)),
             "this conversation may start 1 calls in a second (mcp_rate_per_s)",
         ),
-        (lambda: Gatehouse(s=1), "the server s has 1 calls under way (its concurrency is 1)"),
+        (lambda: LimiterStage(s=1), "the server s has 1 calls under way (its concurrency is 1)"),
     ],
 )
-def test_who_waits_is_told_why_once_and_goes_on_when_there_is_room(gate: Callable[[], Gatehouse], said: str) -> None:
+def test_who_waits_is_told_why_once_and_goes_on_when_there_is_room(gate: Callable[[], LimiterStage], said: str) -> None:
     """S002-39."""
 
     async def scene() -> None:
-        house = gate()
-        first, second = house.begin("a"), house.begin("a")
+        stage = gate()
+        first, second = stage.begin("a"), stage.begin("a")
         await first
         await second
-        assert [start.at for start in house.starts] == pytest.approx([0.0, 1.0])
-        assert [start.waited for start in house.starts] == pytest.approx([0.0, 1.0])
-        assert house.reasons == [said]
-        assert house.waits == [("a", pytest.approx(1.0))]
-        assert house.limiter.is_idle
+        assert [start.at for start in stage.starts] == pytest.approx([0.0, 1.0])
+        assert [start.waited for start in stage.starts] == pytest.approx([0.0, 1.0])
+        assert stage.reasons == [said]
+        assert stage.waits == [("a", pytest.approx(1.0))]
+        assert stage.limiter.is_idle
 
     run(scene())
 
@@ -173,7 +173,7 @@ def test_a_rate_holds_in_every_second_and_is_never_rounded_up(per_s: float, at: 
     """S002-39."""
 
     async def scene() -> None:
-        gate = Gatehouse(own=limits(mcp_rate_per_s=per_s))
+        gate = LimiterStage(own=limits(mcp_rate_per_s=per_s))
         await all_of([gate.begin("a", 0.0) for _ in range(5)])
         assert [start.at for start in gate.starts] == pytest.approx(at)
         assert gate.limiter.is_idle
@@ -183,7 +183,7 @@ def test_a_rate_holds_in_every_second_and_is_never_rounded_up(per_s: float, at: 
 
 def test_a_rate_that_was_narrowed_meanwhile_counts_what_started_before() -> None:
     async def scene() -> None:
-        gate = Gatehouse()
+        gate = LimiterStage()
         await all_of([gate.begin("a", 0.0, own=limits(mcp_rate_per_s=4)) for _ in range(4)])
         await gate.call("a", 0.0, own=limits(mcp_rate_per_s=2))
         assert [start.at for start in gate.starts] == pytest.approx([0, 0, 0, 0, 1])
@@ -195,7 +195,7 @@ def test_the_earliest_moment_wakes_whoever_set_the_alarm_first() -> None:
     """One conversation waits for four seconds, another that comes later for one: that one is not late."""
 
     async def scene() -> None:
-        gate = Gatehouse()
+        gate = LimiterStage()
         slow, quick = limits(mcp_rate_per_s=0.25), limits(mcp_rate_per_s=1)
         work = [gate.begin("s", 0.0, own=slow), gate.begin("s", 0.0, own=slow)]
         work += [gate.begin("q", 0.0, own=quick), gate.begin("q", 0.0, own=quick)]
@@ -212,7 +212,7 @@ def test_the_rates_of_conversations_that_are_gone_are_forgotten() -> None:
     """E: thousands of conversations come and go, and what is kept is what still counts."""
 
     async def scene() -> None:
-        gate = Gatehouse(own=limits(mcp_rate_per_s=5))
+        gate = LimiterStage(own=limits(mcp_rate_per_s=5))
         for number in range(2_000):
             await gate.call(f"c{number}", 0.1)
         kept: dict[str, Any] = gate.limiter._rates  # pyright: ignore[reportPrivateUsage]
@@ -225,7 +225,7 @@ def test_only_a_call_whose_server_is_full_is_overtaken() -> None:
     """A slow server delays nobody who does not call it."""
 
     async def scene() -> None:
-        gate = Gatehouse(slow=1)
+        gate = LimiterStage(slow=1)
         work = [gate.begin("a", 100.0, "slow"), gate.begin("a", 1.0, "slow"), gate.begin("a", 1.0, "quick")]
         await work[2]
         assert (now(), len(gate.limiter)) == (1.0, 1)
@@ -237,7 +237,7 @@ def test_only_a_call_whose_server_is_full_is_overtaken() -> None:
 
 def test_inside_a_conversation_a_wider_call_does_not_pass_a_narrower_one() -> None:
     async def scene() -> None:
-        gate = Gatehouse()
+        gate = LimiterStage()
         work = [gate.begin("a", 2.0), gate.begin("a", own=limits(mcp_concurrency=1)), gate.begin("a")]
         await all_of(work)
         assert [start.number for start in gate.starts] == [0, 1, 2]
@@ -264,7 +264,7 @@ def test_after_the_configured_time_it_is_refused_and_the_limit_named(
     ceiling: Limits, own: dict[str, Any], said: str
 ) -> None:
     async def scene() -> None:
-        gate = Gatehouse(ceiling, limits(mcp_wait_s=2.5, **own))
+        gate = LimiterStage(ceiling, limits(mcp_wait_s=2.5, **own))
         first, second = gate.begin("a", 50.0), gate.begin("a")
         with pytest.raises(LimitError) as refused:
             await second
@@ -282,7 +282,7 @@ def test_after_the_configured_time_it_is_refused_and_the_limit_named(
 
 def test_the_turn_of_one_who_gave_up_in_the_same_moment_goes_to_the_next() -> None:
     async def scene() -> None:
-        gate = Gatehouse(limits(mcp_concurrency=1))
+        gate = LimiterStage(limits(mcp_concurrency=1))
         # The timer of the second was set before that of the first one's work, for the same moment.
         work = [gate.begin("a", 1.0), gate.begin("b", own=limits(mcp_wait_s=1.0)), gate.begin("c")]
         ended = await asyncio.gather(*work, return_exceptions=True)
@@ -296,7 +296,7 @@ def test_the_turn_of_one_who_gave_up_in_the_same_moment_goes_to_the_next() -> No
 
 def test_a_turn_that_was_given_is_not_taken_back_by_the_clock() -> None:
     async def scene() -> None:
-        gate = Gatehouse(limits(mcp_concurrency=1))
+        gate = LimiterStage(limits(mcp_concurrency=1))
         inside = gate.limiter.passage("a", "s", NO_LIMITS, server_concurrency=None, waits=print)
         await inside.__aenter__()
         waiting = gate.begin("b", own=limits(mcp_wait_s=1.0))
@@ -315,7 +315,7 @@ def test_a_turn_that_was_given_is_not_taken_back_by_the_clock() -> None:
 
 def test_a_cancelled_waiter_leaves_nothing_and_its_place_is_taken() -> None:
     async def scene() -> None:
-        gate = Gatehouse(limits(mcp_concurrency=1))
+        gate = LimiterStage(limits(mcp_concurrency=1))
         work = [gate.begin("a"), gate.begin("b"), gate.begin("c")]
         await asyncio.sleep(0)
         assert len(gate.limiter) == 2
@@ -332,7 +332,7 @@ def test_a_cancelled_waiter_leaves_nothing_and_its_place_is_taken() -> None:
 
 def test_one_that_is_cancelled_and_has_not_noticed_gets_no_turn() -> None:
     async def scene() -> None:
-        gate = Gatehouse(limits(mcp_concurrency=1))
+        gate = LimiterStage(limits(mcp_concurrency=1))
         work = [gate.begin("a"), gate.begin("b"), gate.begin("c")]
         await asyncio.sleep(0)
         # The first leaves, and so gives a turn, before the second has come to know of its own end.
@@ -347,7 +347,7 @@ def test_one_that_is_cancelled_and_has_not_noticed_gets_no_turn() -> None:
 
 def test_a_turn_given_to_one_who_is_cancelled_then_goes_on_to_the_next() -> None:
     async def scene() -> None:
-        gate = Gatehouse(limits(mcp_concurrency=1))
+        gate = LimiterStage(limits(mcp_concurrency=1))
         inside = gate.limiter.passage("a", "s", NO_LIMITS, server_concurrency=None, waits=print)
         await inside.__aenter__()
         work = [gate.begin("b"), gate.begin("c")]
@@ -364,7 +364,7 @@ def test_a_turn_given_to_one_who_is_cancelled_then_goes_on_to_the_next() -> None
 
 def test_an_error_in_telling_the_reason_leaves_nothing_either() -> None:
     async def scene() -> None:
-        gate = Gatehouse(limits(mcp_concurrency=1, mcp_rate_per_s=1))
+        gate = LimiterStage(limits(mcp_concurrency=1, mcp_rate_per_s=1))
         first = gate.begin("a")
         await asyncio.sleep(0)
 
@@ -383,7 +383,7 @@ def test_an_error_in_telling_the_reason_leaves_nothing_either() -> None:
 
 def test_whoever_waits_for_a_second_and_leaves_takes_the_alarm_along() -> None:
     async def scene() -> None:
-        gate = Gatehouse(own=limits(mcp_rate_per_s=0.01))
+        gate = LimiterStage(own=limits(mcp_rate_per_s=0.01))
         await gate.call("a", 0.0)
         waiting = gate.begin("a")
         await asyncio.sleep(0)
@@ -403,7 +403,7 @@ def test_conversations_take_turns_however_many_calls_one_has() -> None:
     """C17."""
 
     async def scene() -> None:
-        gate = Gatehouse(limits(mcp_concurrency=1))
+        gate = LimiterStage(limits(mcp_concurrency=1))
         await all_of([gate.begin(name) for name in "aaaaaaaabbbc"])
         assert gate.order == "aabcababaaaa"
         assert [start.number for start in gate.starts if start.conversation == "a"] == list(range(8))
@@ -416,7 +416,7 @@ def test_any_number_of_calls_keeps_every_limit_and_shares_exactly() -> None:
     each = times(100, 20)
 
     async def scene() -> None:
-        gate = Gatehouse(limits(mcp_concurrency=50, mcp_rate_per_s=1_000), limits(mcp_concurrency=5), s=30, t=40)
+        gate = LimiterStage(limits(mcp_concurrency=50, mcp_rate_per_s=1_000), limits(mcp_concurrency=5), s=30, t=40)
         servers = ("s", "t")
         names = [f"c{number}" for number in range(100)]
         await all_of([gate.begin(name, 0.02, servers[n % 2]) for n in range(each) for name in names])
@@ -465,7 +465,7 @@ OWN = st.builds(limits, mcp_concurrency=CONCURRENCY, mcp_rate_per_s=RATE, mcp_wa
 SERVERS = st.fixed_dictionaries({"x": st.integers(1, 3)}, optional={"y": st.integers(1, 3)})
 
 
-async def play(gate: Gatehouse, plans: list[Plan]) -> list[BaseException | None]:
+async def play(gate: LimiterStage, plans: list[Plan]) -> list[BaseException | None]:
     async def one(plan: Plan) -> None:
         await asyncio.sleep(plan.comes / 4)
         await gate.call(plan.conversation, plan.stays / 4, plan.server)
@@ -490,7 +490,7 @@ def test_no_limit_is_ever_exceeded_and_everybody_gets_through(
     """C17, S002-39: with calls that come, go and are cancelled at any moment."""
 
     async def scene() -> None:
-        gate = Gatehouse(ceiling, own, **servers)
+        gate = LimiterStage(ceiling, own, **servers)
         ended = await play(gate, plans)
         assert gate.limiter.is_idle
         assert len(gate.limiter) == 0
@@ -523,7 +523,7 @@ def test_between_two_turns_of_one_conversation_every_other_that_waits_has_one(
     """C17: round robin, whoever has how many calls."""
 
     async def scene() -> None:
-        gate = Gatehouse(limits(mcp_concurrency=concurrency, mcp_rate_per_s=rate))
+        gate = LimiterStage(limits(mcp_concurrency=concurrency, mcp_rate_per_s=rate))
         await play(gate, plans)
         starts = gate.starts
         for later, start in enumerate(starts):
@@ -541,17 +541,17 @@ def test_between_two_turns_of_one_conversation_every_other_that_waits_has_one(
 
 async def _greedy(most: int, calls: int, *others: str) -> tuple[str, list[str]]:
     """Who got in while nothing ends, where one conversation came first with that many calls."""
-    house = Gatehouse(leaves_room=True, s=most)
-    hanging = [house.begin("a", 1000.0) for _ in range(calls)]
+    stage = LimiterStage(leaves_room=True, s=most)
+    hanging = [stage.begin("a", 1000.0) for _ in range(calls)]
     await asyncio.sleep(1)
-    hanging += [house.begin(other, 1000.0) for other in others]
+    hanging += [stage.begin(other, 1000.0) for other in others]
     await asyncio.sleep(1)
-    order = house.order
+    order = stage.order
     for call in hanging:
         call.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)
-    assert house.limiter.is_idle
-    return order, house.reasons
+    assert stage.limiter.is_idle
+    return order, stage.reasons
 
 
 @each_row(("most", "order"), [(1, "a"), (2, "ab"), (8, "aaaabbc"), (9, "aaaaabbc")])
@@ -570,12 +570,12 @@ def test_programs_of_one_conversation_have_their_limits_each_for_itself() -> Non
     """L3: as they come over HTTP; their waiting counts as the conversation's."""
 
     async def scene() -> None:
-        house = Gatehouse(own=limits(mcp_concurrency=1))
-        hanging = [house.begin("a", 10.0, program=name) for name in ("x", "x", "y")]
+        stage = LimiterStage(own=limits(mcp_concurrency=1))
+        hanging = [stage.begin("a", 10.0, program=name) for name in ("x", "x", "y")]
         await asyncio.sleep(1)
-        assert len(house.starts) == 2
+        assert len(stage.starts) == 2
         await asyncio.gather(*hanging)
-        assert house.waits == [("a", 10.0)]
+        assert stage.waits == [("a", 10.0)]
 
     run(scene())
 
@@ -584,7 +584,7 @@ def test_programs_of_one_conversation_have_their_limits_each_for_itself() -> Non
 
 
 class Street:
-    """Two sessions, each with a turnstile, before one server."""
+    """Two sessions, each with a limiter, before one server."""
 
     def __init__(self, most: int, wait_s: float | None = None) -> None:
         self.in_flight, self.most = InFlight(), most

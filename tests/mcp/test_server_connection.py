@@ -11,11 +11,11 @@ import msgspec
 from tertulia.mcp.client.connection import SdkConnection
 from tertulia.mcp.server_connection import Caller, CallResult, RemoteTool, ServerConnection, ToolHints
 from tertulia.testing.fake_mcp_server import FakeMcpConnection
-from tests.mcp.house import caller
+from tests.mcp.pool_stage import caller
 
 
-def test_the_connection_and_its_twin_in_memory_keep_the_interface() -> None:
-    """STYLE: an in-memory twin of every wire ships in the package."""
+def test_the_connection_and_the_fake_server_keep_the_interface() -> None:
+    """STYLE: an in-memory fake of every wire ships in the package."""
     for kind in (SdkConnection, FakeMcpConnection):
         for name in ("list_tools", "call", "close"):
             asked = inspect.signature(getattr(ServerConnection, name)).parameters

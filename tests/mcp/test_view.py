@@ -165,7 +165,7 @@ def test_a_tool_that_was_cut_to_64_characters_is_named_by_what_is_listed() -> No
 
 
 def test_nothing_changes_while_the_servers_offer_the_same() -> None:
-    """X-23: the same offer is the same view, and nothing is compared."""
+    """X-23: the same tools are the same view, and nothing is compared."""
     view = McpView.of(KNOWN)
     assert view.refreshed(KNOWN) == (view, NO_CHANGES)
     assert view.refreshed(KNOWN)[0] is view
@@ -246,7 +246,7 @@ def test_two_servers_that_claim_one_name_both_stay_in_view_so_that_nobody_is_off
 
 
 def test_many_conversations_share_what_they_come_to() -> None:
-    """An offer without anything withheld is the view's own tuple."""
+    """A list of tools without anything withheld is the view's own tuple."""
     now = (FS_READ, WEB_GET)
     assert McpView.of((FS_READ,)).refreshed(now)[0].tools is now
     assert McpView.of(now).with_allowlist(["fs__read"]).tools is now

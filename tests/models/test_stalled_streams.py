@@ -132,14 +132,14 @@ async def test_a_task_ends_failed_with_the_reason_and_the_next_one_runs(api: Api
     replies = [Reply(endless), api.answer(PLAIN)]
     async with MockProvider(lambda _: replies.pop(0)) as mock, asyncio.timeout(DEADLINE_S):
         wire = api.wire(mock.url, **settings)
-        async with tertulia.Session.start(tertulia.Settings(model=wire)) as house, RecordedEvents(house) as events:
-            failed = await house.root.message("Go on.")
+        async with tertulia.Session.start(tertulia.Settings(model=wire)) as session, RecordedEvents(session) as events:
+            failed = await session.root.message("Go on.")
             assert (failed.status, failed.error and failed.error.code) == ("failed", "model_error")
             assert "(stream_progress_timeout_ms)" in str(failed.error) or "(max_argument_characters)" in str(
                 failed.error
             )
-            assert (await house.root.message("Again.")).text == PLAIN.text
-            await house.close()
+            assert (await session.root.message("Again.")).text == PLAIN.text
+            await session.close()
         await wire.close()
     check_invariants(events.seen)
 

@@ -54,7 +54,7 @@ async def provided(api: Api, *answers: Told | Reply, **settings: Any) -> AsyncIt
             await wire.close()
 
 
-def session(wire: HttpWire, **settings: Any) -> Any:
+def start_session(wire: HttpWire, **settings: Any) -> Any:
     return tertulia.Session.start(tertulia.Settings(model=wire, tools=[weather], **settings))
 
 
@@ -70,9 +70,13 @@ LOOKS = Told(thought="Let me see.", text="I look.", calls=CALLS)
 @every_api
 async def test_several_turns_with_tools(api: Api) -> None:
     answers = (LOOKS, Told(text="Sunny in both."), Told(text="You are welcome."))
-    async with provided(api, *answers) as (wire, mock), session(wire) as house, RecordedEvents(house) as events:
-        first = await soon(house.root.message("How is the weather?"))
-        second = await soon(house.root.message("Thanks!"))
+    async with (
+        provided(api, *answers) as (wire, mock),
+        start_session(wire) as session,
+        RecordedEvents(session) as events,
+    ):
+        first = await soon(session.root.message("How is the weather?"))
+        second = await soon(session.root.message("Thanks!"))
         assert (first.status, first.text, first.tool_calls) == ("completed", "Sunny in both.", 2)
         assert (second.status, second.text) == ("completed", "You are welcome.")
         assert first.usage.input_tokens == 200
@@ -80,7 +84,7 @@ async def test_several_turns_with_tools(api: Api) -> None:
         assert second.usage.reasoning_output_tokens == 5
         assert mock.connections == 1
         assert mock.open_streams == 0
-        await house.close()
+        await session.close()
     check_invariants(events.seen)
     outputs = [event.data.output for event in events.seen if event.type == "tool_call_end"]
     assert outputs == ["sunny in Rome", "sunny in Oslo"]
@@ -97,9 +101,9 @@ async def test_several_turns_with_tools(api: Api) -> None:
 @every_api
 async def test_each_request_begins_as_the_one_before_it(api: Api) -> None:
     answers = (LOOKS, Told(text="Sunny."), Told(text="Bye."))
-    async with provided(api, *answers) as (wire, mock), session(wire) as house:
-        await soon(house.root.message("How is the weather?"))
-        await soon(house.root.message("Thanks!"))
+    async with provided(api, *answers) as (wire, mock), start_session(wire) as session:
+        await soon(session.root.message("How is the weather?"))
+        await soon(session.root.message("Thanks!"))
     bodies = [seen.body.replace(b',"cache_control":{"type":"ephemeral"}', b"") for seen in mock.seen]
     for before, after in pairwise(bodies):
         # Up to the brackets that close the last message and the whole.
@@ -109,9 +113,12 @@ async def test_each_request_begins_as_the_one_before_it(api: Api) -> None:
 @every_api
 async def test_instructions_tools_and_cache_keys_are_each_conversation_s_own(api: Api) -> None:
     """S002-03, S000-45."""
-    async with provided(api, Told(text="A"), Told(text="B"), Told(text="C")) as (wire, mock), session(wire) as house:
-        pirate = await house.open(base_instructions="Talk like a pirate.", storage_policy=tertulia.HeadersOnly())
-        await soon(house.root.message("Hello root"))
+    async with (
+        provided(api, Told(text="A"), Told(text="B"), Told(text="C")) as (wire, mock),
+        start_session(wire) as session,
+    ):
+        pirate = await session.open(base_instructions="Talk like a pirate.", storage_policy=tertulia.HeadersOnly())
+        await soon(session.root.message("Hello root"))
         await soon(pirate.message("Hello pirate"))
         await soon(pirate.message("Again"))
     first, second, third = (seen.json for seen in mock.seen)
@@ -128,13 +135,13 @@ async def test_the_model_changes_between_turns() -> None:
     async with (
         provided(RESPONSES, LOOKS, Told(text="Sunny."), Told(text="Back again.")) as (one, mock_one),
         provided(MESSAGES, Told(thought="Mine.", text="Still sunny.")) as (other, mock_other),
-        session(one) as house,
+        start_session(one) as session,
     ):
-        await soon(house.root.message("How is the weather?"))
-        await house.root.set_context(model=other)
-        assert (await soon(house.root.message("And now?"))).text == "Still sunny."
-        await house.root.set_context(model=one)
-        assert (await soon(house.root.message("And at last?"))).text == "Back again."
+        await soon(session.root.message("How is the weather?"))
+        await session.root.set_context(model=other)
+        assert (await soon(session.root.message("And now?"))).text == "Still sunny."
+        await session.root.set_context(model=one)
+        assert (await soon(session.root.message("And at last?"))).text == "Back again."
     told = mock_other.seen[0].json["messages"]
     assert "Let me see." not in json.dumps(told)
     assert "sealed" not in json.dumps(told)
@@ -159,12 +166,12 @@ async def test_a_cut_stream_is_made_good(api: Api) -> None:
     cut = streamed(*api.begun(LOOKS, "look."), "cut")
     async with (
         provided(api, cut, LOOKS, Told(text="Sunny.")) as (wire, mock),
-        session(wire) as house,
-        RecordedEvents(house) as events,
+        start_session(wire) as session,
+        RecordedEvents(session) as events,
     ):
-        reply = await soon(house.root.message("How is the weather?"))
+        reply = await soon(session.root.message("How is the weather?"))
         assert (reply.status, reply.text, reply.tool_calls) == ("completed", "Sunny.", 2)
-        await house.close()
+        await session.close()
     check_invariants(events.seen)
     told = [event.data for event in events.seen if event.type == "background_event"]
     assert [data.discard_deltas for data in told] == [True]
@@ -175,13 +182,13 @@ async def test_a_cut_stream_is_made_good(api: Api) -> None:
 async def test_a_history_that_is_too_long_is_trimmed_once(api: Api) -> None:
     full = refused("400 Bad Request", api.overflow)
     answers = (Told(text="A"), Told(text="B"), full, Told(text="C"), full, full)
-    async with provided(api, *answers) as (wire, mock), session(wire) as house:
+    async with provided(api, *answers) as (wire, mock), start_session(wire) as session:
         for number in range(2):
-            await soon(house.root.message(f"Message {number} " + "x" * 4_000))
-        reply = await soon(house.root.message("And now?"))
+            await soon(session.root.message(f"Message {number} " + "x" * 4_000))
+        reply = await soon(session.root.message("And now?"))
         assert (reply.status, reply.text) == ("completed", "C")
         assert len(mock.seen[3].body) < len(mock.seen[2].body)
-        failed = await soon(house.root.message("And now?"))
+        failed = await soon(session.root.message("And now?"))
         assert failed.status == "failed"
         assert "too long" in failed.error.message
 
@@ -189,14 +196,14 @@ async def test_a_history_that_is_too_long_is_trimmed_once(api: Api) -> None:
 @every_api
 async def test_an_interrupt_hangs_up(api: Api) -> None:
     stalls = streamed(*api.begun(Told(text="One two three."), "One"), "stall")
-    async with provided(api, stalls, Told(text="Yes.")) as (wire, mock), session(wire) as house:
+    async with provided(api, stalls, Told(text="Yes.")) as (wire, mock), start_session(wire) as session:
         async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
-            waiting = group.create_task(house.root.message("Tell me"))
+            waiting = group.create_task(session.root.message("Tell me"))
             await until(lambda: mock.open_streams == 1)
-            await house.root.interrupt()
+            await session.root.interrupt()
         assert waiting.result().status == "interrupted"
         assert mock.open_streams == 0
-        assert (await soon(house.root.message("Are you there?"))).text == "Yes."
+        assert (await soon(session.root.message("Are you there?"))).text == "Yes."
 
 
 @every_api
@@ -206,14 +213,14 @@ async def test_a_key_that_is_missing_or_wrong_fails_the_task_and_is_shown_nowher
     wrong = refused("401 Unauthorized", {"error": {"message": f"Incorrect API key provided: {KEY}"}})
     async with (
         provided(api, wrong, key=KEY if broken else None) as (wire, mock),
-        session(wire) as house,
-        RecordedEvents(house) as events,
+        start_session(wire) as session,
+        RecordedEvents(session) as events,
     ):
-        reply = await soon(house.root.message("Hello"))
+        reply = await soon(session.root.message("Hello"))
         assert reply.status == "failed"
         assert ENV_KEY in reply.error.message
         assert reply.error.code == "model_error"
-        await house.close()
+        await session.close()
         seen = msgspec.json.encode([event.data for event in events.seen])
     assert KEY.encode() not in seen
     assert KEY not in repr(events.seen)
@@ -223,15 +230,15 @@ async def test_a_key_that_is_missing_or_wrong_fails_the_task_and_is_shown_nowher
 @every_api
 async def test_a_picture_goes_to_the_model(api: Api) -> None:
     picture = {"type": "image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
-    async with provided(api, Told(text="A picture.")) as (wire, mock), session(wire) as house:
-        await soon(house.root.message([{"type": "text", "text": "What is this?"}, picture]))
+    async with provided(api, Told(text="A picture.")) as (wire, mock), start_session(wire) as session:
+        await soon(session.root.message([{"type": "text", "text": "What is this?"}, picture]))
     assert "iVBORw0KGgo=" in mock.seen[0].body.decode()
 
 
 @every_api
 async def test_an_answer_can_be_asked_for_in_a_form(api: Api) -> None:
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
-    async with provided(api, Told(text='{"sum": 3}')) as (wire, mock), session(wire) as house:
-        reply = await soon(house.root.message("1+2?", output_schema=schema))
+    async with provided(api, Told(text='{"sum": 3}')) as (wire, mock), start_session(wire) as session:
+        reply = await soon(session.root.message("1+2?", output_schema=schema))
     assert json.loads(reply.text) == {"sum": 3}
     assert '"required":["sum"]' in mock.seen[0].body.decode()

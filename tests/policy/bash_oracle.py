@@ -29,7 +29,7 @@ def _text(literal: str) -> str:
     return ast.literal_eval("b" + literal).decode("utf-8", "surrogateescape")
 
 
-class Workplace:
+class TracedBash:
     """A throw-away directory with something to read, a repository that wants to harm, and programs nobody knows."""
 
     def __init__(self, place: Path) -> None:

@@ -14,7 +14,7 @@ from tertulia.prompt.tool_list import NO_TOOLS, OfferedTools, assemble_tools
 from tertulia.protocol.ids import ConversationId, ItemId, TaskId, new_item_id
 from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
-from tests.history.saying import rounds, store_of, user
+from tests.history.items import rounds, store_of, user
 from tests.prompt.specs import mcp, spec
 from tests.tables import each_row
 

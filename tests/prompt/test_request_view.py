@@ -12,7 +12,7 @@ import pytest
 from tertulia.models.wire import ItemsDialect
 from tertulia.prompt.request import PromptView, build_prompt_view
 from tertulia.protocol.items import AssistantMessage, Item, Reasoning, ToolCall, ToolOutput
-from tests.history.saying import CountingEncoder, call, model, output, rounds, seed, store_of, thought, user
+from tests.history.items import CountingEncoder, call, model, output, rounds, seed, store_of, thought, user
 
 DIALECT = ItemsDialect()
 

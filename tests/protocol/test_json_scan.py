@@ -80,7 +80,7 @@ def test_any_bytes_can_be_scanned_and_cut_anywhere(data: bytes) -> None:
     assert (whole.parts, whole.deepest) == (apart.parts, apart.deepest)
 
 
-def test_a_lone_surrogate_in_a_text_is_no_trouble() -> None:
+def test_a_lone_surrogate_in_a_text_is_no_error() -> None:
     assert find_excess('"\ud800"') is None
 
 

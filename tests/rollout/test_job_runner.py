@@ -43,8 +43,8 @@ class Notebook:
         self._note("close")
 
 
-def told(foreman: JobRunner, jobs: list[Job]) -> None:
-    for answer in foreman.carry_out(jobs):
+def told(runner: JobRunner, jobs: list[Job]) -> None:
+    for answer in runner.carry_out(jobs):
         answer()
 
 
@@ -71,11 +71,11 @@ def test_appends_that_stand_together_are_one_commit() -> None:
 
 def test_a_stale_attempt_among_fresh_ones_is_refused_alone() -> None:
     notebook, heard = Notebook(), []
-    foreman = JobRunner(notebook)
+    runner = JobRunner(notebook)
     notebook.error = StorageError("x: full", kind="full")
-    told(foreman, [Append([row(1)], 3, heard.append)])
+    told(runner, [Append([row(1)], 3, heard.append)])
     notebook.error = None
-    told(foreman, [Append([row(2)], 3, heard.append), Append([row(3)], 4, heard.append)])
+    told(runner, [Append([row(2)], 3, heard.append), Append([row(3)], 4, heard.append)])
     assert [getattr(answer, "message", None) for answer in heard] == ["x: full", "x: full", None]
     assert notebook.noted == [("commit", 3)]
 

@@ -1,4 +1,4 @@
-"""The twin in memory. Its contract is in test_store.py; here is what only it can do."""
+"""The store in memory. Its contract is in test_store.py; here is what only it can do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.rollout.stages import NOW, asked, row
 from tests.rollout.still_clock import FakeClock
 
 
-async def test_records_outlive_their_store_and_trouble_is_what_a_test_says() -> None:
+async def test_records_outlive_their_store_and_errors_are_what_a_test_says() -> None:
     records = MemoryRecords()
     store = MemoryStore(records, FakeClock(NOW))
     await asked(store.append, [row(1)], 0)

@@ -628,7 +628,7 @@ async def test_bodies_are_redacted_on_their_way() -> None:
     assert store.bytes.count(b"[redacted:secret]") >= 3
 
 
-async def test_a_store_that_is_lost_is_said_when_it_is_closed_and_any_other_trouble_is_not() -> None:
+async def test_a_store_that_is_lost_is_said_when_it_is_closed_and_any_other_error_is_not() -> None:
     """R1: what is not there any more was not closed properly. A disk that is full when it is tidied loses nothing."""
     for kind, raises in (("lost", True), ("full", False)):
         store = ListStore()

@@ -1,4 +1,4 @@
-"""HARDENING E1 at the door of the store: a secret said in every place, under every policy, in every spelling."""
+"""HARDENING E1 at the store: a secret said in every place, under every policy, in every spelling."""
 
 from __future__ import annotations
 

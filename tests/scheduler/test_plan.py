@@ -9,7 +9,7 @@ from tertulia.protocol.usage import NO_USAGE
 from tertulia.scheduler.plan import CallClosure, Chain, Frame, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.tools.tool import Result, TargetResult
-from tests.conversation.making import make_conversation
+from tests.conversation.conversations import make_conversation
 
 A, B, C = ConversationId("a"), ConversationId("b"), ConversationId("c")
 

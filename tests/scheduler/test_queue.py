@@ -27,7 +27,7 @@ from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.testing import FakeClock, ScriptedModel, call, fail, say
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import Rounds
-from tests.conversation import making
+from tests.conversation.conversations import make_conversation, terms
 from tests.session.staging import Ask, Disk, Stage, stage, ticks
 
 
@@ -65,7 +65,7 @@ async def test_messages_are_answered_in_the_order_in_which_they_came() -> None:
         assert started == [f"m{number}" for number in range(12)]
 
 
-async def test_nobody_is_overtaken_by_one_who_conversations_without_pause() -> None:
+async def test_nobody_is_overtaken_by_one_who_submits_without_pause() -> None:
     """Fairness: a conversation that sends as soon as it is answered goes to the end of the queue each time."""
     async with stage(model=ScriptedModel(["ok"], repeat=True)) as on:
         eager, patient = await on.session.open(), await on.session.open()
@@ -74,10 +74,10 @@ async def test_nobody_is_overtaken_by_one_who_conversations_without_pause() -> N
             for _ in range(20):
                 await eager.message("me!")
 
-        talking = on.begin(chatter())
+        chatting = on.begin(chatter())
         await on.until("task_complete")
         await patient.message("may I?")
-        await talking
+        await chatting
         order = [e.conversation_id for e in on.events.drain() if e.type == "task_started"]
         assert order.index(patient.id) <= 3
 
@@ -136,7 +136,7 @@ async def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FixedConversations:
-    """The smallest house: some talks, no session."""
+    """The smallest setting: some conversations, no session."""
 
     def __init__(self, *conversations: ConversationState) -> None:
         self.conversations = {conversation.id: conversation for conversation in conversations}
@@ -158,7 +158,7 @@ class FixedConversations:
 
 async def test_the_scheduler_needs_conversations_and_no_session() -> None:
     """X-28: serial by default, behind an interface: conversations can be scheduled without a session."""
-    conversation = making.make_conversation(making.terms(wire=ScriptedModel(["one", "two"])))
+    conversation = make_conversation(terms(wire=ScriptedModel(["one", "two"])))
     clock, nursery, registry = FakeClock(), Nursery(), TaskRegistry()
     bus = EventBus(SessionId("s"), clock, NoJournal())
     interrupts = Handoffs(FixedConversations(conversation), bus, clock)

@@ -9,7 +9,7 @@ from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_handle import TaskHandle
 from tertulia.protocol.ids import TaskId
 from tertulia.scheduler.task_registry import AgentTask, TaskRegistry
-from tests.conversation.making import make_conversation
+from tests.conversation.conversations import make_conversation
 
 
 def running(conversation: ConversationState, name: str = "t") -> AgentTask:

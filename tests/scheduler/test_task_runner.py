@@ -621,10 +621,10 @@ async def test_the_answer_of_a_target_that_timed_out_is_bounded_by_the_callers_d
 
 async def test_a_task_can_do_other_work_than_turns_and_ends_like_any_other() -> None:
     """X-22: a compaction is a task: it takes the slot, has its events, and can be stopped."""
-    floors: list[Any] = []
+    scopes: list[Any] = []
 
     async def work(scope: Any) -> None:
-        floors.append(scope)
+        scopes.append(scope)
         scope.publish(WarningEvent("at work"))
 
     entered = asyncio.Event()
@@ -640,7 +640,7 @@ async def test_a_task_can_do_other_work_than_turns_and_ends_like_any_other() -> 
         assert (reply.status, reply.text) == ("completed", None)
         assert on.events.types() == ["task_started", "warning", "task_complete"]
         with pytest.raises(asyncio.CancelledError):
-            floors.pop().publish(WarningEvent("too late"))
+            scopes.pop().publish(WarningEvent("too late"))
         chain = on.parts.scheduler.submit(TaskPlan(on.root.id, "user", work=swallows))
         await entered.wait()
         await on.root.interrupt()

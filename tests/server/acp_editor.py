@@ -126,7 +126,7 @@ class Editor(acp.Client):
             raise TimeoutError(f"it did not come; there came {self.updates[-5:]} {self.asked}") from None
 
 
-class Desk:
+class EditorStage:
     """The editor, its connection, and the agent behind it."""
 
     def __init__(self, editor: Editor, conn: Any, host: Host, cwd: Path) -> None:
@@ -183,21 +183,23 @@ def scripted(*replies: ReplyLike, **settings: Any) -> Settings:
 
 
 @asynccontextmanager
-async def desk(settings: Settings, cwd: Path, *, mode: str | None = None, hello: bool = True) -> AsyncIterator[Desk]:
+async def editor_stage(
+    settings: Settings, cwd: Path, *, mode: str | None = None, hello: bool = True
+) -> AsyncIterator[EditorStage]:
     """An editor that has said `initialize`. In the end nothing of it is left."""
 
     def settle(where: Path) -> DirectorySettings:
         return DirectorySettings(replace(settings, cwd=str(where), begins_in=mode))
 
     host = Host(settings)
-    house = SessionFactory(host, settle, current_environment(), model=True)
+    factory = SessionFactory(host, settle, current_environment(), model=True)
     source, client_out = os.pipe()
     client_in, target = os.pipe()
-    serving = asyncio.create_task(serve_acp_client(house, source, target, asyncio.Event()))
+    serving = asyncio.create_task(serve_acp_client(factory, source, target, asyncio.Event()))
     editor = Editor()
     reader, writer = await _streams(client_in, client_out)
     conn = acp.connect_to_agent(editor, writer, reader, use_unstable_protocol=True, observers=[editor.observe])
-    at = Desk(editor, conn, host, cwd)
+    at = EditorStage(editor, conn, host, cwd)
     at.serving, at.hang_up = serving, lambda: None if writer.is_closing() else writer.transport.abort()
     try:
         if hello:

@@ -121,7 +121,7 @@ class CodexClient:
         return [told["item"] for told in self.all("item/completed") if told["item"]["type"] == kind]
 
 
-class Desk:
+class CodexStage:
     """The client, and the server behind it."""
 
     def __init__(self, client: CodexClient, host: Host) -> None:
@@ -138,7 +138,9 @@ def scripted(*replies: ReplyLike, **settings: Any) -> Settings:
 
 
 @asynccontextmanager
-async def desk(settings: Settings, cwd: Path, *, hello: bool = True, mute: Iterable[str] = ()) -> AsyncIterator[Desk]:
+async def codex_stage(
+    settings: Settings, cwd: Path, *, hello: bool = True, mute: Iterable[str] = ()
+) -> AsyncIterator[CodexStage]:
     """A client that has said `initialize`. In the end nothing of it is left."""
     hosts: list[Host] = []
     connected = asyncio.Event()
@@ -167,7 +169,7 @@ async def desk(settings: Settings, cwd: Path, *, hello: bool = True, mute: Itera
             client.send({"method": "initialized"})
         else:
             await connected.wait()
-        at = Desk(client, hosts[0])
+        at = CodexStage(client, hosts[0])
         at.hang_up = writer.transport.abort
         yield at
     finally:

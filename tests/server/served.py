@@ -71,15 +71,15 @@ class Place:
         return self.head("POST", path, **asked) + body
 
     @asynccontextmanager
-    async def socket(self, **options: Any) -> AsyncIterator[Talker]:
+    async def socket(self, **options: Any) -> AsyncIterator[SocketClient]:
         """A WebSocket."""
         headers = {"Authorization": f"Bearer {TOKEN}"}
         options.setdefault("additional_headers", headers)
         async with connect(f"ws://127.0.0.1:{self.port}/ws", max_size=None, **options) as socket:
-            yield Talker(socket)
+            yield SocketClient(socket)
 
 
-class Talker:
+class SocketClient:
     """JSON-RPC over a WebSocket, from the other end."""
 
     def __init__(self, socket: ClientConnection) -> None:

@@ -22,7 +22,7 @@ from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.resume.past_turns import PastTurns
 from tertulia.testing import fail, say
-from tests.policy.asking import request
+from tests.policy.approval_stage import request
 from tests.session.agents_stage import EMPLOYEE
 from tests.session.staging import Stage, stage
 
@@ -77,16 +77,16 @@ async def mcp(on: Stage, text: str) -> str:
 
 async def acp(on: Stage, text: str) -> str:
     client = Client()
-    tab = AcpSession(on.session, cast(Peer, client), client, editor=EditorCapabilities())
-    tab.begin()
+    acp_session = AcpSession(on.session, cast(Peer, client), client, editor=EditorCapabilities())
+    acp_session.begin()
     try:
-        await tab.prompt([schema.TextContentBlock(type="text", text=text)])
+        await acp_session.prompt([schema.TextContentBlock(type="text", text=text)])
     except InvalidParamsError:
         raise
     except TertuliaError as error:
         client.notify("error", {"message": error.message})
     finally:
-        await tab.close(1)
+        await acp_session.close(1)
     return client.text()
 
 

@@ -16,7 +16,7 @@ from tertulia.session.settings.settings import current_environment
 from tests.server.acp_editor import scripted
 
 
-def house(roots: list[str] | None, remarks: list[str] | None = None) -> SessionFactory:
+def session_factory(roots: list[str] | None, remarks: list[str] | None = None) -> SessionFactory:
     settings = scripted("hi", writable_roots=roots)
 
     def settle(cwd: Path) -> DirectorySettings:
@@ -38,7 +38,7 @@ async def test_more_directories_may_be_written_where_the_user_has_not_said_other
 ) -> None:
     """Issue 10 (4): additional directories are writable roots as far as the user's settings allow."""
     work, more, _ = places
-    at = house(None)
+    at = session_factory(None)
     opened = await at.begin(SessionRequest(str(work), [str(more)]))
     rights = opened.session.parts.conversations.root.terms.rights
     assert set(rights.writable_roots or ()) == {str(work), str(more)}
@@ -49,7 +49,7 @@ async def test_more_directories_may_be_written_where_the_user_has_not_said_other
 async def test_the_users_own_roots_are_the_most_that_there_is(places: tuple[Path, Path, Path]) -> None:
     """Issue 10 (4), HARDENING A8: naming a directory is not being allowed it."""
     work, more, inner = places
-    at = house([str(work)])
+    at = session_factory([str(work)])
     opened = await at.begin(SessionRequest(str(work), [str(more), str(inner)]))
     assert opened.session.parts.conversations.root.terms.rights.writable_roots == (str(work),)
     (remark,) = opened.remarks
@@ -61,10 +61,10 @@ async def test_the_users_own_roots_are_the_most_that_there_is(places: tuple[Path
 @pytest.mark.parametrize("path", ["relative", "/no/such/place", "", "/with\0nul"])
 async def test_a_directory_that_is_none_is_refused_by_name(tmp_path: Path, field: str, path: str) -> None:
     """Issue 10 (4)."""
-    at = house(None)
-    wish = SessionRequest(path) if field == "cwd" else SessionRequest(str(tmp_path), [path])
+    at = session_factory(None)
+    requested = SessionRequest(path) if field == "cwd" else SessionRequest(str(tmp_path), [path])
     with pytest.raises(InvalidParamsError, match=field):
-        await at.begin(wish)
+        await at.begin(requested)
     assert not at.host.sessions()
 
 
@@ -73,7 +73,7 @@ async def test_a_session_that_could_not_be_settled_is_not_left_behind(
 ) -> None:
     """X-35: its client never hears of it; one that ran before goes on."""
     work, more, _ = places
-    at = house(None)
+    at = session_factory(None)
     first = await at.begin(SessionRequest(str(work)))
     await first.session.root.message("hello")
 
@@ -94,7 +94,7 @@ async def test_a_session_that_could_not_be_settled_is_not_left_behind(
 async def test_a_session_that_comes_back_works_where_the_editor_says(places: tuple[Path, Path, Path]) -> None:
     """Issue 10 (4): and hears what was said about its settings."""
     work, more, _ = places
-    at = house(None, ["a project's file was not read"])
+    at = session_factory(None, ["a project's file was not read"])
     first = await at.begin(SessionRequest(str(work)))
     assert first.remarks == ["a project's file was not read"]
     await first.session.root.message("hello")

@@ -16,10 +16,10 @@ def entry(id: str, updated: float) -> SessionEntry:
 
 def test_a_cursor_leads_on_from_where_it_was_taken_whatever_came_since() -> None:
     """Issue 10 (4): sessions of the same moment are told apart by their id."""
-    old, twin, new = entry("a", 1.5), entry("b", 1.5), entry("c", 2.25)
-    assert list(entries_after([old, new, twin], None)) == [new, twin, old]
-    assert list(entries_after([old, new, twin, entry("d", 9.0)], cursor_at(twin))) == [old]
-    assert list(entries_after([new, twin], cursor_at(old))) == []
+    old, same_age, new = entry("a", 1.5), entry("b", 1.5), entry("c", 2.25)
+    assert list(entries_after([old, new, same_age], None)) == [new, same_age, old]
+    assert list(entries_after([old, new, same_age, entry("d", 9.0)], cursor_at(same_age))) == [old]
+    assert list(entries_after([new, same_age], cursor_at(old))) == []
 
 
 @each_row("cursor", ["", "nonsense", "/", "1.5.5/a"])

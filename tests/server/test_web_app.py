@@ -12,7 +12,7 @@ from tertulia.server.http.server import listen
 from tertulia.server.web_app import serve_web_app
 from tertulia.session.settings.settings import Settings
 from tests.server.client import model
-from tests.server.served import TOKEN, Talker, served, status
+from tests.server.served import TOKEN, SocketClient, served, status
 from tests.tables import each_row
 
 PATHS = [
@@ -29,8 +29,8 @@ PATHS = [
 
 
 async def test_health_says_what_runs() -> None:
-    async with served() as place, place.socket() as talker:
-        await talker.call("initialize")
+    async with served() as place, place.socket() as client:
+        await client.call("initialize")
         answer = await place.raw(place.head("GET", "/health"))
         told = json.loads(answer.partition(b"\r\n\r\n")[2])
         assert told == {"status": "ok", "version": told["version"], "sessions": 1, "clients": 1}
@@ -70,13 +70,13 @@ async def test_at_its_end_clients_hear_how_everything_ended_and_then_the_connect
         serving = asyncio.ensure_future(serve_web_app(settings, listening, TOKEN, stop))
         url = f"ws://127.0.0.1:{listening.getsockname()[1]}/ws"
         async with connect(url, additional_headers={"Authorization": f"Bearer {TOKEN}"}) as socket:
-            talker = Talker(socket)
-            await talker.call("initialize")
-            running = await talker.send("conversation/message", conversation_id="root", text="go")
-            await talker.event("task_started")
+            client = SocketClient(socket)
+            await client.call("initialize")
+            running = await client.send("conversation/message", conversation_id="root", text="go")
+            await client.event("task_started")
             stop.set()
-            assert (await talker.answer(running))["result"]["status"] == "interrupted"
-            assert any(event["type"] == "turn_aborted" for event in talker.events)
+            assert (await client.answer(running))["result"]["status"] == "interrupted"
+            assert any(event["type"] == "turn_aborted" for event in client.events)
             async with asyncio.timeout(20):
                 await socket.wait_closed()
             await serving

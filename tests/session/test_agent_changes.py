@@ -150,7 +150,7 @@ async def test_one_that_closes_while_its_providers_are_asked_ends_well() -> None
         assert (acting.parts.agent_registry.tokens, acting.parts.agent_registry.context(agent.id)) == (0, None)
 
 
-# ── trouble at the start ─────────────────────────────────────────────────────────────────────────────────────
+# ── errors at the start ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_what_was_cut_is_said_when_it_is_opened() -> None:
@@ -177,7 +177,7 @@ async def test_what_was_cut_is_said_over_the_wire_too() -> None:
 async def test_a_provider_that_fails_is_left_out_and_named(how: str) -> None:
     """S001-27, X-45: the agent starts, and whoever opened it is told."""
 
-    def trouble() -> Any:
+    def broken() -> Any:
         match how:
             case "raises":
                 raise ValueError("key=hunter2hunter2")
@@ -186,7 +186,7 @@ async def test_a_provider_that_fails_is_left_out_and_named(how: str) -> None:
             case _:
                 return None
 
-    porter = Porter("bad", before=trouble, text="x")
+    porter = Porter("bad", before=broken, text="x")
     if how == "wrong":
         porter.tools, porter.text = ["no tool"], "fine"
     if how == "scope":

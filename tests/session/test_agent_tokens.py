@@ -127,7 +127,7 @@ async def test_one_that_is_not_used_for_a_day_expires_and_a_task_renews_it() -> 
 
 
 async def test_a_task_of_an_agent_whose_token_has_expired_has_its_tools_all_the_same() -> None:
-    """The token is for those outside; the house knows its own."""
+    """The token is for those outside; the host knows its own."""
     clock = FakeClock()
     async with stage(call("canvas_update", {"html": "x"}), "done", clock=clock) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)

@@ -8,7 +8,7 @@ import pytest
 
 import tertulia
 from tertulia.testing import call, say
-from tests.delegation.plotting import Play, create, destroy, play, send
+from tests.delegation.delegation_stage import Play, create, destroy, play, send
 
 NOT_FOUND = {"ok": False, "code": "not_found", "reason": "conversation not found"}
 

@@ -156,7 +156,7 @@ class Servers:
         return ()
 
 
-def offer(on: Stage, *tools: Any) -> None:
+def serve_tools(on: Stage, *tools: Any) -> None:
     """From now on servers offer these tools."""
     servers = Servers()
     servers.tools = tools
@@ -171,7 +171,7 @@ def names(conversation: tertulia.Conversation) -> list[str]:
 async def test_tools_that_claim_one_name_are_refused_where_they_would_be_offered() -> None:
     """X-26, S002-51: ToolConflict at open and at set_context; nothing is left, and a narrower one is fine."""
     async with stage() as on:
-        offer(on, mcp("a__b", "c"), mcp("a", "b__c"), mcp("fs", "read"))
+        serve_tools(on, mcp("a__b", "c"), mcp("a", "b__c"), mcp("fs", "read"))
         seq = on.parts.bus.last_seq
         with pytest.raises(ToolConflictError, match="a__b__c"):
             await on.session.open()
@@ -188,7 +188,7 @@ async def test_where_so_configured_a_conflict_is_a_warning_and_the_name_is_offer
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with stage(on_tool_conflict="skip") as on:
-        offer(on, mcp("a__b", "c"), mcp("a", "b__c"), mcp("fs", "read"))
+        serve_tools(on, mcp("a__b", "c"), mcp("a", "b__c"), mcp("fs", "read"))
         conversation, settled = on.parts.conversations.open(NewConversation())
         assert len(settled.warnings) == 1
         assert "a__b__c" in settled.warnings[0]
@@ -215,9 +215,9 @@ async def test_two_functions_of_one_name_are_refused_when_the_session_starts() -
 async def test_a_changed_definition_comes_back_when_a_refresh_is_asked_for_and_not_before() -> None:
     """S000-22, X-23: a snapshot; `refresh_mcp_view` rebuilds it."""
     async with stage() as on:
-        offer(on, mcp("fs", "read"))
+        serve_tools(on, mcp("fs", "read"))
         assert names(on.root) == [*BUILT_IN, *CONV_TOOLS, "fs__read"]
-        offer(on, mcp("fs", "read", "another"))
+        serve_tools(on, mcp("fs", "read", "another"))
         await on.root.set_context(title="no refresh")
         assert names(on.root) == [*BUILT_IN, *CONV_TOOLS]
         await on.root.set_context(refresh_mcp_view=True)

@@ -58,8 +58,8 @@ async def test_one_bad_tool_costs_only_itself_and_is_named(tmp_path: Path, bad: 
 async def test_two_names_that_become_one_are_not_two_tools(tmp_path: Path) -> None:
     """HARDENING C4: a name that is made legal gets a digest; one that was made to look like it is left out."""
     (odd,) = await _names(tmp_path, {**GOOD, "name": "a b"})
-    twin = {**GOOD, "name": odd.removeprefix("fs__")}
-    async with served({"fs": defined(tmp_path, {**GOOD, "name": "a b"}, twin)}) as session:
+    same_name = {**GOOD, "name": odd.removeprefix("fs__")}
+    async with served({"fs": defined(tmp_path, {**GOOD, "name": "a b"}, same_name)}) as session:
         assert names(session.root) == [odd]
         (warning,) = await warnings(session)
         assert f"has the name {odd} already" in warning
@@ -71,7 +71,7 @@ async def _names(folder: Path, *tools: Any) -> list[str]:
 
 
 async def test_no_event_shows_a_key_that_a_server_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HARDENING E6, C13: what it was given in confidence is in no answer, to the model or to a client."""
+    """HARDENING E6, C13: its configured secrets are in no answer, to the model or to a client."""
     key = "s3cret-of-the-server"
     monkeypatch.setenv("FS_TOKEN", key)
     script = [call("fs__env"), call("fs__echo", {"text": "fine"}), call("fs__fail", {"text": "ok"}), say("done")]

@@ -30,8 +30,8 @@ from tests.session.staging import BUILT_IN, Ask, ticks
 from tests.tables import each_row
 
 
-class Desk:
-    """A client's place: a host and the client's own session."""
+class ClientStage:
+    """What a client has: a host and the client's own session."""
 
     def __init__(self, host: tertulia.Host, session: Session, model: ScriptedModel) -> None:
         self.host = host
@@ -47,13 +47,15 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(*replies: Any, model: ScriptedModel | None = None, **settings: Any) -> AsyncIterator[Desk]:
+async def client_stage(
+    *replies: Any, model: ScriptedModel | None = None, **settings: Any
+) -> AsyncIterator[ClientStage]:
     model = model or ScriptedModel(replies)
     host = tertulia.Host(tertulia.Settings(model=model, **settings))
     session = await host.start()
     events = session.events(after=0)
     try:
-        yield Desk(host, session, model)
+        yield ClientStage(host, session, model)
     finally:
         await host.close()
     check_invariants([event async for event in events])
@@ -103,7 +105,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
 
 @each_row("name", ["", "nonsense", "conversation", "Conversation/open", "conversation/open ", "x" * 10_000])
 async def test_an_unknown_operation_is_named(name: str) -> None:
-    async with desk() as on:
+    async with client_stage() as on:
         with pytest.raises(MethodNotFoundError) as refusal:
             await on(name)
         assert len(refusal.value.message) < 200
@@ -112,7 +114,7 @@ async def test_an_unknown_operation_is_named(name: str) -> None:
 @each_row("name", sorted(OPERATIONS))
 async def test_every_operation_refuses_a_field_that_it_does_not_know_by_name(name: str) -> None:
     """Bad input: unknown fields are refused by name, and nothing happens."""
-    async with desk() as on:
+    async with client_stage() as on:
         seq = on.session.parts.bus.last_seq
         required = {"conversation_id": "root", "task_id": "t", "text": "x"}
         fields = {f: required[f] for f in OPERATIONS[name].kind.__struct_fields__ if f in required}
@@ -125,7 +127,7 @@ async def test_every_operation_refuses_a_field_that_it_does_not_know_by_name(nam
 @each_row("name", sorted(n for n in OPERATIONS if n.startswith(("conversation/", "task/"))))
 async def test_what_is_addressed_must_be_there(name: str) -> None:
     fields = OPERATIONS[name].kind.__struct_fields__
-    async with desk() as on:
+    async with client_stage() as on:
         given = {"text": "x"} if name in ("conversation/message", "conversation/steer") else {}
         if "conversation_id" in fields:
             with pytest.raises(InvalidParamsError, match="conversation_id"):
@@ -140,7 +142,7 @@ async def test_what_is_addressed_must_be_there(name: str) -> None:
 
 
 async def test_both_spellings_are_accepted_one_at_a_time() -> None:
-    async with desk("ok") as on:
+    async with client_stage("ok") as on:
         assert (await on("conversation/message", conversationId="root", text="hi"))["status"] == "completed"
         with pytest.raises(InvalidParamsError, match="twice"):
             await on("conversation/message", conversationId="root", conversation_id="root", text="hi")
@@ -150,7 +152,7 @@ async def test_both_spellings_are_accepted_one_at_a_time() -> None:
 
 
 async def test_sessions_are_started_listed_and_addressed_by_id() -> None:
-    async with desk(say("ok", repeat=True)) as on:
+    async with client_stage(say("ok", repeat=True)) as on:
         started = await on("session/start")
         assert [s["session_id"] for s in (await on("session/list"))["sessions"]] == [
             on.session.id,
@@ -174,7 +176,9 @@ async def test_sessions_are_started_listed_and_addressed_by_id() -> None:
 
 async def test_a_client_can_narrow_its_session_and_never_widen_it() -> None:
     """S000-16: what a server was started with is the most that a client gets; told under `narrowed`."""
-    async with desk(sandbox="workspace-write", storage_policy="headers_only", limits={"max_conversations": 5}) as on:
+    async with client_stage(
+        sandbox="workspace-write", storage_policy="headers_only", limits={"max_conversations": 5}
+    ) as on:
         info = await on(
             "session/start",
             sandbox="danger-full-access",
@@ -196,7 +200,7 @@ async def test_a_client_can_narrow_its_session_and_never_widen_it() -> None:
 
 
 async def test_writable_roots_do_not_grow_above_the_workspace() -> None:
-    async with desk(cwd="/tmp") as on:
+    async with client_stage(cwd="/tmp") as on:
         info = await on("session/start", writable_roots=["/", "/tmp/x"])
         rights = on.host.find(info["session_id"]).parts.settings.rights()
         assert all(root.startswith("/tmp") for root in rights.writable_roots or ())
@@ -204,7 +208,7 @@ async def test_writable_roots_do_not_grow_above_the_workspace() -> None:
 
 @each_row("bad", [{"model": 5}, {"sandbox": "open"}, {"limits": {"x": 1}}, {"model": "nobody/knows"}])
 async def test_a_session_that_cannot_be_started_is_not(bad: dict[str, Any]) -> None:
-    async with desk() as on:
+    async with client_stage() as on:
         with pytest.raises(InvalidParamsError):
             await on("session/start", **bad)
         assert len(on.host) == 1
@@ -212,7 +216,7 @@ async def test_a_session_that_cannot_be_started_is_not(bad: dict[str, Any]) -> N
 
 async def test_closing_a_session_twice_says_so() -> None:
     """X-71, S002-48: idempotent."""
-    async with desk() as on:
+    async with client_stage() as on:
         assert (await on("session/close"))["already_closed"] is False
         assert (await on("session/close"))["already_closed"] is True
         with pytest.raises(ClosedError):
@@ -222,7 +226,7 @@ async def test_closing_a_session_twice_says_so() -> None:
 
 
 async def test_a_session_that_was_closed_can_be_closed_again_by_its_id() -> None:
-    async with desk() as on:
+    async with client_stage() as on:
         other = (await on("session/start"))["session_id"]
         assert (await on("session/close", session_id=other))["already_closed"] is False
         assert (await on("session/close", session_id=other))["already_closed"] is True
@@ -231,7 +235,7 @@ async def test_a_session_that_was_closed_can_be_closed_again_by_its_id() -> None
 
 
 async def test_whose_own_session_is_closed_can_start_another() -> None:
-    async with desk("ok") as on:
+    async with client_stage("ok") as on:
         await on("session/close")
         other = (await on("session/start"))["session_id"]
         assert [s["session_id"] for s in (await on("session/list"))["sessions"]] == [other]
@@ -244,7 +248,7 @@ async def test_whose_own_session_is_closed_can_start_another() -> None:
 
 async def test_open_answers_with_the_effective_context() -> None:
     """S000-33, S000-36, S002-46: built in the same request, before the response."""
-    async with desk(sandbox="read-only") as on:
+    async with client_stage(sandbox="read-only") as on:
         opened = await on("conversation/open", baseInstructions="Be kind.", sandbox="workspace-write", title="t")
         assert set(opened) == {"conversation_id", "context", "narrowed", "warnings"}
         assert opened["context"]["base_instructions"] == "Be kind."
@@ -262,7 +266,7 @@ async def test_open_answers_with_the_effective_context() -> None:
 
 async def test_a_list_has_the_root_first_then_by_creation() -> None:
     """S004-07: deterministic order."""
-    async with desk() as on:
+    async with client_stage() as on:
         ids = [(await on("conversation/open", title=f"t{n}"))["conversation_id"] for n in range(3)]
         listed = (await on("conversation/list"))["conversations"]
         assert [c["id"] for c in listed] == [on.session.root.id, *ids]
@@ -282,7 +286,7 @@ async def test_a_list_has_the_root_first_then_by_creation() -> None:
 
 async def test_a_message_is_answered_with_its_statistics() -> None:
     """S002-47; DESIGN, Shapes."""
-    async with desk("hello", fail("no luck")) as on:
+    async with client_stage("hello", fail("no luck")) as on:
         done = await on.done("conversation/message", conversation_id="root", text="hi")
         answer = msgspec.to_builtins(done.answer)
         assert set(answer) == {
@@ -309,7 +313,7 @@ async def test_a_message_is_answered_with_its_statistics() -> None:
 
 async def test_a_message_can_be_left_to_itself() -> None:
     """`detach`: {task_id} at once; the task goes on and can be asked for."""
-    async with desk(say("at last", gate=(gate := asyncio.Event()))) as on:
+    async with client_stage(say("at last", gate=(gate := asyncio.Event()))) as on:
         left = await on("conversation/message", conversation_id="root", text="hi", detach=True, message_id="m")
         assert set(left) == {"task_id"}
         task_id = left["task_id"]
@@ -328,7 +332,7 @@ async def test_a_message_can_be_left_to_itself() -> None:
 
 
 async def test_steer_interrupt_and_compact_answer_as_promised() -> None:
-    async with desk(say("never", gate=asyncio.Event())) as on:
+    async with client_stage(say("never", gate=asyncio.Event())) as on:
         with pytest.raises(NotRunningError):
             await on("conversation/steer", conversation_id="root", text="faster")
         assert await on("conversation/interrupt", conversation_id="root") == {"interrupted": False}
@@ -345,7 +349,7 @@ async def test_steer_interrupt_and_compact_answer_as_promised() -> None:
 
 
 async def test_history_tools_and_fork() -> None:
-    async with desk("hello") as on:
+    async with client_stage("hello") as on:
         await on("conversation/message", conversation_id="root", text="hi")
         entries = (await on("conversation/history", conversation_id="root"))["entries"]
         assert entries == [
@@ -364,7 +368,7 @@ async def test_history_tools_and_fork() -> None:
 
 async def test_closing_a_conversation_twice_says_so_and_the_root_stays() -> None:
     """X-71, S002-48; DESIGN: closing root → invalid_params."""
-    async with desk("ok") as on:
+    async with client_stage("ok") as on:
         opened = await on("conversation/open")
         conversation_id = opened["conversation_id"]
         first = await on("conversation/close", conversation_id=conversation_id, timeout_s=1)
@@ -382,7 +386,7 @@ async def test_closing_a_conversation_twice_says_so_and_the_root_stays() -> None
 
 async def test_tasks_are_listed_asked_for_and_cancelled_wherever_they_are() -> None:
     """S002-09: queued and running."""
-    async with desk(say("never", gate=asyncio.Event()), "second") as on:
+    async with client_stage(say("never", gate=asyncio.Event()), "second") as on:
         running = asyncio.create_task(on("conversation/message", conversation_id="root", text="1"))
         waiting = asyncio.create_task(on("conversation/message", conversation_id="root", text="2"))
         third = asyncio.create_task(on("conversation/message", conversation_id="root", text="3"))
@@ -410,7 +414,7 @@ async def test_a_task_whose_chain_goes_on_is_still_running() -> None:
     """A client that detached knows only the first task's id; while a target speaks it can ask and cancel by it."""
     replies: list[Any] = []
     model = ScriptedModel([lambda asked: replies.pop(0)], repeat=True)
-    async with desk(model=model, tools=[Ask()]) as on:
+    async with client_stage(model=model, tools=[Ask()]) as on:
         other = (await on("conversation/open"))["conversation_id"]
         replies += [say("", tool_call("ask", {"to": other}, "c1")), say("never", gate=asyncio.Event())]
         left = await on("conversation/message", conversation_id="root", text="go", detach=True)
@@ -430,7 +434,7 @@ async def test_a_task_whose_chain_goes_on_is_still_running() -> None:
 
 async def test_a_running_message_blocks_no_other_operation() -> None:
     """Issue 3, 4: list, interrupt, close and the rest answer while a task runs."""
-    async with desk(say("never", gate=asyncio.Event())) as on:
+    async with client_stage(say("never", gate=asyncio.Event())) as on:
         running = asyncio.create_task(on("conversation/message", conversation_id="root", text="hi"))
         await ticks()
         other = (await on("conversation/open"))["conversation_id"]
@@ -450,18 +454,18 @@ async def test_a_directory_that_a_client_names_is_not_writable_for_having_been_n
     inside.mkdir(parents=True)
     outside.mkdir()
 
-    async def roots(on: Desk, **asked: Any) -> tuple[str, ...] | None:
+    async def roots(on: ClientStage, **asked: Any) -> tuple[str, ...] | None:
         info = await on("session/start", **asked)
         return on.host.find(info["session_id"]).parts.settings.rights().writable_roots
 
-    async with desk(cwd=str(tmp_path / "own")) as on:
+    async with client_stage(cwd=str(tmp_path / "own")) as on:
         assert await roots(on) is None
         assert await roots(on, cwd=str(inside)) == (str(inside),)
         assert await roots(on, cwd=str(outside)) == ()
         assert await roots(on, cwd=str(outside), writable_roots=["/"]) == (str(tmp_path / "own"),)
         with pytest.raises(InvalidParamsError, match="cwd"):
             await on("session/start", cwd="relative")
-    async with desk(cwd=str(tmp_path / "own"), writable_roots=[str(outside)]) as on:
+    async with client_stage(cwd=str(tmp_path / "own"), writable_roots=[str(outside)]) as on:
         assert await roots(on, cwd=str(inside)) == (str(outside),)
 
 
@@ -469,7 +473,7 @@ async def test_approvals_are_listed_answered_and_taken_back(tmp_path: Path) -> N
     """Issue 7: the same request can be answered from every surface."""
     need("bubblewrap")
     touch = tool_call("shell", {"command": ["touch", "made"]})
-    async with desk(touch, "Done.", cwd=str(tmp_path), approval_policy="untrusted") as on:
+    async with client_stage(touch, "Done.", cwd=str(tmp_path), approval_policy="untrusted") as on:
         (await on("conversation/message", conversation_id="root", text="go", detach=True))["task_id"]
         news = on.session.events(after=0, attend=True)
         event = await anext(event async for event in news if event.type == "approval_request")

@@ -13,7 +13,7 @@ import tertulia
 from tertulia.errors import ClosedError, InvalidParamsError, ModelError, NotFoundError
 from tertulia.protocol.usage import Usage
 from tertulia.testing import RecordedEvents, ScriptedModel, ScriptedReply, call, fail, say
-from tests.session.test_operations import desk
+from tests.session.test_operations import client_stage
 from tests.tables import each_row
 
 SPENT = Usage(10, 4, 5, 2, 15)
@@ -70,7 +70,7 @@ def spending(text: str, *calls: Any) -> ScriptedReply:
 async def test_a_conversation_is_counted_apart_from_the_others() -> None:
     """S002-44."""
     replies = [spending("", call("repeat", {"text": "a"}), call("broken", {"text": "b"})), spending("done")]
-    async with desk(*replies, fail("no luck"), "fine", tools=[repeat, broken]) as ask:
+    async with client_stage(*replies, fail("no luck"), "fine", tools=[repeat, broken]) as ask:
         other = (await ask("conversation/open"))["conversation_id"]
         assert await ask("metrics/get") == {"session": NOTHING, "conversations": []}
         await ask("conversation/message", conversation_id="root", text="go")
@@ -108,7 +108,7 @@ async def test_what_was_stopped_is_cancelled_and_what_ran_out_of_time_has_failed
 
 
 async def test_a_compaction_is_counted_with_its_tokens() -> None:
-    async with desk(spending("one"), spending("two"), spending("a summary")) as ask:
+    async with client_stage(spending("one"), spending("two"), spending("a summary")) as ask:
         for text in ("first " * 500, "second"):
             await ask("conversation/message", conversation_id="root", text=text)
         done = await ask("conversation/compact", conversation_id="root")
@@ -118,7 +118,7 @@ async def test_a_compaction_is_counted_with_its_tokens() -> None:
 
 
 async def test_one_conversation_can_be_asked_for_also_after_its_end() -> None:
-    async with desk("hello") as ask:
+    async with client_stage("hello") as ask:
         opened = [(await ask("conversation/open"))["conversation_id"] for _ in range(2)]
         await ask("conversation/message", conversation_id=opened[0], text="hi")
         for of in opened:
@@ -137,7 +137,7 @@ async def test_one_conversation_can_be_asked_for_also_after_its_end() -> None:
 
 
 async def test_python_gets_what_the_operation_answers_and_still_after_the_close() -> None:
-    async with desk("hello") as ask:
+    async with client_stage("hello") as ask:
         await ask("conversation/message", conversation_id="root", text="hi")
         answer = await ask("metrics/get")
         assert msgspec.to_builtins(ask.session.metrics()) == answer
@@ -156,7 +156,7 @@ async def test_nothing_that_anybody_wrote_is_in_the_numbers(key: str) -> None:
         say(key),
         ModelError(key),
     ]
-    async with desk(*replies, tools=[repeat, broken]) as ask:
+    async with client_stage(*replies, tools=[repeat, broken]) as ask:
         opened = await ask("conversation/open", title=key, base_instructions=key, user_instructions=key)
         for _ in range(2):
             await ask("conversation/message", conversation_id=opened["conversation_id"], text=key, sender=key)

@@ -1,4 +1,4 @@
-"""A provider's tool behind its two doors inside the house: the model's own call, and the broker's."""
+"""A provider's tool reached in two ways: by the model's own call, and through the broker."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_an_answer_that_is_a_text_is_given_as_it_is_and_all_else_as_json()
 
 @pytest.mark.parametrize("era", ["old", "new"])
 async def test_a_client_of_the_broker_is_served_the_tools_of_the_agent(era: str) -> None:
-    """Issue 9, item 6, second delivery: listed with their schemas, called, and the audit says which door it was."""
+    """Issue 9, item 6, second delivery: listed with their schemas, called, and the audit says which way it came."""
     porter = Porter(tools=[bell()])
     async with stage(providers=[porter]) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)

@@ -37,41 +37,41 @@ async def nursery() -> Nursery:
 
 async def test_each_conversation_gets_a_wire_of_its_own(nursery: Nursery) -> None:
     """S002-02, S002-03"""
-    shelf = WireCache(make, nursery)
-    first = shelf.find("acme/one")
-    second = shelf.another(first)
+    cache = WireCache(make, nursery)
+    first = cache.find("acme/one")
+    second = cache.another(first)
     assert second is not first
     assert second.name == first.name
-    assert shelf.made() == [first, second]
+    assert cache.made() == [first, second]
 
 
 async def test_a_wire_that_the_user_made_is_shared_and_never_closed(nursery: Nursery) -> None:
     own = Line()
-    shelf = WireCache(make, nursery)
-    assert shelf.find(own) is own
-    assert shelf.another(own) is own
-    shelf.let_go(own)
-    assert (own.closed, len(shelf), len(nursery)) == (0, 0, 0)
+    cache = WireCache(make, nursery)
+    assert cache.find(own) is own
+    assert cache.another(own) is own
+    cache.let_go(own)
+    assert (own.closed, len(cache), len(nursery)) == (0, 0, 0)
 
 
 async def test_a_script_is_played_to_all_conversations(nursery: Nursery) -> None:
-    shelf = WireCache(make, nursery)
-    script = shelf.find("scripted/tour")
-    assert shelf.another(script) is script
+    cache = WireCache(make, nursery)
+    script = cache.find("scripted/tour")
+    assert cache.another(script) is script
 
 
 async def test_a_wire_that_is_let_go_is_closed_once(nursery: Nursery) -> None:
-    shelf = WireCache(make, nursery)
-    wire = shelf.find("acme/one")
-    shelf.let_go(wire)
-    shelf.let_go(wire)
+    cache = WireCache(make, nursery)
+    wire = cache.find("acme/one")
+    cache.let_go(wire)
+    cache.let_go(wire)
     await asyncio.sleep(0)
     assert await nursery.close(1) == 0
-    assert (wire.closed, shelf.made()) == (1, [])
+    assert (wire.closed, cache.made()) == (1, [])
 
 
-async def test_an_unknown_model_leaves_nothing_on_the_shelf(nursery: Nursery) -> None:
-    shelf = WireCache(make, nursery)
+async def test_an_unknown_model_leaves_nothing_in_the_cache(nursery: Nursery) -> None:
+    cache = WireCache(make, nursery)
     with pytest.raises(InvalidParamsError):
-        shelf.find("nope/x")
-    assert len(shelf) == 0
+        cache.find("nope/x")
+    assert len(cache) == 0

@@ -1,4 +1,4 @@
-"""The twin keeps the contract of a connection."""
+"""The fake server keeps the contract of a connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tertulia.errors import InvalidParamsError, McpError
 from tertulia.mcp.server_connection import CallResult, ServerConnection, ToolListing
 from tertulia.testing.fake_mcp_server import FakeGate, FakeMcpConnection, FakeMcpServer, fake_tool
-from tests.mcp.house import ECHO, caller
+from tests.mcp.pool_stage import ECHO, caller
 from tests.mcp.virtual_time import in_virtual_time, steps
 
 

@@ -121,7 +121,7 @@ class Bench:
     ) -> None:
         self.clock = HandClock()
         self.servers = StubServers(replace(DEFINITION, **definition), act)
-        self.desk = ApprovalQueue(self.clock)
+        self.approvals = ApprovalQueue(self.clock)
         self.limiter = FairLimiter(self.clock, ceiling=ceiling)
         self.asker = StubAsker()
         self.told: list[EventData] = []
@@ -131,12 +131,12 @@ class Bench:
             spec,
             ConversationId("a"),
             servers=self.servers,
-            approvals=self.desk,
+            approvals=self.approvals,
             limiter=self.limiter,
             asker=self.asker,
             timeout_s=timeout_s,
         )
-        self._presence = self.desk.attended()
+        self._presence = self.approvals.attended()
         if attended:
             self._presence.__enter__()
 
@@ -167,8 +167,8 @@ class Bench:
 
     async def asked(self) -> ApprovalRequest:
         """The request that waits, as soon as there is one."""
-        await self.until(lambda: bool(self.desk.pending()))
-        return self.desk.pending()[-1]
+        await self.until(lambda: bool(self.approvals.pending()))
+        return self.approvals.pending()[-1]
 
     async def until(self, there: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):

@@ -167,12 +167,12 @@ async def test_allowed_for_the_conversation_means_the_same_call_there() -> None:
     """B3, B5."""
     bench = Bench(WRITING)
     first = bench.begin({"path": "x"})
-    bench.desk.resolve((await bench.asked()).approval_id, "allow", scope="conversation")
+    bench.approvals.resolve((await bench.asked()).approval_id, "allow", scope="conversation")
     assert (await first).success
     assert (await bench.run({"path": "x"})).success
     for change in ({"arguments": {"path": "y"}}, {"arguments": {"path": "x"}, "conversation": "b"}):
         asking = bench.begin(**change)
-        bench.desk.resolve((await bench.asked()).approval_id, "deny")
+        bench.approvals.resolve((await bench.asked()).approval_id, "deny")
         with pytest.raises(Exception, match="the user said no"):
             await asking
     assert bench.servers.calls == [{"path": "x"}, {"path": "x"}]

@@ -14,7 +14,7 @@ import tertulia
 from tertulia.protocol.tool_names import CONV_TOOLS
 from tertulia.testing import FakeClock, call, say
 from tertulia.tools.conv import ConvCreate, ConvDestroy, ConvHistory, ConvList, ConvSend, conv_tools
-from tests.delegation.plotting import Play, create, destroy, play, send
+from tests.delegation.delegation_stage import Play, create, destroy, play, send
 from tests.session.staging import BUILT_IN
 from tests.tables import each_row
 

@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.testing import call, say
 from tertulia.tools import images
-from tests.delegation.plotting import play
+from tests.delegation.delegation_stage import play
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + b"\0\0\0\1" * 2
 

@@ -123,7 +123,7 @@ async def test_a_definition_that_changes_while_a_person_decides_is_not_what_was_
     calling = bench.begin({"path": "x"})
     request = await bench.asked()
     bench.servers.tools["write"] = replace(WRITING, description="Write a file, everywhere.")
-    bench.desk.resolve(request.approval_id, "allow")
+    bench.approvals.resolve(request.approval_id, "allow")
     with pytest.raises(McpError, match="its definition changed"):
         await calling
     assert bench.servers.calls == []
@@ -135,7 +135,7 @@ async def test_a_server_that_is_configured_anew_meanwhile_is_asked_about_again()
     calling = bench.begin()
     request = await bench.asked()
     bench.servers.definition = replace(bench.servers.definition, sandbox="workspace_write")
-    bench.desk.resolve(request.approval_id, "allow")
+    bench.approvals.resolve(request.approval_id, "allow")
     with pytest.raises(McpError, match="was configured anew meanwhile"):
         await calling
     assert bench.servers.calls == []
@@ -144,7 +144,7 @@ async def test_a_server_that_is_configured_anew_meanwhile_is_asked_about_again()
 async def test_a_denial_calls_nobody() -> None:
     bench = Bench(WRITING)
     calling = bench.begin()
-    bench.desk.resolve((await bench.asked()).approval_id, "deny")
+    bench.approvals.resolve((await bench.asked()).approval_id, "deny")
     with pytest.raises(ApprovalDeniedError):
         await calling
     assert bench.servers.calls == []
@@ -282,7 +282,7 @@ async def test_the_deadline_of_tools_counts_neither_for_a_person_nor_for_the_ser
     running = asyncio.create_task(dispatch.run())
     if tool is WRITING:
         request = await bench.asked()
-        loop.call_later(0.05, bench.desk.resolve, request.approval_id, "allow")
+        loop.call_later(0.05, bench.approvals.resolve, request.approval_id, "allow")
     await running
     assert [each.result.text for each in dispatch.outputs] == ["done"]
 
@@ -398,7 +398,7 @@ def test_a_message_is_bounded() -> None:
     run(scene())
 
 
-def test_a_task_that_is_over_is_no_trouble_of_the_server() -> None:
+def test_a_task_that_is_over_is_no_failure_of_the_server() -> None:
     async def scene() -> None:
         def over(event: EventData) -> None:
             raise asyncio.CancelledError("this task is over")

@@ -1,4 +1,4 @@
-"""Tools that run commands, with a real sandbox, a desk, and somebody who may answer."""
+"""Tools that run commands, with a real sandbox, an approval queue, and an approver who may answer."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class Workbench:
         self.asked: list[ApprovalRequest] = []
         self.told: list[tuple[str, EventData]] = []
         self.rights = self.with_rights("on-request")
-        self.desk = ApprovalQueue(SystemClock(), timeout_s=20)
+        self.approvals = ApprovalQueue(SystemClock(), timeout_s=20)
         self.place = CommandEnvironment(
             runner=runner,
-            desk=self.desk,
+            approvals=self.approvals,
             root=str(self.root),
             guarded=guarded,
             environment=ENVIRONMENT,
@@ -103,7 +103,7 @@ class Workbench:
             self.asked.append(event)
             said = self.answer(event) if self.answer is not None else None
             if said is not None:
-                asyncio.get_running_loop().call_soon(lambda: self.desk.resolve(event.approval_id, **said))
+                asyncio.get_running_loop().call_soon(lambda: self.approvals.resolve(event.approval_id, **said))
 
     def context(self, call: ToolCall, conversation: str = "conversation") -> CallContext:
         return CallContext(
@@ -166,7 +166,7 @@ async def workbench(
     guarded = guarded or GuardedPaths(tuple(Mask(path, path, "a secret of the test") for path in masked))
     bench = Workbench(folder, runner, answer, guarded)
     try:
-        with bench.desk.attended() if answer is not None else nullcontext():
+        with bench.approvals.attended() if answer is not None else nullcontext():
             yield bench
     finally:
         await bench.terminals.close()

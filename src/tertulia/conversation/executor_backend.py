@@ -49,18 +49,18 @@ BATCH_PERIOD_S = 0.2
 class StepPublisher:
     """The way from the steps of one run to the task scope. Order is kept; a whole answer waits for nothing."""
 
-    __slots__ = ("_newsroom", "_scope", "_timer", "_waiting")
+    __slots__ = ("_scope", "_step_events", "_timer", "_waiting")
 
-    def __init__(self, scope: TaskScope, newsroom: StepEvents) -> None:
+    def __init__(self, scope: TaskScope, step_events: StepEvents) -> None:
         self._scope = scope
-        self._newsroom = newsroom
+        self._step_events = step_events
         self._waiting: list[EventData] = []
         self._timer: asyncio.TimerHandle | None = None
         scope.call_at_break(self.break_off)
 
     def tell(self, step: Step) -> None:
         """What this step comes to."""
-        for event in self._newsroom.tell(step):
+        for event in self._step_events.tell(step):
             self._add(event)
 
     def close(self) -> None:
@@ -271,8 +271,8 @@ class ExecutorBackend:
         room, clock = assignment.rights.limits.max_output_bytes, scope.around.clock
         run = new_item_id()
         assignment = replace(assignment, host=self._host(scope, run))
-        newsroom = StepEvents(executor.name, run, assignment.cwd, clock, max_output_bytes=room)
-        progress = StepPublisher(scope, newsroom)
+        step_events = StepEvents(executor.name, run, assignment.cwd, clock, max_output_bytes=room)
+        progress = StepPublisher(scope, step_events)
         ending: RunEnd = RunInterrupted()
         knew = has_steps = False
         origin = (identity_digest(executor.identity), assignment.cwd, conversation.history.revision, assignment.total)

@@ -80,7 +80,7 @@ class TaskExecutorHost:
         # Without roots: the agent runs it in an environment of its own, which may have git start anything.
         safe = looks or (kind == "exec" and only_reads_in(analyse_command(question.words), cwd, ()))
         try:
-            granted = await place.desk.ask(request, rights.approval_policy, scope.publish, known_safe=safe)
+            granted = await place.approvals.ask(request, rights.approval_policy, scope.publish, known_safe=safe)
         except TertuliaError:
             return PermissionAnswer(allowed=False)
         return PermissionAnswer(allowed=True, lasting=granted.scope not in (None, "once"))

@@ -29,7 +29,7 @@ class MemoryStore:
     """A RolloutStore. What is asked for is done in the loop's next round, all of it together."""
 
     def __init__(self, records: MemoryRecords, clock: Clock) -> None:
-        self._foreman = JobRunner(_MemoryRecordStorage(records, clock))
+        self._runner = JobRunner(_MemoryRecordStorage(records, clock))
         self._jobs: list[Job] = []
         self._closing = False
 
@@ -73,7 +73,7 @@ class MemoryStore:
     def _work(self) -> None:
         jobs, self._jobs = self._jobs, []
         loop = asyncio.get_running_loop()
-        for answer in self._foreman.carry_out(jobs):
+        for answer in self._runner.carry_out(jobs):
             loop.call_soon(answer)
 
 

@@ -73,7 +73,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """That files which start programs are looked at before a command and after it; see `vigil`."""
+    """That files which start programs are looked at before a command and after it; see `protected/change_watch`."""
 
     copies: str | None = None
     """The directory in which a copy of what was written to them is kept; None keeps none."""

@@ -74,7 +74,7 @@ class CommandServices(msgspec.Struct, frozen=True, eq=False):
     sandbox: CommandRunner
     approvals: ApprovalQueue
     elicitations: Elicitations
-    attendance: ApproverPresence
+    presence: ApproverPresence
     terminals: Terminals
     place: CommandEnvironment
     resources: ConversationResources
@@ -101,19 +101,19 @@ def open_command_services(
     settings: Settings, environment: Environment, clock: Clock, bus: EventBus, redactor: Redactor
 ) -> CommandServices:
     """Ready, and nothing tried yet: the sandbox tests itself when the first command comes."""
-    attendance = ApproverPresence()
+    presence = ApproverPresence()
     approvals = ApprovalQueue(
         clock,
         timeout_s=settings.approval_timeout_s,
         default_ttl_s=settings.approval_ttl_s,
-        is_seen=attendance.sees,
+        is_seen=presence.sees,
         project=_project_grants(settings, environment, clock, redactor),
     )
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=_warning_publisher(bus))
     policy = shell_environment_from_wire(settings.shell_environment)
     place = CommandEnvironment(
         runner=sandbox,
-        desk=approvals,
+        approvals=approvals,
         root=workspace_of(settings),
         guarded=guarded_paths_of(settings, environment),
         environment=policy.build(environment.variables),
@@ -123,7 +123,7 @@ def open_command_services(
     )
     elicitations = Elicitations(timeout_s=settings.approval_timeout_s)
     return CommandServices(
-        sandbox, approvals, elicitations, attendance, Terminals(_event_publisher(bus)), place, ConversationResources()
+        sandbox, approvals, elicitations, presence, Terminals(_event_publisher(bus)), place, ConversationResources()
     )
 
 

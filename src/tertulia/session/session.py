@@ -207,7 +207,7 @@ class Session:
         wanted = None if params.conversation_id is None else self.parts.conversations.find(params.conversation_id).id
         subscription = self.parts.bus.subscribe(after=params.after_seq, conversation=wanted, limit=limit)
         if attend:
-            self.parts.command_services.attendance.add(subscription, wanted)
+            self.parts.command_services.presence.add(subscription, wanted)
         return subscription
 
     @property

@@ -34,7 +34,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What the tools of a session work with. The directory is the session's own, never one that a model named."""
 
     runner: CommandRunner
-    desk: ApprovalQueue
+    approvals: ApprovalQueue
     root: str
     """Canonical. Where no other roots were set, the one that commands may write."""
     guarded: GuardedPaths
@@ -136,7 +136,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             parts=ApprovalParts(cwd=directory, sandbox=subject.sandbox, files=files),
         )
         with call.unhurried():
-            granted = await self.desk.ask(request, call.rights.approval_policy, call.publish)
+            granted = await self.approvals.ask(request, call.rights.approval_policy, call.publish)
         return granted.decider
 
 

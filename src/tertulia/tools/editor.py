@@ -134,7 +134,7 @@ class EditorView:
             parts=ApprovalParts(cwd=directory, sandbox=subject.sandbox, files=files),
         )
         with call.unhurried():
-            granted = await place.desk.ask(request, call.rights.approval_policy, call.publish)
+            granted = await place.approvals.ask(request, call.rights.approval_policy, call.publish)
         return granted.decider
 
     async def write(self, path: str, old: EditorFile, new: str, call: CallContext) -> bool:

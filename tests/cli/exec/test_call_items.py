@@ -24,7 +24,7 @@ from tertulia.protocol.tool_events import (
     WebSearchEnd,
 )
 from tertulia.protocol.tool_names import fqn
-from tests.cli.telling import Teller
+from tests.cli.made_events import EventMaker
 from tests.tables import each_row
 
 ID = CallId("c1")
@@ -32,7 +32,7 @@ NO = '{"ok":false,"code":"no_approver","reason":"nobody is there"}'
 
 
 def items(*data: EventData) -> list[tuple[str, dict[str, Any]]]:
-    lines, tell = ExecJsonLines(), Teller()
+    lines, tell = ExecJsonLines(), EventMaker()
     return [(line["type"], line["item"]) for each in data for line in lines.take(tell(each))]
 
 

@@ -14,7 +14,7 @@ from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.usage import Usage
-from tests.cli.telling import CHILD, CONFIGURED, ROOT, SESSION, Teller
+from tests.cli.made_events import CHILD, CONFIGURED, ROOT, SESSION, EventMaker
 from tests.tables import each_row
 
 BEGIN = t.ToolCallBegin(CallId("c1"), "add", {"a": 1})
@@ -47,7 +47,7 @@ RECORDED: dict[str, dict[str, Any]] = {
 
 
 def lines_of(*data: e.EventData, warnings: list[str] | None = None) -> list[dict[str, Any]]:
-    lines, tell = ExecJsonLines(warnings or []), Teller()
+    lines, tell = ExecJsonLines(warnings or []), EventMaker()
     events = [tell(CONFIGURED, None, None), *(tell(each) for each in data)]
     return [line for event in events for line in lines.take(event)]
 
@@ -87,7 +87,7 @@ def test_the_thread_is_the_session() -> None:
 
 
 def test_every_line_but_the_first_names_its_conversation_and_durable_ones_their_number() -> None:
-    lines, tell = ExecJsonLines(), Teller()
+    lines, tell = ExecJsonLines(), EventMaker()
     events = [
         tell(CONFIGURED, None, None),
         tell(e.WarningEvent("of the session"), None, None),
@@ -141,7 +141,7 @@ def test_an_end_without_a_begin_is_still_told() -> None:
 
 
 def test_equal_call_ids_of_two_conversations_are_two_items() -> None:
-    lines, tell = ExecJsonLines(), Teller()
+    lines, tell = ExecJsonLines(), EventMaker()
     events = [tell(BEGIN), tell(BEGIN, CHILD), tell(END, CHILD), tell(END)]
     assert [line["item"]["id"] for event in events for line in lines.take(event)] == [
         "item_0",
@@ -187,14 +187,14 @@ def test_a_failed_task_says_why_twice_as_codex_does() -> None:
 
 
 def test_the_error_of_one_task_is_not_the_failure_of_another() -> None:
-    lines, tell = ExecJsonLines(), Teller()
+    lines, tell = ExecJsonLines(), EventMaker()
     lines.take(tell(e.ErrorEvent("model_error", "mine"), ROOT, "one"))
     (other,) = lines.take(tell(e.TaskComplete("failed", None, Usage()), ROOT, "two"))
     assert other["error"]["code"] == "internal"
 
 
 def test_an_error_of_the_session_belongs_to_no_task() -> None:
-    lines, tell = ExecJsonLines(), Teller()
+    lines, tell = ExecJsonLines(), EventMaker()
     lines.take(tell(CONFIGURED, None, None))
     (line,) = lines.take(tell(e.ErrorEvent("internal", "the journal failed"), None, None))
     assert (line["type"], line["conversation_id"]) == ("error", ROOT)
@@ -219,7 +219,7 @@ def test_an_aborted_turn_has_a_terminal_line_too(reason: e.AbortReason, code: st
 
 
 def test_a_task_that_our_own_timeout_stops_is_a_timeout() -> None:
-    lines, tell = ExecJsonLines(), Teller()
+    lines, tell = ExecJsonLines(), EventMaker()
     lines.stopped_by = "timeout"
     (line,) = lines.take(tell(e.TurnAborted("interrupted")))
     assert line["error"]["code"] == "timeout"
@@ -227,7 +227,7 @@ def test_a_task_that_our_own_timeout_stops_is_a_timeout() -> None:
 
 def test_handing_over_and_going_on_is_one_turn() -> None:
     """The continuation of a conversation that waited for another one is no turn of its own."""
-    lines, tell = ExecJsonLines(), Teller()
+    lines, tell = ExecJsonLines(), EventMaker()
     events = [
         tell(CONFIGURED, None, None),
         tell(e.TaskStarted("user")),
@@ -261,14 +261,14 @@ def test_deltas_and_the_rest_make_no_lines() -> None:
 
 @pytest.mark.parametrize(("status", "code"), [("interrupted", "interrupted"), ("timeout", "timeout")])
 def test_a_run_that_was_stopped_before_its_turn_owes_a_terminal_line(status: Any, code: str) -> None:
-    lines, tell = ExecJsonLines(), Teller()
+    lines, tell = ExecJsonLines(), EventMaker()
     lines.take(tell(CONFIGURED, None, None))
     (line,) = lines.finish(MessageOutcome(status))
     assert (line["type"], line["error"]["code"], line["conversation_id"]) == ("turn.failed", code, ROOT)
 
 
 def test_nothing_is_owed_after_a_terminal_line_nor_before_the_first() -> None:
-    lines, tell = ExecJsonLines(), Teller()
+    lines, tell = ExecJsonLines(), EventMaker()
     assert lines.finish(MessageOutcome("interrupted")) == []
     lines.take(tell(CONFIGURED, None, None))
     lines.take(tell(e.TaskComplete("completed", "child", Usage()), CHILD))
@@ -278,7 +278,7 @@ def test_nothing_is_owed_after_a_terminal_line_nor_before_the_first() -> None:
 
 
 def test_the_view_writes_a_line_of_utf8_at_once() -> None:
-    stream, tell = io.BytesIO(), Teller()
+    stream, tell = io.BytesIO(), EventMaker()
     view = JsonView(stream, ["früh"])
     view.show(tell(CONFIGURED, None, None))
     assert [json.loads(line)["type"] for line in stream.getvalue().splitlines()] == ["thread.started", "item.completed"]

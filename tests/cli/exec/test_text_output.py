@@ -14,7 +14,7 @@ from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId, TaskId
 from tertulia.protocol.usage import Usage
 from tertulia.scheduler.reply import Reply
-from tests.cli.telling import CHILD, CONFIGURED, ROOT, Teller
+from tests.cli.made_events import CHILD, CONFIGURED, ROOT, EventMaker
 
 ONE, TWO = ItemId("1"), ItemId("2")
 
@@ -30,7 +30,7 @@ class Watched:
     def __init__(self, *, live: bool, warnings: list[str] | None = None) -> None:
         self._out = Screen() if live else io.StringIO()
         self._notes = io.StringIO()
-        self._tell = Teller()
+        self._tell = EventMaker()
         self.view = TextView(
             TerminalOutput(self._out, {"NO_COLOR": "1"}), TerminalOutput(self._notes, {}), warnings or []
         )

@@ -160,7 +160,7 @@ def test_a_tool_that_is_none_is_named_and_the_others_are_listed(shell: Shell) ->
     assert ran.err == "tertulia: MCP server x: tool 'bad' is left out: `inputSchema`: Field required\n"
 
 
-def offer(shell: Shell, **descriptions: str) -> None:
+def serve_tools(shell: Shell, **descriptions: str) -> None:
     tools = [{"name": n, "description": d, "inputSchema": {"type": "object"}} for n, d in descriptions.items()]
     (shell.folder / "tools.json").write_text(json.dumps({"tools": tools}))
 
@@ -168,10 +168,10 @@ def offer(shell: Shell, **descriptions: str) -> None:
 def test_a_tool_that_changed_between_two_runs_is_withheld_and_said_and_taken_when_asked_for(shell: Shell) -> None:
     """HARDENING C1, S000-22: `exec`, the server changes, `exec resume`, `mcp refresh`, `exec resume`."""
     configure(shell, "x", bare("--define", str(shell.folder / "tools.json")), approval="approve")
-    offer(shell, echo="says it again", pid="its number")
+    serve_tools(shell, echo="says it again", pid="its number")
     model = shell.script({"text": "hello"}, repeat=True)
     assert shell.run("exec", "-m", model, "hi").code == 0
-    offer(shell, echo="another", pid="its number")
+    serve_tools(shell, echo="another", pid="its number")
     ran = shell.run("exec", "resume", "--last", "-m", model, "again")
     assert (ran.code, ran.out) == (0, "hello\n")
     said = "not what was shown before, and withheld: x__echo; `tertulia mcp refresh` takes them as they are now"

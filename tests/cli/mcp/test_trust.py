@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.keeping import Screen
 from tests.cli.running import Shell
 from tests.cli.serving import configure, dot_mcp
+from tests.cli.stored_sessions import Screen
 from tests.mcp.fakes import bare
 
 SECRET = "hunter2hunter2"

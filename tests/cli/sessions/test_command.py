@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tertulia.cli.sessions.command import _unique_length
-from tests.cli.keeping import DELEGATING, Screen, held, home, ids, run_session
 from tests.cli.running import Shell
+from tests.cli.stored_sessions import DELEGATING, Screen, held, home, ids, run_session
 
 ACTS = ("ls", "show", "export", "replay", "fork", "rm", "sweep")
 
@@ -185,7 +185,7 @@ def test_looking_leaves_nothing_beside_a_session(shell: Shell, monkeypatch: pyte
         assert beside - {"index.db"} == {f"{session_id}.db"}, words
 
 
-def test_a_sweep_leaves_sessions_in_use_to_their_owners_and_tells_of_trouble(shell: Shell) -> None:
+def test_a_sweep_leaves_sessions_in_use_to_their_owners_and_tells_of_errors(shell: Shell) -> None:
     session_id = run_session(shell)
     with held(shell, session_id):
         ran = shell.run("sessions", "sweep", "-c", "retention.max_total_mb=0.000001")

@@ -13,8 +13,8 @@ from tertulia.cli.sessions.export import FORMAT, VERSION, export_line
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.store import StoredRow
 from tertulia.testing import ScriptedModel, call
-from tests.cli.keeping import DELEGATING, run_session
 from tests.cli.running import Shell
+from tests.cli.stored_sessions import DELEGATING, run_session
 
 AWKWARD = "one\u2028two\x85three\u2029four"
 
@@ -100,7 +100,7 @@ def test_what_came_from_a_stricter_conversation_says_so(shell: Shell) -> None:
 def test_a_file_is_new_and_for_its_owner_alone(shell: Shell) -> None:
     """HARDENING E7."""
     run_session(shell)
-    target = shell.folder / "talk.jsonl"
+    target = shell.folder / "exported.jsonl"
     ran = shell.run("sessions", "export", "--last", "-o", str(target))
     assert (ran.code, ran.out) == (0, "")
     assert ran.err.endswith(f"records are in {target}\n")

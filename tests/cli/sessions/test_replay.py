@@ -14,8 +14,8 @@ from tertulia.rollout.sqlite.database import connect_owner
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.table import insert
 from tertulia.rollout.store import Row
-from tests.cli.keeping import DELEGATING, held, home, run_session
 from tests.cli.running import Shell
+from tests.cli.stored_sessions import DELEGATING, held, home, run_session
 
 STORY = [
     "you Have a.py reviewed",

@@ -24,7 +24,7 @@ from tests.session.stored import home, lines
 DEADLINE_S = 20
 
 
-async def talked(*replies: Any) -> str:
+async def hold_conversation(*replies: Any) -> str:
     async with Session.start(tertulia.Settings(model=ScriptedModel(replies))) as session:
         for _ in replies:
             await session.root.message("hello")
@@ -32,7 +32,7 @@ async def talked(*replies: Any) -> str:
 
 
 async def test_every_line_is_shown_once_in_order() -> None:
-    session_id = await talked("one", "two")
+    session_id = await hold_conversation("one", "two")
     seen: list[RecordLine] = []
     assert await play_record(home(), session_id, seen.append)
     assert seen == lines(session_id)
@@ -44,7 +44,7 @@ async def test_a_session_that_is_not_there(tmp_path: Path) -> None:
 
 
 async def test_it_waits_as_long_as_it_took_but_no_longer_than_is_humane(monkeypatch: pytest.MonkeyPatch) -> None:
-    session_id = await talked("one")
+    session_id = await hold_conversation("one")
     pauses: list[float] = []
 
     async def note(self: object, seconds: float) -> None:
@@ -62,7 +62,7 @@ async def test_it_waits_as_long_as_it_took_but_no_longer_than_is_humane(monkeypa
 
 
 async def test_a_signal_stops_it_in_the_middle() -> None:
-    session_id = await talked("one", "two")
+    session_id = await hold_conversation("one", "two")
     seen: list[RecordLine] = []
 
     def show(line: RecordLine) -> None:

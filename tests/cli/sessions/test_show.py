@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tertulia.cli.sessions.show import shorten_error
-from tests.cli.keeping import DELEGATING, held, home, run_session
 from tests.cli.running import Shell
+from tests.cli.stored_sessions import DELEGATING, held, home, run_session
 
 
 def test_a_session_its_conversations_and_its_last_messages(shell: Shell) -> None:

@@ -13,7 +13,7 @@ from tertulia.protocol.items import AssistantMessage, TextPart, UserMessage
 from tertulia.protocol.records import ItemsRecord, Record, TermsRecord
 from tertulia.protocol.storage import Full
 from tertulia.rollout.format.record_lines import RecordLine
-from tests.cli.telling import CHILD, CONFIGURED, ROOT, Teller
+from tests.cli.made_events import CHILD, CONFIGURED, ROOT, EventMaker
 
 
 class Told:
@@ -21,7 +21,7 @@ class Told:
 
     def __init__(self, only: ConversationId | None = None) -> None:
         self._stream = io.StringIO()
-        self._tell = Teller()
+        self._tell = EventMaker()
         self._view = Transcript(TerminalOutput(self._stream, {}), only)
         self.event(CONFIGURED, None)
 

@@ -1,4 +1,4 @@
-"""What an ACP agent asks of its client: the words of ACP, and the house's."""
+"""What an ACP agent asks of its client: the words of ACP, and the host's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tertulia.executors.acp import client_requests
 from tertulia.executors.acp.client_requests import AgentTerminal, ClientRequests, permission_question
 from tertulia.executors.acp.task import AcpTask
 from tertulia.executors.executor import PermissionAnswer, Step, ToolUseBegin, ToolUseEnd
-from tests.executors.acp_hosts import House, acp_crew
+from tests.executors.acp_hosts import RecordingHost, acp_crew
 from tests.loop_steps import MOST_S, loop_steps
 from tests.tables import each_row
 
@@ -21,9 +21,9 @@ YES, NO, ALWAYS = (
 )
 
 
-def requests(house: House | None) -> tuple[ClientRequests, list[Step]]:
+def requests(host: RecordingHost | None) -> tuple[ClientRequests, list[Step]]:
     told: list[Step] = []
-    return ClientRequests(house, told.append), told
+    return ClientRequests(host, told.append), told
 
 
 @each_row(
@@ -42,14 +42,14 @@ async def test_a_yes_is_for_once_and_never_more_than_was_said(
     consent: PermissionAnswer, options: Any, chosen: str | None
 ) -> None:
     """Strictest wins: an agent that could only be allowed for ever is not, unless somebody said so."""
-    house = House()
-    house.consent = consent
-    asking, _ = requests(house)
+    host = RecordingHost()
+    host.consent = consent
+    asking, _ = requests(host)
     call = {"title": "do", "kind": "execute", "rawInput": {"command": "ls -l"}}
     answer = await asking.serve("session/request_permission", {"toolCall": call, "options": options})
     expected = {"outcome": "cancelled"} if chosen is None else {"outcome": "selected", "optionId": chosen}
     assert answer == {"outcome": expected}
-    assert [question.words for question in house.asked] == [("ls", "-l")]
+    assert [question.words for question in host.asked] == [("ls", "-l")]
 
 
 def test_a_question_holds_all_that_a_grant_is_bound_to() -> None:
@@ -99,32 +99,32 @@ def test_a_question_is_cut_nowhere() -> None:
 
 async def test_a_question_knows_what_was_told_of_its_call_before() -> None:
     """A1: many agents tell the change first, and then ask by the id of that call."""
-    house = House()
-    task = AcpTask(house)
+    host = RecordingHost()
+    task = AcpTask(host)
     update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "T", "kind": "edit", "content": [diff("new")]}
     task.hear(update)
     await task.serve("session/request_permission", {"toolCall": {"toolCallId": "c", "title": None}, "options": []})
-    (asked,) = house.asked
+    (asked,) = host.asked
     assert (asked.call, asked.title, asked.doing, asked.paths) == ("c", "T", "edit", ("/a",))
     assert "+new" in asked.detail
 
 
 async def test_a_large_change_is_made_ready_beside_the_loop() -> None:
     """L6, A1: and shown whole."""
-    house = House()
-    asking, _ = requests(house)
+    host = RecordingHost()
+    asking, _ = requests(host)
     content = [diff("x\n" * 300_000, "y\n" * 300_000)]
     async with loop_steps() as steps:
         await asking.serve("session/request_permission", {"toolCall": {"kind": "edit", "content": content}})
-    assert len(house.asked[0].detail) > 1_800_000
+    assert len(host.asked[0].detail) > 1_800_000
     assert steps.longest_s < MOST_S
 
 
 async def test_parts_of_files_are_read_by_line() -> None:
     """ACP: lines count from 1."""
-    house = House()
-    house.files["/a"] = "one\ntwo\nthree\n"
-    asking, _ = requests(house)
+    host = RecordingHost()
+    host.files["/a"] = "one\ntwo\nthree\n"
+    asking, _ = requests(host)
     assert await asking.serve("fs/read_text_file", {"path": "/a", "line": 2, "limit": 1}) == {"content": "two\n"}
     assert await asking.serve("fs/read_text_file", {"path": "/a", "limit": 2}) == {"content": "one\ntwo\n"}
     assert await asking.serve("fs/read_text_file", {"path": "/a", "line": "x"}) == {"content": "one\ntwo\nthree\n"}
@@ -134,12 +134,12 @@ async def test_parts_of_files_are_read_by_line() -> None:
 
 async def test_a_write_is_told_whether_or_not_it_was_done() -> None:
     """Everything that is done for the agent is told."""
-    house = House()
-    asking, told = requests(house)
+    host = RecordingHost()
+    asking, told = requests(host)
     await asking.serve("fs/write_text_file", {"path": "/a", "content": "x"})
     with pytest.raises(NotFoundError):
         await asking.serve("fs/write_text_file", {"path": "/forbidden", "content": "x"})
-    assert house.files == {"/a": "x"}
+    assert host.files == {"/a": "x"}
     assert [step.success for step in told if isinstance(step, ToolUseEnd)] == [True, False]
     assert sum(isinstance(step, ToolUseBegin) for step in told) == 2
 
@@ -147,7 +147,7 @@ async def test_a_write_is_told_whether_or_not_it_was_done() -> None:
 async def test_a_terminal_lives_until_it_is_released_or_the_task_is_over(tmp_path: Path) -> None:
     """Issue 11, 4."""
     async with acp_crew(tmp_path) as crew:
-        asking, told = requests(House(crew.sandbox))
+        asking, told = requests(RecordingHost(crew.sandbox))
         made = await asking.serve("terminal/create", {"command": "printf", "args": ["héllo"], "outputByteLimit": 4})
         assert await asking.serve("terminal/wait_for_exit", made) == {"exitCode": 0}
         shown = await asking.serve("terminal/output", made)
@@ -168,7 +168,7 @@ async def test_terminals_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Nobody can fill the machine."""
     monkeypatch.setattr(client_requests, "MAX_TERMINALS", 1)
     async with acp_crew(tmp_path) as crew:
-        asking, _ = requests(House(crew.sandbox))
+        asking, _ = requests(RecordingHost(crew.sandbox))
         await asking.serve("terminal/create", {"command": "true"})
         with pytest.raises(InvalidParamsError, match="release one"):
             await asking.serve("terminal/create", {"command": "true"})
@@ -198,7 +198,7 @@ def test_no_character_is_cut_in_two() -> None:
 )
 async def test_what_is_no_variable_is_refused_and_nothing_runs(entry: dict[str, Any]) -> None:
     """HARDENING A: they become arguments of `env`, and an argument of it can be another command."""
-    asking, told = requests(House())
+    asking, told = requests(RecordingHost())
     params = {"command": "ls", "env": [{"name": "GOOD", "value": "x"}, entry]}
     with pytest.raises(InvalidParamsError, match="env"):
         await asking.serve("terminal/create", params)

@@ -21,7 +21,7 @@ from tertulia.executors.executor import (
     UsageReport,
 )
 from tertulia.protocol.usage import Usage
-from tests.executors.acp_hosts import House
+from tests.executors.acp_hosts import RecordingHost
 from tests.tables import each_row
 
 CHUNK = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}
@@ -68,8 +68,8 @@ async def test_one_that_fails_keeps_what_was_half_said() -> None:
 
 async def test_given_up_it_hears_nothing_and_allows_nothing() -> None:
     """HARDENING I6: what comes late is thrown away."""
-    house = House()
-    task = AcpTask(house)
+    host = RecordingHost()
+    task = AcpTask(host)
     task.hear(CHUNK)
     task.give_up()
     task.hear(CHUNK)
@@ -77,10 +77,10 @@ async def test_given_up_it_hears_nothing_and_allows_nothing() -> None:
     assert await task.serve("session/request_permission", {}) == {"outcome": {"outcome": "cancelled"}}
     with pytest.raises(TaskCancelledError):
         await task.serve("fs/write_text_file", {"path": "/a", "content": "x"})
-    assert (house.asked, house.files) == ([], {})
+    assert (host.asked, host.files) == ([], {})
 
 
-class Slow(House):
+class Slow(RecordingHost):
     """Somebody who thinks about it, and what is done when he is not asked any more."""
 
     def __init__(self) -> None:
@@ -100,14 +100,14 @@ class Slow(House):
 @pytest.mark.parametrize("how", ["close", "give_up"])
 async def test_what_is_still_asked_when_it_is_over_is_denied(how: str) -> None:
     """HARDENING I6: nobody is asked on behalf of a task that is over; the agent gets its answer all the same."""
-    house = Slow()
-    task = AcpTask(house)
+    host = Slow()
+    task = AcpTask(host)
     asking = asyncio.create_task(task.serve("session/request_permission", {}))
-    await house.asks.wait()
+    await host.asks.wait()
     if how == "give_up":
         task.give_up()
     await task.close()
-    assert house.given_up == 1
+    assert host.given_up == 1
     assert await asking == {"outcome": {"outcome": "cancelled"}}
     with pytest.raises(TaskCancelledError):
         await task.serve("terminal/create", {"command": "ls"})
@@ -116,10 +116,10 @@ async def test_what_is_still_asked_when_it_is_over_is_denied(how: str) -> None:
 
 async def test_somebody_elses_cancellation_is_not_kept() -> None:
     """The connection is closed: whoever serves it stops."""
-    house = Slow()
-    task = AcpTask(house)
+    host = Slow()
+    task = AcpTask(host)
     asking = asyncio.create_task(task.serve("session/request_permission", {}))
-    await house.asks.wait()
+    await host.asks.wait()
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking

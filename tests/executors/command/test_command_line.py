@@ -150,7 +150,7 @@ def test_without_another_way_it_stands_before_the_prompt(definition: ExecutorDef
 def test_one_that_goes_on_is_told_before_the_prompt_what_has_changed(
     definition: ExecutorDefinition, layer: str
 ) -> None:
-    """X-50: Codex takes its settings for a talk when that begins, and remembers what stood before a prompt."""
+    """X-50: Codex takes its settings for a conversation when that begins, and remembers what stood before a prompt."""
     first = asked(additions=("be brief",))
     same = asked(additions=("be brief",), resume="t-1", told=first.digest)
     other = asked(additions=("be long",), resume="t-1", told=first.digest)

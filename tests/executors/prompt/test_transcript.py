@@ -7,7 +7,7 @@ from tertulia.executors.prompt.history_prompt import transcript
 from tertulia.history.store import Cut
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import ImagePart, Summary, TextPart, UserMessage
-from tests.history.saying import call, model, output, rounds, seed, store_of, thought, user
+from tests.history.items import call, model, output, rounds, seed, store_of, thought, user
 
 
 def test_users_and_model_speak_and_nothing_else_does() -> None:
@@ -27,7 +27,7 @@ def test_users_and_model_speak_and_nothing_else_does() -> None:
 
 
 def test_the_current_message_and_what_follows_are_not_told() -> None:
-    """X-53: by its id, so that the same words twice are no trouble."""
+    """X-53: by its id, so that the same words twice are no error."""
     current = user("again")
     store = store_of([user("again")], [model("first answer")], [current], [model("begun")])
     told = transcript(store.snapshot(), before=current.id)

@@ -277,7 +277,7 @@ async def test_a_body_that_breaks_off_or_is_too_long_is_no_answer(stream: Pieces
         ("application/json", b'{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"its own words"}}', "its own words"),
     ],
 )
-async def test_a_server_in_trouble_is_told_by_its_status_or_by_its_own_words(kind: str, body: bytes, said: str) -> None:
+async def test_a_failing_server_is_told_by_its_status_or_by_its_own_words(kind: str, body: bytes, said: str) -> None:
     headers = {"content-type": kind} if kind else {}
     response, _ = await asked(lambda _: httpx2.Response(503, headers=headers, stream=Pieces(body)))
     assert (response.status_code, json.loads(response.content)["error"]["message"]) == (503, said)

@@ -15,23 +15,23 @@ from tertulia.protocol.items import ImagePart
 from tests.mcp.connected import Asked, Reach, call
 from tests.mcp.fakes import bare, by_stdio
 
-KEY = 'k3y-of "the" house\\n'
+KEY = 'k3y-of "the" server\\n'
 
 
 def test_it_is_taken_out_of_texts_structures_and_names_of_fields() -> None:
     """HARDENING E6"""
-    confidence = SecretScrubber([KEY])
+    scrubber = SecretScrubber([KEY])
     said = CallResult(
         f"a {KEY} b", parts=(ImagePart("data:image/png;base64,AAAA"),), structured={KEY: [{"x": KEY}, 1.5]}
     )
-    assert confidence.clean(said) == CallResult(
+    assert scrubber.clean(said) == CallResult(
         f"a {REPLACEMENT} b", parts=said.parts, structured={REPLACEMENT: [{"x": REPLACEMENT}, 1.5]}
     )
-    assert confidence.clean(Elicitation("s", KEY, {"title": KEY})) == Elicitation(
+    assert scrubber.clean(Elicitation("s", KEY, {"title": KEY})) == Elicitation(
         "s", REPLACEMENT, {"title": REPLACEMENT}
     )
     asked = SamplingRequest("s", (("user", KEY),), None, 5)
-    assert confidence.clean(asked).messages == (("user", REPLACEMENT),)
+    assert scrubber.clean(asked).messages == (("user", REPLACEMENT),)
 
 
 def test_a_text_that_is_json_itself_hides_nothing() -> None:

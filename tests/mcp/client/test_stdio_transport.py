@@ -183,7 +183,7 @@ async def test_the_end_of_a_server_is_why_it_takes_no_more_input(finished: Comma
     assert told == [why]
 
 
-async def test_what_a_server_was_given_in_confidence_is_not_in_its_errors(reach: Reach) -> None:
+async def test_the_configured_secrets_of_a_server_are_not_in_its_errors(reach: Reach) -> None:
     link = await reach(by_stdio(bare(), env={"API_TOKEN": SECRET}))
     with pytest.raises(McpError, match=r"no tool \[redacted:secret\]"):
         await call(link, SECRET)

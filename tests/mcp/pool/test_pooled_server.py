@@ -19,7 +19,7 @@ from tertulia.mcp.pool.pooled_server import (
 from tertulia.mcp.server_connection import CallResult, ToolListing
 from tertulia.testing import FakeClock
 from tertulia.testing.fake_mcp_server import FakeMcpConnection, FakeMcpServer, fake_tool
-from tests.mcp.house import ECHO, House, Told, call, house
+from tests.mcp.pool_stage import ECHO, PoolStage, Told, call, pool_stage
 from tests.mcp.virtual_time import in_virtual_time, steps
 from tests.tables import each_row
 
@@ -34,43 +34,43 @@ def now() -> float:
 @in_virtual_time
 async def test_many_callers_wait_for_the_one_start() -> None:
     """S002-37: whoever comes while it starts waits for that start, and never begins a second."""
-    async with house() as home:
-        home.twin.starting.shut()
-        server = home.lease().server
+    async with pool_stage() as stage:
+        stage.fake.starting.shut()
+        server = stage.lease().server
         assert server.status == "starting"
         calls = [asyncio.create_task(call(server)) for _ in range(100)]
-        await home.twin.starting.until_reached()
+        await stage.fake.starting.until_reached()
         await steps()
         assert not any(task.done() for task in calls)
-        home.twin.starting.open()
+        stage.fake.starting.open()
         assert [(await task).text for task in calls] == ["root: {}"] * 100
         assert server.status == "ready"
-        assert len(home.twin.launches) == 1
+        assert len(stage.fake.launches) == 1
 
 
 @in_virtual_time
 async def test_the_cancellation_of_one_caller_leaves_the_start_to_the_others() -> None:
-    async with house() as home:
-        home.twin.starting.shut()
-        server = home.lease(start="lazy").server
+    async with pool_stage() as stage:
+        stage.fake.starting.shut()
+        server = stage.lease(start="lazy").server
         first, second = (asyncio.create_task(call(server)) for _ in range(2))
-        await home.twin.starting.until_reached()
+        await stage.fake.starting.until_reached()
         first.cancel()
         await asyncio.wait({first})
         assert first.cancelled()
         assert server.status == "starting"
-        home.twin.starting.open()
+        stage.fake.starting.open()
         assert (await second).text
-        assert len(home.twin.launches) == 1
+        assert len(stage.fake.launches) == 1
 
 
 @in_virtual_time
 async def test_a_start_that_hangs_fails_at_its_deadline_for_all_who_wait() -> None:
     """C11: hangs in initialize."""
-    async with house() as home:
-        home.twin.starting.shut()
+    async with pool_stage() as stage:
+        stage.fake.starting.shut()
         began = now()
-        server = home.lease(startup_timeout_s=3.0).server
+        server = stage.lease(startup_timeout_s=3.0).server
         outcomes = await asyncio.gather(*(call(server) for _ in range(3)), return_exceptions=True)
         assert now() - began == pytest.approx(3.0)
         assert all(isinstance(outcome, McpError) for outcome in outcomes)
@@ -81,7 +81,7 @@ async def test_a_start_that_hangs_fails_at_its_deadline_for_all_who_wait() -> No
 @in_virtual_time
 async def test_a_start_that_cannot_even_be_ended_keeps_nobody_waiting_longer() -> None:
     """Tidying up after a start may take for ever; callers are told at the deadline all the same."""
-    async with house() as home:
+    async with pool_stage() as stage:
         stuck, freed = asyncio.Event(), asyncio.Event()
 
         async def connect(*_: object, **__: object) -> object:
@@ -91,9 +91,9 @@ async def test_a_start_that_cannot_even_be_ended_keeps_nobody_waiting_longer() -
                 await freed.wait()
             raise AssertionError
 
-        home.pool._connect = connect
+        stage.pool._connect = connect
         began = now()
-        server = home.lease(startup_timeout_s=2.0, start="lazy").server
+        server = stage.lease(startup_timeout_s=2.0, start="lazy").server
         with pytest.raises(McpError, match="did not start within 2 s"):
             await call(server)
         assert now() - began == pytest.approx(2.0)
@@ -103,12 +103,12 @@ async def test_a_start_that_cannot_even_be_ended_keeps_nobody_waiting_longer() -
         with pytest.raises(McpError, match="did not start within 2 s"):
             await call(server)
         assert now() - began == pytest.approx(5.0)
-        home.pool._connect = home.twin.connect
+        stage.pool._connect = stage.fake.connect
         await asyncio.sleep(2)
         again = asyncio.create_task(call(server))
         await steps()
         assert server.status == "starting"
-        assert home.twin.launches == []
+        assert stage.fake.launches == []
         freed.set()
         assert (await again).text
         assert server.status == "ready"
@@ -116,22 +116,22 @@ async def test_a_start_that_cannot_even_be_ended_keeps_nobody_waiting_longer() -
 
 @in_virtual_time
 async def test_a_listing_that_fails_at_the_start_fails_the_start_and_closes_the_connection() -> None:
-    async with house() as home:
-        home.twin.list_errors.append("no list today")
-        server = home.lease(start="lazy").server
+    async with pool_stage() as stage:
+        stage.fake.list_errors.append("no list today")
+        server = stage.lease(start="lazy").server
         await server.monitor.settled()
         assert (server.status, server.error, server.tools) == ("failed", "no list today", ())
         await steps()
-        assert home.twin.open == 0
+        assert stage.fake.open == 0
 
 
 class Stubborn:
     """A start that takes no notice of being cancelled, and comes about when nobody wants it any more."""
 
-    def __init__(self, home: House) -> None:
+    def __init__(self, stage: PoolStage) -> None:
         self.reached, self.cancelled, self.freed = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._twin = home.twin
-        home.pool._connect = self.connect
+        self._fake = stage.fake
+        stage.pool._connect = self.connect
 
     async def connect(self, *args: Any, **options: Any) -> FakeMcpConnection:
         self.reached.set()
@@ -140,27 +140,27 @@ class Stubborn:
         except asyncio.CancelledError:
             self.cancelled.set()
             await self.freed.wait()
-        return await self._twin.connect(*args, **options)
+        return await self._fake.connect(*args, **options)
 
 
 @in_virtual_time
 async def test_a_start_that_comes_about_too_late_is_ended_at_once() -> None:
-    async with house() as home:
-        start = Stubborn(home)
-        server = home.lease(start="lazy", startup_timeout_s=2.0).server
+    async with pool_stage() as stage:
+        start = Stubborn(stage)
+        server = stage.lease(start="lazy", startup_timeout_s=2.0).server
         await server.monitor.settled()
         assert server.status == "failed"
         await start.cancelled.wait()
         start.freed.set()
         await steps()
-        assert (server.status, len(home.twin.connections), home.twin.open) == ("failed", 1, 0)
+        assert (server.status, len(stage.fake.connections), stage.fake.open) == ("failed", 1, 0)
 
 
 @in_virtual_time
 async def test_a_start_that_comes_about_too_late_does_not_stand_in_for_the_next() -> None:
-    async with house() as home:
-        start = Stubborn(home)
-        server = home.lease(start="lazy", startup_timeout_s=2.0).server
+    async with pool_stage() as stage:
+        start = Stubborn(stage)
+        server = stage.lease(start="lazy", startup_timeout_s=2.0).server
         await server.monitor.settled()
         await asyncio.sleep(1)
         again = asyncio.create_task(call(server))
@@ -168,15 +168,15 @@ async def test_a_start_that_comes_about_too_late_does_not_stand_in_for_the_next(
         assert server.status == "starting"
         start.freed.set()
         assert (await again).text
-        assert (len(home.twin.connections), home.twin.open) == (2, 1)
+        assert (len(stage.fake.connections), stage.fake.open) == (2, 1)
 
 
 @in_virtual_time
 async def test_a_start_that_takes_no_notice_of_being_stopped_is_ended_and_not_begun_again() -> None:
     """Eager, and so inclined to try again."""
-    async with house() as home:
-        start = Stubborn(home)
-        server = home.lease().server
+    async with pool_stage() as stage:
+        start = Stubborn(stage)
+        server = stage.lease().server
         await start.reached.wait()
         stopping = asyncio.create_task(server.stop())
         await start.cancelled.wait()
@@ -184,7 +184,7 @@ async def test_a_start_that_takes_no_notice_of_being_stopped_is_ended_and_not_be
         start.freed.set()
         await stopping
         await asyncio.sleep(1_000)
-        assert (server.status, len(home.twin.connections), home.twin.open) == ("stopped", 1, 0)
+        assert (server.status, len(stage.fake.connections), stage.fake.open) == ("stopped", 1, 0)
 
 
 # ---- failing, and coming back
@@ -192,16 +192,16 @@ async def test_a_start_that_takes_no_notice_of_being_stopped_is_ended_and_not_be
 
 @in_virtual_time
 async def test_a_call_on_a_failed_server_says_why_it_failed_and_when_it_will_be_tried() -> None:
-    async with house() as home:
-        home.twin.start_errors.extend(["fs: no such program", "still none"])
-        server = home.lease(start="lazy").server
+    async with pool_stage() as stage:
+        stage.fake.start_errors.extend(["fs: no such program", "still none"])
+        server = stage.lease(start="lazy").server
         await server.monitor.settled()
         began = now()
         with pytest.raises(McpError, match=r"^fs: no such program; the next try is in 0\.5 s") as refused:
             await call(server)
         assert refused.value.detail["retry_after_s"] == pytest.approx(0.5)
         assert now() == began
-        assert len(home.twin.launches) == 1
+        assert len(stage.fake.launches) == 1
         await asyncio.sleep(0.5)
         with pytest.raises(McpError, match="still none"):
             await call(server)
@@ -209,34 +209,34 @@ async def test_a_call_on_a_failed_server_says_why_it_failed_and_when_it_will_be_
             await call(server)
         await asyncio.sleep(1)
         assert (await call(server)).text
-        assert len(home.twin.launches) == 3
+        assert len(stage.fake.launches) == 3
 
 
 @in_virtual_time
 async def test_who_asks_for_a_listing_has_a_failed_server_tried_at_once() -> None:
     """Issue 8: `mcp/refresh` tries at once; a call waits for the back-off."""
-    async with house() as home:
-        home.twin.start_errors.extend(["no such program"] * 3)
-        server = home.lease(start="lazy").server
+    async with pool_stage() as stage:
+        stage.fake.start_errors.extend(["no such program"] * 3)
+        server = stage.lease(start="lazy").server
         await server.monitor.settled()
         began = now()
         for _ in range(2):
             with pytest.raises(McpError, match="no such program"):
                 await server.refresh()
         await server.refresh()
-        assert (server.status, now(), len(home.twin.launches)) == ("ready", began, 4)
+        assert (server.status, now(), len(stage.fake.launches)) == ("ready", began, 4)
 
 
 @in_virtual_time
 async def test_a_connection_that_ends_by_itself_fails_the_calls_under_way_and_the_server() -> None:
     """C11: exits mid-call."""
-    async with house() as home:
-        home.twin.calling.shut()
-        server = await home.ready(start="lazy")
+    async with pool_stage() as stage:
+        stage.fake.calling.shut()
+        server = await stage.ready(start="lazy")
         told = Told(server)
         pending = asyncio.create_task(call(server))
-        await home.twin.calling.until_reached()
-        home.twin.die("it exited with 3")
+        await stage.fake.calling.until_reached()
+        stage.fake.die("it exited with 3")
         with pytest.raises(McpError, match="it exited with 3"):
             await pending
         await steps()
@@ -248,9 +248,9 @@ async def test_a_connection_that_ends_by_itself_fails_the_calls_under_way_and_th
 @in_virtual_time
 async def test_a_call_right_after_the_end_of_a_connection_is_not_sent_into_the_void() -> None:
     """Before the owner has even heard of it."""
-    async with house() as home:
-        server = await home.ready(start="lazy")
-        home.twin.die("it exited with 3")
+    async with pool_stage() as stage:
+        server = await stage.ready(start="lazy")
+        stage.fake.die("it exited with 3")
         told = Told(server)
         assert server.status == "ready"
         with pytest.raises(McpError, match="it exited with 3; the next try"):
@@ -264,26 +264,26 @@ async def test_a_call_right_after_the_end_of_a_connection_is_not_sent_into_the_v
 
 @in_virtual_time
 async def test_a_lazy_server_that_died_starts_again_at_the_next_call_and_not_before() -> None:
-    async with house() as home:
-        server = await home.ready(start="lazy")
-        home.twin.die()
+    async with pool_stage() as stage:
+        server = await stage.ready(start="lazy")
+        stage.fake.die()
         await asyncio.sleep(1_000)
-        assert (server.status, len(home.twin.launches)) == ("failed", 1)
+        assert (server.status, len(stage.fake.launches)) == ("failed", 1)
         assert (await call(server)).text
-        assert (server.status, len(home.twin.launches)) == ("ready", 2)
-        assert home.twin.open == 1
+        assert (server.status, len(stage.fake.launches)) == ("ready", 2)
+        assert stage.fake.open == 1
 
 
 @in_virtual_time
 async def test_an_eager_server_comes_back_by_itself_after_longer_and_longer_waits() -> None:
-    async with house() as home:
-        server = await home.ready()
+    async with pool_stage() as stage:
+        server = await stage.ready()
         told = Told(server)
-        home.twin.start_errors.extend(["no", "no", "no"])
-        home.twin.die()
+        stage.fake.start_errors.extend(["no", "no", "no"])
+        stage.fake.die()
         began, waits = now(), []
         for _ in range(4):
-            await home.twin.starting.until_reached(len(home.twin.launches) + 1)
+            await stage.fake.starting.until_reached(len(stage.fake.launches) + 1)
             waits.append(now() - began)
             began = now()
         await server.monitor.settled()
@@ -293,13 +293,13 @@ async def test_an_eager_server_comes_back_by_itself_after_longer_and_longer_wait
 
 @in_virtual_time
 async def test_a_server_that_dies_now_and_then_is_back_as_soon_as_the_first_time() -> None:
-    async with house() as home:
-        server = await home.ready()
+    async with pool_stage() as stage:
+        server = await stage.ready()
         for _ in range(2 * MAX_FAILURES):
             await asyncio.sleep(100)
             began = now()
-            home.twin.die()
-            await home.twin.starting.until_reached(len(home.twin.launches) + 1)
+            stage.fake.die()
+            await stage.fake.starting.until_reached(len(stage.fake.launches) + 1)
             assert now() - began == pytest.approx(0.5)
             await server.monitor.settled()
         assert server.status == "ready"
@@ -307,73 +307,73 @@ async def test_a_server_that_dies_now_and_then_is_back_as_soon_as_the_first_time
 
 @in_virtual_time
 async def test_a_server_that_never_comes_back_is_given_up_until_somebody_asks() -> None:
-    async with house() as home:
-        home.twin.start_errors.extend(["no"] * 100)
-        server = home.lease().server
+    async with pool_stage() as stage:
+        stage.fake.start_errors.extend(["no"] * 100)
+        server = stage.lease().server
         await asyncio.sleep(100_000)
-        assert (server.status, len(home.twin.launches)) == ("failed", MAX_FAILURES + 1)
-        home.twin.start_errors.clear()
+        assert (server.status, len(stage.fake.launches)) == ("failed", MAX_FAILURES + 1)
+        stage.fake.start_errors.clear()
         assert (await call(server)).text
         assert server.status == "ready"
 
 
 @in_virtual_time
 async def test_a_new_lease_has_a_server_tried_again_that_was_given_up() -> None:
-    async with house() as home:
-        home.twin.start_errors.extend(["no"] * (MAX_FAILURES + 1))
-        server = home.lease().server
+    async with pool_stage() as stage:
+        stage.fake.start_errors.extend(["no"] * (MAX_FAILURES + 1))
+        server = stage.lease().server
         await asyncio.sleep(100_000)
         assert server.status == "failed"
-        assert home.lease().server is server
+        assert stage.lease().server is server
         await server.monitor.settled()
         assert server.status == "ready"
 
 
 @in_virtual_time
 async def test_a_server_that_nobody_leases_does_not_come_back() -> None:
-    async with house() as home:
-        lease = home.lease(idle_timeout_s=None)
+    async with pool_stage() as stage:
+        lease = stage.lease(idle_timeout_s=None)
         await lease.server.monitor.settled()
         lease.release()
-        home.twin.die()
+        stage.fake.die()
         await asyncio.sleep(1_000)
-        assert (lease.server.status, len(home.twin.launches)) == ("failed", 1)
+        assert (lease.server.status, len(stage.fake.launches)) == ("failed", 1)
 
 
 @in_virtual_time
 async def test_a_lease_given_back_during_the_wait_ends_the_trying() -> None:
-    async with house() as home:
-        home.twin.start_errors.append("no")
-        lease = home.lease(idle_timeout_s=None)
+    async with pool_stage() as stage:
+        stage.fake.start_errors.append("no")
+        lease = stage.lease(idle_timeout_s=None)
         await lease.server.monitor.settled()
         assert lease.server.status == "failed"
         await steps()
-        assert len(home.nursery) == 1
+        assert len(stage.nursery) == 1
         lease.release()
         await asyncio.sleep(1_000)
-        assert len(home.twin.launches) == 1
-        assert len(home.nursery) == 0
+        assert len(stage.fake.launches) == 1
+        assert len(stage.nursery) == 0
 
 
 @in_virtual_time
 async def test_a_lazy_lease_within_the_wait_begins_nothing() -> None:
-    async with house() as home:
-        home.twin.start_errors.append("no")
-        server = home.lease(start="lazy").server
+    async with pool_stage() as stage:
+        stage.fake.start_errors.append("no")
+        server = stage.lease(start="lazy").server
         await server.monitor.settled()
-        home.lease(start="lazy")
+        stage.lease(start="lazy")
         await asyncio.sleep(1_000)
-        assert (server.status, len(home.twin.launches)) == ("failed", 1)
-        home.lease(start="lazy")
+        assert (server.status, len(stage.fake.launches)) == ("failed", 1)
+        stage.lease(start="lazy")
         await server.monitor.settled()
         assert server.status == "ready"
 
 
 @in_virtual_time
 async def test_a_call_in_the_moment_the_wait_is_over_makes_the_try_and_only_one_is_made() -> None:
-    async with house() as home:
-        home.twin.start_errors.append("no")
-        server = home.lease().server
+    async with pool_stage() as stage:
+        stage.fake.start_errors.append("no")
+        server = stage.lease().server
         await server.monitor.settled()
         loop = asyncio.get_running_loop()
         calls: list[asyncio.Task[CallResult]] = []
@@ -381,41 +381,41 @@ async def test_a_call_in_the_moment_the_wait_is_over_makes_the_try_and_only_one_
         loop.call_at(loop.time() + 0.5, lambda: calls.append(loop.create_task(call(server))))
         await asyncio.sleep(1)
         assert (await calls[0]).text
-        assert len(home.twin.launches) == 2
+        assert len(stage.fake.launches) == 2
 
 
 @in_virtual_time
 async def test_a_call_during_the_wait_whose_time_has_come_by_the_clock_nudges_the_one_who_waits() -> None:
     """Where the injected clock and the loop's own do not agree to the microsecond."""
-    async with house() as home:
-        home.twin.start_errors.append("no")
-        server = home.lease().server
+    async with pool_stage() as stage:
+        stage.fake.start_errors.append("no")
+        server = stage.lease().server
         await server.monitor.settled()
         await steps()
-        home.twin.start_errors.append("again no")
+        stage.fake.start_errors.append("again no")
         server._backoff._until = 0.0
         began = now()
         with pytest.raises(McpError, match="again no"):
             await call(server)
         assert now() == began
         # And that was all: the next one comes when its time has come.
-        await home.twin.starting.until_reached(3)
+        await stage.fake.starting.until_reached(3)
         assert now() - began == pytest.approx(1.0)
         await server.monitor.settled()
-        assert (server.status, len(home.twin.launches)) == ("ready", 3)
+        assert (server.status, len(stage.fake.launches)) == ("ready", 3)
 
 
 @in_virtual_time
 async def test_a_lease_within_the_wait_does_not_shorten_it() -> None:
-    async with house() as home:
-        home.twin.start_errors.append("no")
-        lazy = home.lease(start="lazy")
+    async with pool_stage() as stage:
+        stage.fake.start_errors.append("no")
+        lazy = stage.lease(start="lazy")
         await lazy.server.monitor.settled()
         began = now()
-        eager = home.lease()
+        eager = stage.lease()
         assert eager.server is lazy.server
         assert eager.server.status == "failed"
-        await home.twin.starting.until_reached(2)
+        await stage.fake.starting.until_reached(2)
         assert now() - began == pytest.approx(0.5)
         await eager.server.monitor.settled()
         assert eager.server.status == "ready"
@@ -427,28 +427,28 @@ async def test_a_lease_within_the_wait_does_not_shorten_it() -> None:
 @in_virtual_time
 async def test_a_call_while_it_stops_waits_for_the_end_and_starts_it_again() -> None:
     """Never two processes of one server at once."""
-    async with house() as home:
-        server = await home.ready(start="lazy")
-        home.twin.closing.shut()
+    async with pool_stage() as stage:
+        server = await stage.ready(start="lazy")
+        stage.fake.closing.shut()
         stopping = asyncio.create_task(server.stop())
-        await home.twin.closing.until_reached()
+        await stage.fake.closing.until_reached()
         assert server.status == "stopped"
         again = asyncio.create_task(call(server))
         await steps()
-        assert (server.status, len(home.twin.launches)) == ("starting", 1)
-        home.twin.closing.open()
+        assert (server.status, len(stage.fake.launches)) == ("starting", 1)
+        stage.fake.closing.open()
         assert (await again).text
         await stopping
-        assert (server.status, len(home.twin.launches), home.twin.open) == ("ready", 2, 1)
+        assert (server.status, len(stage.fake.launches), stage.fake.open) == ("ready", 2, 1)
 
 
 @in_virtual_time
 async def test_those_who_wait_for_a_start_that_is_stopped_hear_so() -> None:
-    async with house() as home:
-        home.twin.starting.shut()
-        server = home.lease().server
+    async with pool_stage() as stage:
+        stage.fake.starting.shut()
+        server = stage.lease().server
         waiting = asyncio.create_task(call(server))
-        await home.twin.starting.until_reached()
+        await stage.fake.starting.until_reached()
         await server.stop()
         with pytest.raises(McpError, match="it was stopped"):
             await waiting
@@ -457,80 +457,80 @@ async def test_those_who_wait_for_a_start_that_is_stopped_hear_so() -> None:
 
 @in_virtual_time
 async def test_a_listing_that_was_due_does_not_outlive_the_connection() -> None:
-    async with house() as home:
-        server = await home.ready()
-        home.twin.change(ECHO)
+    async with pool_stage() as stage:
+        server = await stage.ready()
+        stage.fake.change(ECHO)
         await steps()
-        assert len(home.nursery) == 2
+        assert len(stage.nursery) == 2
         await server.stop()
         await steps()
-        assert (len(home.nursery), home.twin.listing.reached) == (0, 1)
+        assert (len(stage.nursery), stage.fake.listing.reached) == (0, 1)
 
 
 @in_virtual_time
 async def test_a_start_that_is_stopped_before_its_first_step_is_stopped() -> None:
-    async with house() as home:
-        server = home.lease().server
+    async with pool_stage() as stage:
+        server = stage.lease().server
         await server.stop()
         assert server.status == "stopped"
-        assert home.twin.launches == []
+        assert stage.fake.launches == []
 
 
 @in_virtual_time
 async def test_a_stop_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     """S002-41: release failure, retried."""
-    async with house() as home:
-        server = await home.ready()
-        home.twin.close_errors.append("not now")
+    async with pool_stage() as stage:
+        server = await stage.ready()
+        stage.fake.close_errors.append("not now")
         await server.stop()
         assert (server.status, server.error) == ("stopped", None)
-        assert home.twin.open == 0
+        assert stage.fake.open == 0
         assert "could not be stopped: not now" in caplog.text
 
 
 @in_virtual_time
 async def test_a_stop_that_keeps_failing_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """S002-41: release failure, warned of."""
-    async with house() as home:
-        server = await home.ready()
+    async with pool_stage() as stage:
+        server = await stage.ready()
         told = Told(server)
-        home.twin.close_errors.extend(["not now", "never"])
+        stage.fake.close_errors.extend(["not now", "never"])
         await server.stop()
         assert (server.status, server.error) == ("stopped", "it could not be stopped: never")
         assert told.errors == [None, "it could not be stopped: never"]
-        home.twin.die()
+        stage.fake.die()
 
 
 @in_virtual_time
 async def test_a_server_whose_tasks_are_ended_from_outside_is_stopped() -> None:
-    async with house() as home:
-        server = await home.ready()
-        assert await home.nursery.close(1) == 0
+    async with pool_stage() as stage:
+        server = await stage.ready()
+        assert await stage.nursery.close(1) == 0
         assert server.status == "stopped"
-        assert home.twin.open == 0
+        assert stage.fake.open == 0
 
 
 @in_virtual_time
 async def test_tasks_ended_from_outside_during_a_start_leave_nobody_waiting() -> None:
-    async with house() as home:
-        home.twin.starting.shut()
-        server = home.lease().server
+    async with pool_stage() as stage:
+        stage.fake.starting.shut()
+        server = stage.lease().server
         waiting = asyncio.create_task(call(server))
-        await home.twin.starting.until_reached()
-        await home.nursery.close(1)
+        await stage.fake.starting.until_reached()
+        await stage.nursery.close(1)
         with pytest.raises(McpError, match="it was stopped"):
             await waiting
 
 
 @in_virtual_time
 async def test_a_fault_of_ours_fails_the_server_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async with house() as home:
+    async with pool_stage() as stage:
 
         async def connect(*_: object, **__: object) -> object:
             raise ZeroDivisionError
 
-        home.pool._connect = connect
-        server = home.lease(start="lazy").server
+        stage.pool._connect = connect
+        server = stage.lease(start="lazy").server
         with pytest.raises(McpError, match="a fault of ours"):
             await call(server)
         assert server.status == "failed"
@@ -546,15 +546,15 @@ def test_a_caller_may_leave_at_any_step(step: int) -> None:
 
     @in_virtual_time
     async def scene() -> None:
-        async with house() as home:
-            server = home.lease(start="lazy").server
+        async with pool_stage() as stage:
+            server = stage.lease(start="lazy").server
             leaving, staying = asyncio.create_task(call(server)), asyncio.create_task(call(server))
             await steps(step)
             leaving.cancel()
             assert (await staying).text == "root: {}"
             await asyncio.wait({leaving})
-            assert len(home.twin.launches) == 1
-            assert home.twin.connections[0].under_way == 0
+            assert len(stage.fake.launches) == 1
+            assert stage.fake.connections[0].under_way == 0
 
     scene()
 
@@ -565,17 +565,17 @@ def test_it_may_be_stopped_at_any_step(step: int) -> None:
 
     @in_virtual_time
     async def scene() -> None:
-        async with house() as home:
-            server = home.lease(start="lazy").server
+        async with pool_stage() as stage:
+            server = stage.lease(start="lazy").server
             calling = asyncio.create_task(call(server))
             await steps(step)
             await server.stop()
             assert server.status == "stopped"
-            assert home.twin.open == 0
+            assert stage.fake.open == 0
             await asyncio.wait({calling})
             assert calling.exception() is None or isinstance(calling.exception(), McpError)
             assert (await call(server)).text
-            assert home.twin.open == 1
+            assert stage.fake.open == 1
 
     scene()
 
@@ -586,15 +586,15 @@ def test_its_tasks_may_be_ended_at_any_step(step: int) -> None:
 
     @in_virtual_time
     async def scene() -> None:
-        async with house() as home:
-            server = home.lease().server
+        async with pool_stage() as stage:
+            server = stage.lease().server
             calling = asyncio.create_task(call(server))
             await steps(step)
-            assert await home.nursery.close(1) == 0
+            assert await stage.nursery.close(1) == 0
             [outcome] = await asyncio.gather(calling, return_exceptions=True)
             assert isinstance(outcome, CallResult | McpError)
             assert server.status == "stopped"
-            assert home.twin.open == 0
+            assert stage.fake.open == 0
 
     scene()
 
@@ -740,18 +740,18 @@ NEW = fake_tool("new")
 
 @in_virtual_time
 async def test_a_server_that_runs_says_what_it_offers_and_how_fast() -> None:
-    async with house() as home:
-        home.twin.listing.shut()
-        server = home.lease().server
+    async with pool_stage() as stage:
+        stage.fake.listing.shut()
+        server = stage.lease().server
         assert (server.tool_cache.known, server.tools, server.connection, server.tool_cache.latency_ms) == (
             False,
             (),
             None,
             None,
         )
-        await home.twin.listing.until_reached()
+        await stage.fake.listing.until_reached()
         await asyncio.sleep(1.5)
-        home.twin.listing.open()
+        stage.fake.listing.open()
         await server.monitor.settled()
         assert (server.tool_cache.known, server.tools, server.tool_cache.toolset.warnings) == (True, (ECHO,), ())
         assert server.connection is not None
@@ -765,10 +765,10 @@ async def test_a_server_that_runs_says_what_it_offers_and_how_fast() -> None:
 @in_virtual_time
 async def test_a_change_that_the_server_tells_of_is_listed_and_told() -> None:
     """X-23."""
-    async with house() as home:
-        server = await home.ready()
+    async with pool_stage() as stage:
+        server = await stage.ready()
         told, before = Told(server), server.tool_cache.toolset.digest
-        home.twin.change(ECHO, NEW)
+        stage.fake.change(ECHO, NEW)
         await asyncio.sleep(1)
         assert server.tools == (ECHO, NEW)
         assert server.tool_cache.toolset.digest != before
@@ -777,40 +777,40 @@ async def test_a_change_that_the_server_tells_of_is_listed_and_told() -> None:
 
 @in_virtual_time
 async def test_a_change_told_during_the_start_is_listed_after_it() -> None:
-    async with house() as home:
-        home.twin.listing.shut()
-        server = home.lease().server
-        await home.twin.listing.until_reached()
-        home.twin.connections[0].tools_changed()
-        home.twin.listing.open()
+    async with pool_stage() as stage:
+        stage.fake.listing.shut()
+        server = stage.lease().server
+        await stage.fake.listing.until_reached()
+        stage.fake.connections[0].tools_changed()
+        stage.fake.listing.open()
         await server.monitor.settled()
-        home.twin.tools = (NEW,)
+        stage.fake.tools = (NEW,)
         await asyncio.sleep(1)
         assert server.tools == (NEW,)
 
 
 @in_virtual_time
 async def test_a_storm_of_changes_makes_a_few_listings_and_hinders_no_call() -> None:
-    async with house() as home:
-        server = await home.ready()
+    async with pool_stage() as stage:
+        server = await stage.ready()
         for number in range(10_000):
-            home.twin.change(ECHO, fake_tool(f"t{number}"))
+            stage.fake.change(ECHO, fake_tool(f"t{number}"))
         began = asyncio.get_running_loop().time()
         assert (await call(server)).text
         assert asyncio.get_running_loop().time() == began
         await asyncio.sleep(5)
-        assert home.twin.listing.reached == 2
+        assert stage.fake.listing.reached == 2
         assert [tool.name for tool in server.tools] == ["echo", "t9999"]
 
 
 @in_virtual_time
 async def test_a_listing_that_fails_keeps_the_tools_and_says_why_until_the_next_goes_well() -> None:
     """X-23: a failed listing keeps the old view."""
-    async with house() as home:
-        server = await home.ready()
+    async with pool_stage() as stage:
+        server = await stage.ready()
         told = Told(server)
-        home.twin.list_errors.append("fs: no list today")
-        home.twin.change(NEW)
+        stage.fake.list_errors.append("fs: no list today")
+        stage.fake.change(NEW)
         await asyncio.sleep(1)
         assert (server.status, server.error, server.tools) == ("ready", "no list today", (ECHO,))
         assert (await call(server)).text
@@ -821,9 +821,9 @@ async def test_a_listing_that_fails_keeps_the_tools_and_says_why_until_the_next_
 
 @in_virtual_time
 async def test_a_listing_that_hangs_is_given_up() -> None:
-    async with house() as home:
-        server = await home.ready(startup_timeout_s=4.0)
-        home.twin.listing.shut()
+    async with pool_stage() as stage:
+        server = await stage.ready(startup_timeout_s=4.0)
+        stage.fake.listing.shut()
         with pytest.raises(McpError, match="did not list its tools within 4 s"):
             await server.refresh()
         assert (server.status, server.tools) == ("ready", (ECHO,))
@@ -832,13 +832,13 @@ async def test_a_listing_that_hangs_is_given_up() -> None:
 
 @in_virtual_time
 async def test_a_connection_that_ends_during_a_listing_fails_both() -> None:
-    async with house() as home:
-        server = await home.ready(start="lazy")
+    async with pool_stage() as stage:
+        server = await stage.ready(start="lazy")
         told = Told(server)
-        home.twin.listing.shut()
+        stage.fake.listing.shut()
         refreshing = asyncio.create_task(server.refresh())
-        await home.twin.listing.until_reached(2)
-        home.twin.die("it exited with 9")
+        await stage.fake.listing.until_reached(2)
+        stage.fake.die("it exited with 9")
         with pytest.raises(McpError):
             await refreshing
         await steps()
@@ -848,9 +848,9 @@ async def test_a_connection_that_ends_during_a_listing_fails_both() -> None:
 
 @in_virtual_time
 async def test_a_listing_that_takes_no_notice_of_the_end_does_not_bring_the_server_back() -> None:
-    async with house() as home:
-        server = await home.ready(start="lazy")
-        listing, connection = asyncio.Event(), home.twin.connections[0]
+    async with pool_stage() as stage:
+        server = await stage.ready(start="lazy")
+        listing, connection = asyncio.Event(), stage.fake.connections[0]
 
         async def list_tools() -> ToolListing:
             try:
@@ -871,10 +871,10 @@ async def test_a_listing_that_takes_no_notice_of_the_end_does_not_bring_the_serv
 
 @in_virtual_time
 async def test_a_refresh_of_a_server_that_does_not_run_starts_it() -> None:
-    async with house() as home:
-        server = await home.ready(start="lazy")
+    async with pool_stage() as stage:
+        server = await stage.ready(start="lazy")
         await server.stop()
-        home.twin.tools = (NEW,)
+        stage.fake.tools = (NEW,)
         await server.refresh()
         assert (server.status, server.tools) == ("ready", (NEW,))
 
@@ -882,10 +882,10 @@ async def test_a_refresh_of_a_server_that_does_not_run_starts_it() -> None:
 @in_virtual_time
 async def test_it_is_stale_only_while_it_runs() -> None:
     """X-23: ttlMs."""
-    async with house() as home:
+    async with pool_stage() as stage:
         loop = asyncio.get_running_loop()
-        home.twin.ttl_s = 30.0
-        server = await home.ready(start="lazy")
+        stage.fake.ttl_s = 30.0
+        server = await stage.ready(start="lazy")
         assert not server.is_stale(loop.time())
         await asyncio.sleep(30)
         assert server.is_stale(loop.time())
@@ -899,12 +899,12 @@ async def test_it_is_stale_only_while_it_runs() -> None:
 @in_virtual_time
 async def test_a_restart_gives_the_same_digest_for_the_same_tools() -> None:
     """C18: across restarts."""
-    async with house() as home:
-        home.twin.tools = (NEW, ECHO)
-        server = await home.ready()
+    async with pool_stage() as stage:
+        stage.fake.tools = (NEW, ECHO)
+        server = await stage.ready()
         before, told = server.tool_cache.toolset.digest, Told(server)
         await server.stop()
-        home.twin.tools = (fake_tool("echo", "Says it again."), fake_tool("new"))
+        stage.fake.tools = (fake_tool("echo", "Says it again."), fake_tool("new"))
         await server.refresh()
         assert (server.tool_cache.toolset.digest, server.tool_cache.revision) == (before, 1)
         assert told.statuses == ["stopped", "starting", "ready"]
@@ -915,15 +915,15 @@ async def test_a_restart_gives_the_same_digest_for_the_same_tools() -> None:
 
 @in_virtual_time
 async def test_a_call_goes_to_the_tool_with_its_arguments_and_its_caller() -> None:
-    async with house() as home:
+    async with pool_stage() as stage:
         heard: list[tuple[float, float | None, str | None]] = []
 
         async def work(arguments: dict[str, object], who: object, on_progress: object) -> CallResult:
             on_progress(1, 2, "half")  # type: ignore[operator]
             return CallResult("done", is_error=True, total_bytes=4)
 
-        home.twin.handlers["echo"] = work
-        server = await home.ready()
+        stage.fake.handlers["echo"] = work
+        server = await stage.ready()
         answer = await call(server, on_progress=lambda *news: heard.append(news))
         assert answer == CallResult("done", is_error=True, total_bytes=4)
         assert heard == [(1, 2, "half")]
@@ -932,37 +932,37 @@ async def test_a_call_goes_to_the_tool_with_its_arguments_and_its_caller() -> No
 @in_virtual_time
 async def test_calls_of_many_run_side_by_side_on_one_connection() -> None:
     """S002-37, S002-41: reuse."""
-    async with house() as home:
-        home.twin.calling.shut()
-        server = await home.ready()
+    async with pool_stage() as stage:
+        stage.fake.calling.shut()
+        server = await stage.ready()
         calls = [asyncio.create_task(call(server)) for _ in range(500)]
-        await home.twin.calling.until_reached(500)
-        assert home.twin.connections[0].under_way == 500
-        home.twin.calling.open()
+        await stage.fake.calling.until_reached(500)
+        assert stage.fake.connections[0].under_way == 500
+        stage.fake.calling.open()
         await asyncio.gather(*calls)
-        assert len(home.twin.connections) == 1
+        assert len(stage.fake.connections) == 1
 
 
 @in_virtual_time
 async def test_a_tool_that_it_does_not_offer_is_not_called() -> None:
-    async with house() as home:
-        server = await home.ready()
+    async with pool_stage() as stage:
+        server = await stage.ready()
         with pytest.raises(McpError, match="fs: the server has no tool 'rm'"):
             await call(server, "rm")
-        assert home.twin.calling.reached == 0
+        assert stage.fake.calling.reached == 0
 
 
 @in_virtual_time
 async def test_a_tool_that_is_another_one_after_a_restart_is_not_called() -> None:
     """C1: the definition changed while it did not run, and the call itself started it."""
-    async with house() as home:
-        server = await home.ready(start="lazy")
+    async with pool_stage() as stage:
+        server = await stage.ready(start="lazy")
         told = Told(server)
         await server.stop()
-        home.twin.tools = (OTHER,)
+        stage.fake.tools = (OTHER,)
         with pytest.raises(McpError, match="otherwise than before"):
             await call(server)
-        assert home.twin.calling.reached == 0
+        assert stage.fake.calling.reached == 0
         assert (server.status, server.tools) == ("ready", (OTHER,))
         assert told.statuses == ["stopped", "starting", "ready"]
         # Whoever has seen the new one may call it.
@@ -973,27 +973,27 @@ async def test_a_tool_that_is_another_one_after_a_restart_is_not_called() -> Non
 
 @in_virtual_time
 async def test_a_tool_that_is_the_same_after_a_restart_is_called() -> None:
-    async with house() as home:
-        server = await home.ready(start="lazy")
+    async with pool_stage() as stage:
+        server = await stage.ready(start="lazy")
         await server.stop()
-        home.twin.tools = (fake_tool("echo", "Says it again."),)
+        stage.fake.tools = (fake_tool("echo", "Says it again."),)
         assert (await call(server, pinned=ECHO)).text
 
 
 @in_virtual_time
 async def test_a_tool_that_is_gone_after_a_restart_is_not_called() -> None:
-    async with house() as home:
-        server = await home.ready(start="lazy")
+    async with pool_stage() as stage:
+        server = await stage.ready(start="lazy")
         await server.stop()
-        home.twin.tools = (NEW,)
+        stage.fake.tools = (NEW,)
         with pytest.raises(McpError, match="has no tool 'echo'"):
             await call(server)
 
 
 @in_virtual_time
 async def test_a_listener_that_fails_is_not_hidden() -> None:
-    async with house() as home:
-        server = await home.ready()
+    async with pool_stage() as stage:
+        server = await stage.ready()
 
         def listener() -> None:
             raise ZeroDivisionError
@@ -1009,13 +1009,13 @@ async def test_a_listener_that_fails_is_not_hidden() -> None:
 
 @in_virtual_time
 async def test_a_lazy_server_of_which_nothing_is_known_starts_once_to_be_known(tmp_path: Path) -> None:
-    async with house(home=tmp_path) as home:
-        server = await home.ready(start="lazy")
+    async with pool_stage(home=tmp_path) as stage:
+        server = await stage.ready(start="lazy")
         assert server.tools == (ECHO,)
         await asyncio.sleep(1_000)
         assert server.status == "ready"
-    async with house(home=tmp_path) as home:
-        server = home.lease(start="lazy").server
+    async with pool_stage(home=tmp_path) as stage:
+        server = stage.lease(start="lazy").server
         await server.monitor.settled()
         assert (server.status, server.tool_cache.known, server.tools, server.tool_cache.revision) == (
             "stopped",
@@ -1024,17 +1024,17 @@ async def test_a_lazy_server_of_which_nothing_is_known_starts_once_to_be_known(t
             0,
         )
         await asyncio.sleep(1_000)
-        assert home.twin.launches == []
+        assert stage.fake.launches == []
         assert (await call(server)).text
-        assert (server.status, len(home.twin.launches)) == ("ready", 1)
+        assert (server.status, len(stage.fake.launches)) == ("ready", 1)
 
 
 @in_virtual_time
 async def test_what_is_known_of_one_launch_says_nothing_of_another(tmp_path: Path) -> None:
-    async with house(home=tmp_path) as home:
-        await home.ready(start="lazy", number=1)
-    async with house(home=tmp_path) as home:
-        server = home.lease(start="lazy", number=2).server
+    async with pool_stage(home=tmp_path) as stage:
+        await stage.ready(start="lazy", number=1)
+    async with pool_stage(home=tmp_path) as stage:
+        server = stage.lease(start="lazy", number=2).server
         assert server.status == "starting"
         assert not server.tool_cache.known
 
@@ -1042,12 +1042,12 @@ async def test_what_is_known_of_one_launch_says_nothing_of_another(tmp_path: Pat
 @in_virtual_time
 async def test_a_lazy_server_that_turns_out_another_one_than_remembered_says_so(tmp_path: Path) -> None:
     """C1: changed between two runs."""
-    async with house(home=tmp_path) as home:
-        await home.ready(start="lazy")
+    async with pool_stage(home=tmp_path) as stage:
+        await stage.ready(start="lazy")
     for known, runs in ((ECHO, OTHER), (OTHER, OTHER)):
-        async with house(home=tmp_path) as home:
-            home.twin.tools = (runs,)
-            server = home.lease(start="lazy").server
+        async with pool_stage(home=tmp_path) as stage:
+            stage.fake.tools = (runs,)
+            server = stage.lease(start="lazy").server
             told = Told(server)
             assert server.tools == (known,)
             if known == runs:
@@ -1056,35 +1056,35 @@ async def test_a_lazy_server_that_turns_out_another_one_than_remembered_says_so(
                 continue
             with pytest.raises(McpError, match="otherwise than before"):
                 await call(server)
-            assert home.twin.calling.reached == 0
+            assert stage.fake.calling.reached == 0
             assert (told.statuses, server.tool_cache.revision) == (["starting", "ready"], 1)
 
 
 @in_virtual_time
 async def test_a_change_while_it_runs_is_remembered_as_well(tmp_path: Path) -> None:
-    async with house(home=tmp_path) as home:
-        server = await home.ready(start="lazy")
-        home.twin.change(ECHO, NEW)
+    async with pool_stage(home=tmp_path) as stage:
+        server = await stage.ready(start="lazy")
+        stage.fake.change(ECHO, NEW)
         await asyncio.sleep(1)
         await server.refresh()
-    async with house(home=tmp_path) as home:
-        assert home.lease(start="lazy").server.tools == (ECHO, NEW)
+    async with pool_stage(home=tmp_path) as stage:
+        assert stage.lease(start="lazy").server.tools == (ECHO, NEW)
 
 
 @in_virtual_time
 async def test_an_eager_server_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
-    async with house(home=tmp_path) as home:
-        await home.ready()
+    async with pool_stage(home=tmp_path) as stage:
+        await stage.ready()
     assert list(tmp_path.iterdir()) == []
 
 
 @in_virtual_time
 async def test_an_eager_lease_starts_a_lazy_server_that_is_known(tmp_path: Path) -> None:
-    async with house(home=tmp_path) as home:
-        await home.ready(start="lazy")
-    async with house(home=tmp_path) as home:
-        server = home.lease(start="lazy").server
+    async with pool_stage(home=tmp_path) as stage:
+        await stage.ready(start="lazy")
+    async with pool_stage(home=tmp_path) as stage:
+        server = stage.lease(start="lazy").server
         assert server.status == "stopped"
-        assert home.lease(start="eager").server is server
+        assert stage.lease(start="eager").server is server
         await server.monitor.settled()
         assert server.status == "ready"

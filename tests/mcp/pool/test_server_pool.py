@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.errors import ClosedError, McpError
 from tertulia.mcp.server_connection import CallResult
-from tests.mcp.house import call, house
+from tests.mcp.pool_stage import call, pool_stage
 from tests.mcp.virtual_time import in_virtual_time, steps
 from tests.tables import each_row
 
@@ -24,52 +24,52 @@ def now() -> float:
 @in_virtual_time
 async def test_a_thousand_leases_are_one_process() -> None:
     """S002-37, S002-41: reuse."""
-    async with house() as home:
-        leases = [home.lease() for _ in range(1_000)]
+    async with pool_stage() as stage:
+        leases = [stage.lease() for _ in range(1_000)]
         assert len({id(lease.server) for lease in leases}) == 1
         await leases[0].server.monitor.settled()
-        assert (len(home.twin.launches), home.pool.leases()) == (1, 1_000)
+        assert (len(stage.fake.launches), stage.pool.leases()) == (1, 1_000)
         await asyncio.gather(*(call(lease.server) for lease in leases))
-        assert len(home.twin.launches) == 1
+        assert len(stage.fake.launches) == 1
 
 
 @in_virtual_time
 async def test_another_launch_or_another_scope_is_another_process() -> None:
-    async with house() as home:
-        servers = {home.lease(scope, number).server for scope in ("", "one", "two") for number in (1, 2)}
+    async with pool_stage() as stage:
+        servers = {stage.lease(scope, number).server for scope in ("", "one", "two") for number in (1, 2)}
         assert len(servers) == 6
         await asyncio.gather(*(server.monitor.settled() for server in servers))
-        assert len(home.twin.launches) == 6
+        assert len(stage.fake.launches) == 6
 
 
 @in_virtual_time
 async def test_what_may_ask_back_is_not_shared_with_what_may_not() -> None:
     """The connection itself offers the server what its definition allows."""
-    async with house() as home:
-        one = home.lease(sampling=False, elicitation=True).server
-        assert home.lease(sampling=True, elicitation=True).server is not one
-        assert home.lease(sampling=False, elicitation=False).server is not one
-        assert home.lease(sampling=False, elicitation=True).server is one
+    async with pool_stage() as stage:
+        one = stage.lease(sampling=False, elicitation=True).server
+        assert stage.lease(sampling=True, elicitation=True).server is not one
+        assert stage.lease(sampling=False, elicitation=False).server is not one
+        assert stage.lease(sampling=False, elicitation=True).server is one
 
 
 @in_virtual_time
 async def test_two_names_for_one_launch_share_it_and_each_keeps_its_definition() -> None:
-    async with house() as home:
-        one, other = home.lease(name="one"), home.lease(name="other", disabled_tools=("echo",))
+    async with pool_stage() as stage:
+        one, other = stage.lease(name="one"), stage.lease(name="other", disabled_tools=("echo",))
         assert one.server is other.server
         assert [leased.name for leased in one.server.leases] == ["one", "other"]
 
 
 @in_virtual_time
 async def test_a_lease_never_waits_and_one_that_hangs_delays_no_other() -> None:
-    async with house() as home:
-        home.twin.starting.shut()
-        slow = home.lease(number=1).server
-        await home.twin.starting.until_reached()
+    async with pool_stage() as stage:
+        stage.fake.starting.shut()
+        slow = stage.lease(number=1).server
+        await stage.fake.starting.until_reached()
         began = now()
-        home.pool._connect, hanging = home.twin.connect, home.twin.starting
-        home.twin.starting = type(hanging)()
-        quick = home.lease(number=2).server
+        stage.pool._connect, hanging = stage.fake.connect, stage.fake.starting
+        stage.fake.starting = type(hanging)()
+        quick = stage.lease(number=2).server
         assert (await call(quick)).text
         assert now() == began
         assert slow.status == "starting"
@@ -81,8 +81,8 @@ async def test_a_lease_never_waits_and_one_that_hangs_delays_no_other() -> None:
 @in_virtual_time
 async def test_the_last_one_out_starts_the_timer_and_the_next_one_in_stops_it() -> None:
     """S002-40: reclaimed by idle policy."""
-    async with house() as home:
-        first, second = home.lease(idle_timeout_s=60.0), home.lease(idle_timeout_s=60.0)
+    async with pool_stage() as stage:
+        first, second = stage.lease(idle_timeout_s=60.0), stage.lease(idle_timeout_s=60.0)
         server = first.server
         await server.monitor.settled()
         first.release()
@@ -90,32 +90,32 @@ async def test_the_last_one_out_starts_the_timer_and_the_next_one_in_stops_it() 
         assert server.status == "ready"
         second.release()
         await asyncio.sleep(59)
-        assert (server.status, home.pool.leases()) == ("ready", 0)
-        third = home.lease(idle_timeout_s=60.0)
+        assert (server.status, stage.pool.leases()) == ("ready", 0)
+        third = stage.lease(idle_timeout_s=60.0)
         assert third.server is server
         await asyncio.sleep(1_000)
         assert server.status == "ready"
         third.release()
         await asyncio.sleep(60.1)
-        assert (server.status, home.twin.open, home.pool.servers) == ("stopped", 0, ())
-        assert len(home.nursery) == 0
+        assert (server.status, stage.fake.open, stage.pool.servers) == ("stopped", 0, ())
+        assert len(stage.nursery) == 0
 
 
 @in_virtual_time
 async def test_releasing_twice_gives_back_once() -> None:
-    async with house() as home:
-        first, second = home.lease(), home.lease()
+    async with pool_stage() as stage:
+        first, second = stage.lease(), stage.lease()
         first.release()
         first.release()
-        assert home.pool.leases() == 1
+        assert stage.pool.leases() == 1
         second.release()
-        assert home.pool.leases() == 0
+        assert stage.pool.leases() == 0
 
 
 @in_virtual_time
 async def test_without_an_idle_timeout_it_stays() -> None:
-    async with house() as home:
-        lease = home.lease(idle_timeout_s=None)
+    async with pool_stage() as stage:
+        lease = stage.lease(idle_timeout_s=None)
         await lease.server.monitor.settled()
         lease.release()
         await asyncio.sleep(1e6)
@@ -124,33 +124,33 @@ async def test_without_an_idle_timeout_it_stays() -> None:
 
 @in_virtual_time
 async def test_a_server_of_the_host_outlives_the_session_that_started_it() -> None:
-    async with house() as home:
-        one = home.lease("", share="host")
+    async with pool_stage() as stage:
+        one = stage.lease("", share="host")
         await one.server.monitor.settled()
-        await home.pool.end("session")
+        await stage.pool.end("session")
         one.release()
-        other = home.lease("", share="host")
+        other = stage.lease("", share="host")
         assert other.server is one.server
         assert (await call(other.server)).text
-        assert len(home.twin.launches) == 1
+        assert len(stage.fake.launches) == 1
 
 
 @in_virtual_time
 async def test_a_lease_while_an_idle_server_stops_gets_the_same_one_again() -> None:
-    async with house() as home:
-        lease = home.lease(idle_timeout_s=1.0)
+    async with pool_stage() as stage:
+        lease = stage.lease(idle_timeout_s=1.0)
         await lease.server.monitor.settled()
-        home.twin.closing.shut()
+        stage.fake.closing.shut()
         lease.release()
-        await home.twin.closing.until_reached()
+        await stage.fake.closing.until_reached()
         assert lease.server.status == "stopped"
-        again = home.lease(idle_timeout_s=1.0)
+        again = stage.lease(idle_timeout_s=1.0)
         assert again.server is lease.server
         await steps()
-        assert len(home.twin.launches) == 1
-        home.twin.closing.open()
+        assert len(stage.fake.launches) == 1
+        stage.fake.closing.open()
         await again.server.monitor.settled()
-        assert (again.server.status, home.twin.open, len(home.twin.launches)) == ("ready", 1, 2)
+        assert (again.server.status, stage.fake.open, len(stage.fake.launches)) == ("ready", 1, 2)
         await asyncio.sleep(100)
         assert again.server.status == "ready"
 
@@ -158,30 +158,30 @@ async def test_a_lease_while_an_idle_server_stops_gets_the_same_one_again() -> N
 @in_virtual_time
 async def test_a_server_that_was_reclaimed_cannot_be_called_back_to_life() -> None:
     """Nobody would ever stop it."""
-    async with house() as home:
-        lease = home.lease(idle_timeout_s=1.0)
+    async with pool_stage() as stage:
+        lease = stage.lease(idle_timeout_s=1.0)
         await lease.server.monitor.settled()
         lease.release()
         await asyncio.sleep(2)
         with pytest.raises(McpError, match="was closed"):
             await call(lease.server)
-        assert len(home.twin.launches) == 1
-        assert home.lease().server is not lease.server
+        assert len(stage.fake.launches) == 1
+        assert stage.lease().server is not lease.server
 
 
 @in_virtual_time
 async def test_an_idle_server_that_will_not_stop_is_warned_of_and_let_go(caplog: pytest.LogCaptureFixture) -> None:
     """S002-41: release failure, retried and warned of."""
-    async with house() as home:
-        lease = home.lease(idle_timeout_s=1.0)
+    async with pool_stage() as stage:
+        lease = stage.lease(idle_timeout_s=1.0)
         await lease.server.monitor.settled()
-        home.twin.close_errors.extend(["no", "never"])
+        stage.fake.close_errors.extend(["no", "never"])
         lease.release()
         await asyncio.sleep(2)
-        assert home.twin.closing.reached == 2
+        assert stage.fake.closing.reached == 2
         assert "MCP server fs could not be stopped: never" in caplog.text
-        assert (home.pool.servers, len(home.nursery)) == ((), 0)
-        home.twin.die()
+        assert (stage.pool.servers, len(stage.nursery)) == ((), 0)
+        stage.fake.die()
 
 
 # ---- the end
@@ -189,116 +189,116 @@ async def test_an_idle_server_that_will_not_stop_is_warned_of_and_let_go(caplog:
 
 @in_virtual_time
 async def test_the_end_of_a_scope_stops_its_servers_and_no_others() -> None:
-    async with house() as home:
-        mine, theirs = home.lease("mine"), home.lease("theirs")
+    async with pool_stage() as stage:
+        mine, theirs = stage.lease("mine"), stage.lease("theirs")
         await asyncio.gather(mine.server.monitor.settled(), theirs.server.monitor.settled())
-        await home.pool.end("mine")
-        assert (mine.server.status, theirs.server.status, home.twin.open) == ("stopped", "ready", 1)
-        assert home.pool.servers == (theirs.server,)
+        await stage.pool.end("mine")
+        assert (mine.server.status, theirs.server.status, stage.fake.open) == ("stopped", "ready", 1)
+        assert stage.pool.servers == (theirs.server,)
         with pytest.raises(McpError, match="was closed"):
             await call(mine.server)
         mine.release()
         await asyncio.sleep(1_000)
-        assert home.pool.leases() == 1
+        assert stage.pool.leases() == 1
 
 
 @in_virtual_time
 async def test_a_lease_given_back_after_the_end_starts_no_timer() -> None:
-    async with house() as home:
-        lease = home.lease("mine", idle_timeout_s=1.0)
-        await home.pool.end("mine")
-        before = list(home.spawned)
+    async with pool_stage() as stage:
+        lease = stage.lease("mine", idle_timeout_s=1.0)
+        await stage.pool.end("mine")
+        before = list(stage.spawned)
         lease.release()
         await asyncio.sleep(10)
-        assert home.spawned == before
+        assert stage.spawned == before
 
 
 @in_virtual_time
 async def test_a_lease_in_a_scope_that_is_ending_starts_nothing() -> None:
-    async with house() as home:
-        await home.ready(scope="mine")
-        home.twin.closing.shut()
-        ending = asyncio.create_task(home.pool.end("mine"))
-        await home.twin.closing.until_reached()
-        late = home.lease("mine")
-        home.twin.closing.open()
+    async with pool_stage() as stage:
+        await stage.ready(scope="mine")
+        stage.fake.closing.shut()
+        ending = asyncio.create_task(stage.pool.end("mine"))
+        await stage.fake.closing.until_reached()
+        late = stage.lease("mine")
+        stage.fake.closing.open()
         await ending
         await steps()
-        assert (late.server.status, len(home.twin.launches), home.pool.servers) == ("stopped", 1, ())
+        assert (late.server.status, len(stage.fake.launches), stage.pool.servers) == ("stopped", 1, ())
 
 
 @in_virtual_time
 async def test_all_servers_are_stopped_side_by_side_and_leases_are_refused_then() -> None:
-    async with house() as home:
-        servers = [home.lease(number=number).server for number in range(10)]
+    async with pool_stage() as stage:
+        servers = [stage.lease(number=number).server for number in range(10)]
         await asyncio.gather(*(server.monitor.settled() for server in servers))
-        home.twin.closing.shut()
-        closing = asyncio.create_task(home.pool.close())
-        await home.twin.closing.until_reached(10)
+        stage.fake.closing.shut()
+        closing = asyncio.create_task(stage.pool.close())
+        await stage.fake.closing.until_reached(10)
         with pytest.raises(ClosedError):
-            home.lease()
+            stage.lease()
         with pytest.raises(McpError, match="was closed"):
             await call(servers[0])
-        home.twin.closing.open()
+        stage.fake.closing.open()
         await closing
         assert {server.status for server in servers} == {"stopped"}
-        assert (home.pool.servers, len(home.nursery)) == ((), 0)
+        assert (stage.pool.servers, len(stage.nursery)) == ((), 0)
 
 
 @in_virtual_time
 async def test_servers_that_do_not_end_hold_up_the_close_no_longer_than_its_bound(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with house() as home:
-        servers = [home.lease(number=number).server for number in range(10)]
+    async with pool_stage() as stage:
+        servers = [stage.lease(number=number).server for number in range(10)]
         await asyncio.gather(*(server.monitor.settled() for server in servers))
-        home.twin.closing.shut()
+        stage.fake.closing.shut()
         began = now()
-        await home.pool.close(timeout_s=2.0)
+        await stage.pool.close(timeout_s=2.0)
         assert now() - began == pytest.approx(2.0)
         assert "did not stop within 2 s: stop fs" in caplog.text
-        home.twin.closing.open()
+        stage.fake.closing.open()
         await steps()
 
 
 @in_virtual_time
 async def test_ten_servers_that_never_end_are_left_within_eight_seconds() -> None:
-    async with house() as home:
+    async with pool_stage() as stage:
         for number in range(10):
-            await home.lease(number=number).server.monitor.settled()
-        home.twin.closing.shut()
+            await stage.lease(number=number).server.monitor.settled()
+        stage.fake.closing.shut()
         began = now()
-        await home.pool.close()
+        await stage.pool.close()
         assert now() - began <= 8.0
-        home.twin.die()
+        stage.fake.die()
 
 
 @in_virtual_time
 async def test_closing_twice_and_at_once_is_closing() -> None:
     """H2."""
-    async with house() as home:
-        lease = home.lease()
-        closing = [asyncio.create_task(home.pool.close()) for _ in range(3)]
+    async with pool_stage() as stage:
+        lease = stage.lease()
+        closing = [asyncio.create_task(stage.pool.close()) for _ in range(3)]
         await asyncio.gather(*closing)
-        await home.pool.close()
+        await stage.pool.close()
         assert lease.server.status == "stopped"
         lease.release()
-        assert home.pool.leases() == 0
+        assert stage.pool.leases() == 0
 
 
 @in_virtual_time
 async def test_a_close_that_is_cancelled_has_stopped_them_all_the_same() -> None:
-    async with house() as home:
-        lease = home.lease()
+    async with pool_stage() as stage:
+        lease = stage.lease()
         await lease.server.monitor.settled()
-        home.twin.closing.shut()
-        closing = asyncio.create_task(home.pool.close())
-        await home.twin.closing.until_reached()
+        stage.fake.closing.shut()
+        closing = asyncio.create_task(stage.pool.close())
+        await stage.fake.closing.until_reached()
         closing.cancel()
         await asyncio.wait({closing})
-        home.twin.closing.open()
+        stage.fake.closing.open()
         await steps()
-        assert (lease.server.status, home.twin.open) == ("stopped", 0)
+        assert (lease.server.status, stage.fake.open) == ("stopped", 0)
 
 
 @each_row("step", range(40))
@@ -307,14 +307,14 @@ def test_it_may_be_closed_at_any_step(step: int) -> None:
 
     @in_virtual_time
     async def scene() -> None:
-        async with house() as home:
-            server = home.lease().server
+        async with pool_stage() as stage:
+            server = stage.lease().server
             calling = asyncio.create_task(call(server))
             await steps(step)
-            await home.pool.close()
+            await stage.pool.close()
             [outcome] = await asyncio.gather(calling, return_exceptions=True)
             assert isinstance(outcome, CallResult | McpError)
-            assert (server.status, home.twin.open, len(home.nursery)) == ("stopped", 0, 0)
+            assert (server.status, stage.fake.open, len(stage.nursery)) == ("stopped", 0, 0)
 
     scene()
 
@@ -325,43 +325,43 @@ def test_it_may_be_closed_at_any_step(step: int) -> None:
 @in_virtual_time
 async def test_a_thousand_leases_and_refreshes_leave_nothing_behind() -> None:
     """C12, S000-44: counts return to what they were."""
-    async with house() as home:
-        server = await home.ready()
+    async with pool_stage() as stage:
+        server = await stage.ready()
         await steps()
         tasks, files = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
         for _ in range(1_000):
-            lease = home.lease()
+            lease = stage.lease()
             await lease.server.refresh()
             lease.release()
         await steps()
-        assert home.pool.leases() == 1
+        assert stage.pool.leases() == 1
         assert (len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))) == (tasks, files)
-        assert (len(home.twin.launches), home.twin.open, len(home.pool.servers)) == (1, 1, 1)
+        assert (len(stage.fake.launches), stage.fake.open, len(stage.pool.servers)) == (1, 1, 1)
         assert server.status == "ready"
 
 
 @in_virtual_time
 async def test_a_thousand_restarts_leave_nothing_behind() -> None:
     """C12: reconnects."""
-    async with house() as home:
-        server = await home.ready(start="lazy")
+    async with pool_stage() as stage:
+        server = await stage.ready(start="lazy")
         await steps()
         tasks = len(asyncio.all_tasks())
         for _ in range(1_000):
-            home.twin.die()
+            stage.fake.die()
             await asyncio.sleep(61)
             await call(server)
         await steps()
-        assert (len(asyncio.all_tasks()), home.twin.open) == (tasks, 1)
+        assert (len(asyncio.all_tasks()), stage.fake.open) == (tasks, 1)
 
 
 @in_virtual_time
 async def test_a_thousand_scopes_that_came_and_went_leave_nothing_behind() -> None:
     """S000-44, S002-40."""
-    async with house() as home:
+    async with pool_stage() as stage:
         for number in range(1_000):
-            lease = home.lease(f"conversation {number}", idle_timeout_s=0.0)
+            lease = stage.lease(f"conversation {number}", idle_timeout_s=0.0)
             await lease.server.monitor.settled()
             lease.release()
         await asyncio.sleep(1)
-        assert (home.pool.servers, home.pool.leases(), home.twin.open, len(home.nursery)) == ((), 0, 0, 0)
+        assert (stage.pool.servers, stage.pool.leases(), stage.fake.open, len(stage.nursery)) == ((), 0, 0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tertulia.mcp.pool.session_server import ConfiguredServer, ServerReport, SessionServer
 from tertulia.protocol.ids import ConversationId
 from tertulia.testing.fake_mcp_server import fake_tool
-from tests.mcp.house import ECHO, definition, house
+from tests.mcp.pool_stage import ECHO, definition, pool_stage
 from tests.mcp.virtual_time import in_virtual_time, steps
 
 
@@ -29,9 +29,9 @@ def test_one_that_is_switched_off_is_not_missed() -> None:
 @in_virtual_time
 async def test_its_tools_have_full_names_and_only_those_that_the_configuration_lets_through() -> None:
     """S000-25, S000-30"""
-    async with house() as home:
-        home.twin.tools = (ECHO, fake_tool("x" * 80), fake_tool("hidden"))
-        lease = home.lease(disabled_tools=("hidden",))
+    async with pool_stage() as stage:
+        stage.fake.tools = (ECHO, fake_tool("x" * 80), fake_tool("hidden"))
+        lease = stage.lease(disabled_tools=("hidden",))
         await lease.server.monitor.settled()
         member = SessionServer(candidate(disabled_tools=("hidden",)), lease)
         found = member.tools()
@@ -45,9 +45,9 @@ async def test_its_tools_have_full_names_and_only_those_that_the_configuration_l
 @in_virtual_time
 async def test_it_is_missed_while_nothing_is_known_of_it() -> None:
     """X-24"""
-    async with house() as home:
-        home.twin.start_errors.append("no such program")
-        lease = home.lease(start="lazy")
+    async with pool_stage() as stage:
+        stage.fake.start_errors.append("no such program")
+        lease = stage.lease(start="lazy")
         member = SessionServer(candidate(), lease)
         assert member.is_absent
         await lease.server.monitor.settled()
@@ -61,9 +61,9 @@ async def test_it_is_missed_while_nothing_is_known_of_it() -> None:
 @in_virtual_time
 async def test_what_is_left_out_is_told_once_and_again_when_it_is_something_else() -> None:
     """Issue 8: nothing is dropped in silence."""
-    async with house() as home:
-        home.twin.tools = (ECHO, fake_tool("n" * 300))
-        lease = home.lease()
+    async with pool_stage() as stage:
+        stage.fake.tools = (ECHO, fake_tool("n" * 300))
+        lease = stage.lease()
         await lease.server.monitor.settled()
         member = SessionServer(candidate(), lease)
         assert set(member.tools()) == {"fs__echo"}
@@ -71,7 +71,7 @@ async def test_what_is_left_out_is_told_once_and_again_when_it_is_something_else
         assert told.startswith("MCP server 'fs': tool 'nnn")
         assert "left out" in told
         assert member.new_warnings() == []
-        home.twin.change(ECHO, fake_tool("m" * 300))
+        stage.fake.change(ECHO, fake_tool("m" * 300))
         await steps()
         await lease.server.refresh()
         member.tools()
@@ -82,24 +82,24 @@ async def test_what_is_left_out_is_told_once_and_again_when_it_is_something_else
 @in_virtual_time
 async def test_releasing_it_gives_back_what_conversations_had_of_their_own() -> None:
     """S000-44"""
-    async with house() as home:
-        member = SessionServer(candidate(), home.lease())
-        member.own[ConversationId("c")] = home.lease(scope="c")
-        assert home.pool.leases() == 2
+    async with pool_stage() as stage:
+        member = SessionServer(candidate(), stage.lease())
+        member.own[ConversationId("c")] = stage.lease(scope="c")
+        assert stage.pool.leases() == 2
         member.release()
         member.release()
-        assert (home.pool.leases(), member.own) == (0, {})
+        assert (stage.pool.leases(), member.own) == (0, {})
 
 
 @in_virtual_time
 async def test_what_a_server_sends_amiss_is_told_once_however_often_it_starts() -> None:
     """C7: dropped, and an event."""
-    async with house() as home:
-        lease = home.lease(start="lazy")
+    async with pool_stage() as stage:
+        lease = stage.lease(start="lazy")
         member = SessionServer(candidate(), lease)
         for turn in range(3):
             await lease.server.refresh()
-            home.twin.connections[-1].dropped["a response to no request"] += 2
+            stage.fake.connections[-1].dropped["a response to no request"] += 2
             assert len(member.new_warnings()) == (turn == 0)
             await lease.server.stop()
             assert member.new_warnings() == []

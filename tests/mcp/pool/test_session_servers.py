@@ -1,4 +1,4 @@
-"""The servers of a session, over a twin in memory. With real ones: tests/session/mcp/test_host.py."""
+"""The servers of a session, over a fake server in memory. With real ones: tests/session/mcp/test_host.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tertulia.session.views import server_visibility
 from tertulia.testing.fake_mcp_server import fake_tool
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes.number import lives
-from tests.mcp.house import ECHO, House, caller, definition, house, launch
+from tests.mcp.pool_stage import ECHO, PoolStage, caller, definition, launch, pool_stage
 from tests.mcp.virtual_time import LoopClock, in_virtual_time, steps
 from tests.session.mcp.test_host import pid_of
 from tests.session.mcp_stage import calls, names, outputs, served, server
@@ -37,12 +37,12 @@ def candidate(name: str = "fs", number: int = 1, **changes: Any) -> ConfiguredSe
     return ConfiguredServer(name, definition(name, **changes), launch(number))
 
 
-class Office:
+class ServersStage:
     """A session's servers, and what they tell."""
 
-    def __init__(self, home: House) -> None:
-        self.home, self.told = home, list[EventData]()
-        self.servers = SessionServers(home.pool, "session", LoopClock(), self.told.append)
+    def __init__(self, stage: PoolStage) -> None:
+        self.stage, self.told = stage, list[EventData]()
+        self.servers = SessionServers(stage.pool, "session", LoopClock(), self.told.append)
 
     def statuses(self, name: str = "fs") -> list[str]:
         return [told.status for told in self.told if isinstance(told, McpServerStatus) and told.name == name]
@@ -57,20 +57,20 @@ class Office:
 
 
 @asynccontextmanager
-async def office(*candidates: ConfiguredServer) -> AsyncIterator[Office]:
-    async with house() as home:
-        made = Office(home)
+async def servers_stage(*candidates: ConfiguredServer) -> AsyncIterator[ServersStage]:
+    async with pool_stage() as stage:
+        made = ServersStage(stage)
         made.servers.begin(candidates)
         yield made
         await made.servers.close(8.0)
         await made.servers.close(8.0)
-        assert home.pool.leases() == 0
+        assert stage.pool.leases() == 0
 
 
 @in_virtual_time
 async def test_all_start_at_once_and_are_told_of() -> None:
     """S000-20, S000-27"""
-    async with office(candidate("b", 2), candidate("a", 1), ConfiguredServer("c", status="disabled")) as on:
+    async with servers_stage(candidate("b", 2), candidate("a", 1), ConfiguredServer("c", status="disabled")) as on:
         assert on.names() == []
         assert sorted(on.servers.absent()) == ["a", "b"]
         await on.servers.settle()
@@ -88,14 +88,14 @@ async def test_all_start_at_once_and_are_told_of() -> None:
 @in_virtual_time
 async def test_one_that_does_not_come_up_is_waited_for_once_and_not_longer_than_the_grace() -> None:
     """Deliver 2: one slow server delays the first turn by a bounded grace, and no other."""
-    async with office(candidate()) as on:
-        on.home.twin.starting.shut()
+    async with servers_stage(candidate()) as on:
+        on.stage.fake.starting.shut()
         began = now()
         await on.servers.settle()
         assert now() - began == pytest.approx(GRACE_S)
         await on.servers.settle()
         assert now() - began == pytest.approx(GRACE_S)
-        on.home.twin.starting.open()
+        on.stage.fake.starting.open()
         await steps()
         assert on.names() == ["fs__echo"]
 
@@ -103,19 +103,19 @@ async def test_one_that_does_not_come_up_is_waited_for_once_and_not_longer_than_
 @in_virtual_time
 async def test_a_list_that_has_run_out_is_asked_for_again_within_a_moment() -> None:
     """X-23: ttlMs; one that does not answer keeps its old list."""
-    async with office(candidate()) as on:
-        on.home.twin.ttl_s = 30.0
+    async with servers_stage(candidate()) as on:
+        on.stage.fake.ttl_s = 30.0
         await on.servers.settle()
-        on.home.twin.tools = (ECHO, fake_tool("new"))
+        on.stage.fake.tools = (ECHO, fake_tool("new"))
         await on.servers.catch_up()
         assert on.names() == ["fs__echo"], "it still holds"
         began = now()
-        on.home.twin.listing.shut()
+        on.stage.fake.listing.shut()
         await asyncio.sleep(30)
         await on.servers.catch_up()
         assert now() - began == pytest.approx(30 + REFRESH_GRACE_S)
         assert on.names() == ["fs__echo"]
-        on.home.twin.listing.open()
+        on.stage.fake.listing.open()
         await on.servers.catch_up()
         assert on.names() == ["fs__echo", "fs__new"]
 
@@ -123,11 +123,11 @@ async def test_a_list_that_has_run_out_is_asked_for_again_within_a_moment() -> N
 @in_virtual_time
 async def test_a_required_server_that_fails_is_an_error_and_any_other_is_not() -> None:
     """`required`"""
-    async with office(candidate("a", 1, required=True), ConfiguredServer("b", status="failed", error="x")) as on:
+    async with servers_stage(candidate("a", 1, required=True), ConfiguredServer("b", status="failed", error="x")) as on:
         await on.servers.require()
-    async with house() as home:
-        on = Office(home)
-        home.twin.start_errors.append("no such program")
+    async with pool_stage() as stage:
+        on = ServersStage(stage)
+        stage.fake.start_errors.append("no such program")
         on.servers.begin([candidate(required=True)])
         with pytest.raises(McpError, match="'fs' is required and failed: no such program"):
             await on.servers.require()
@@ -137,16 +137,16 @@ async def test_a_required_server_that_fails_is_an_error_and_any_other_is_not() -
 @in_virtual_time
 async def test_a_refresh_is_of_all_or_of_some_and_of_no_stranger() -> None:
     """`mcp/refresh`"""
-    async with office(candidate("a", 1), candidate("b", 2)) as on:
+    async with servers_stage(candidate("a", 1), candidate("b", 2)) as on:
         await on.servers.settle()
-        on.home.twin.tools = (ECHO, fake_tool("new"))
-        before = on.home.twin.listing.reached
+        on.stage.fake.tools = (ECHO, fake_tool("new"))
+        before = on.stage.fake.listing.reached
         with pytest.raises(NotFoundError, match="'c'; there is a, b"):
             await on.servers.refresh(["a", "c"])
-        assert on.home.twin.listing.reached == before
+        assert on.stage.fake.listing.reached == before
         await on.servers.refresh(["a"])
         assert on.names() == ["a__echo", "a__new", "b__echo"]
-        on.home.twin.list_errors.append("no")
+        on.stage.fake.list_errors.append("no")
         await on.servers.refresh()
         await on.servers.refresh()
         assert on.names() == ["a__echo", "a__new", "b__echo", "b__new"]
@@ -155,27 +155,27 @@ async def test_a_refresh_is_of_all_or_of_some_and_of_no_stranger() -> None:
 @in_virtual_time
 async def test_with_one_process_a_conversation_each_has_its_own_and_takes_it_along() -> None:
     """`share = "conversation"`: the first gets the one that was started for the list, and ends it too."""
-    async with office(candidate(share="conversation")) as on:
+    async with servers_stage(candidate(share="conversation")) as on:
         await on.servers.settle()
-        twin = on.home.twin
+        fake = on.stage.fake
         assert await on.call("fs__echo", A) == "a: {}"
-        assert len(twin.launches) == 1
+        assert len(fake.launches) == 1
         assert await on.call("fs__echo", B) == "b: {}"
-        assert (len(twin.launches), twin.open) == (2, 2)
+        assert (len(fake.launches), fake.open) == (2, 2)
         await on.servers.forget(A)
-        assert twin.open == 1
+        assert fake.open == 1
         assert on.names() == ["fs__echo"], "what it offers is known"
         assert on.statuses()[-1] == "stopped"
         await on.servers.forget(B)
-        assert twin.open == 0
+        assert fake.open == 0
         assert await on.call("fs__echo", ConversationId("c")) == "c: {}"
-        assert (len(twin.launches), on.home.pool.leases()) == (3, 1)
+        assert (len(fake.launches), on.stage.pool.leases()) == (3, 1)
 
 
 @in_virtual_time
 async def test_a_private_server_is_seen_by_its_conversation_only_and_ends_with_it() -> None:
     """S002-38: servers of an agent."""
-    async with office(candidate("fs", 1)) as on:
+    async with servers_stage(candidate("fs", 1)) as on:
         on.servers.add_private(A, [candidate("own", 2), candidate("fs", 3)])
         on.servers.add_private(A, [candidate("own", 2)])
         await on.servers.settle()
@@ -188,9 +188,9 @@ async def test_a_private_server_is_seen_by_its_conversation_only_and_ends_with_i
         with pytest.raises(McpError, match="no MCP server 'own'"):
             on.servers.member("own", B)
         await on.servers.forget(A)
-        assert (on.names(A), on.servers.has_private(A), on.home.twin.open) == (["fs__echo"], False, 1)
+        assert (on.names(A), on.servers.has_private(A), on.stage.fake.open) == (["fs__echo"], False, 1)
         told = len(on.told)
-        on.home.twin.change(ECHO)
+        on.stage.fake.change(ECHO)
         await steps()
         assert len(on.told) == told
 
@@ -198,12 +198,12 @@ async def test_a_private_server_is_seen_by_its_conversation_only_and_ends_with_i
 @in_virtual_time
 async def test_a_thousand_private_servers_leave_nothing_behind() -> None:
     """S000-44, C12"""
-    async with office() as on:
+    async with servers_stage() as on:
         for number in range(1_000):
             one = ConversationId(str(number))
             on.servers.add_private(one, [candidate("own", start="lazy")])
             await on.servers.forget(one)
-        assert (on.home.pool.leases(), on.home.twin.open, on.home.pool.servers) == (0, 0, ())
+        assert (on.stage.pool.leases(), on.stage.fake.open, on.stage.pool.servers) == (0, 0, ())
         kept = [name for name, value in vars(on.servers).items() if isinstance(value, dict | list) and value]
         assert kept == []
 
@@ -211,8 +211,8 @@ async def test_a_thousand_private_servers_leave_nothing_behind() -> None:
 @in_virtual_time
 async def test_what_cannot_be_offered_is_told_once() -> None:
     """Issue 8: a tool that is left out is a warning, not a silence."""
-    async with office(candidate()) as on:
-        on.home.twin.tools = (ECHO, fake_tool("n" * 300))
+    async with servers_stage(candidate()) as on:
+        on.stage.fake.tools = (ECHO, fake_tool("n" * 300))
         await on.servers.settle()
         warnings = [told.message for told in on.told if isinstance(told, WarningEvent)]
         assert len(warnings) == 1
@@ -224,7 +224,7 @@ async def test_what_cannot_be_offered_is_told_once() -> None:
 @in_virtual_time
 async def test_what_is_reached_is_what_there_is_now() -> None:
     """C1, X-66"""
-    async with office(candidate()) as on:
+    async with servers_stage(candidate()) as on:
         await on.servers.settle()
         (spec,) = on.servers.list_tools()
         assert on.servers.current(spec, A).digest == spec.digest
@@ -236,10 +236,10 @@ async def test_what_is_reached_is_what_there_is_now() -> None:
             "prompt",
             "auto",
         )
-        on.home.twin.change(fake_tool("echo", "Deletes."))
+        on.stage.fake.change(fake_tool("echo", "Deletes."))
         await on.servers.refresh()
         assert on.servers.current(spec, A).digest != spec.digest
-        on.home.twin.change()
+        on.stage.fake.change()
         await on.servers.refresh()
         with pytest.raises(McpError, match="no tool 'echo' any more"):
             on.servers.current(spec, A)
@@ -249,40 +249,40 @@ async def test_what_is_reached_is_what_there_is_now() -> None:
 
 @in_virtual_time
 async def test_who_watches_hears_of_changes_until_it_stops() -> None:
-    async with office(candidate()) as on:
+    async with servers_stage(candidate()) as on:
         heard: list[None] = []
         unwatch = on.servers.watch(lambda: heard.append(None))
         await on.servers.settle()
         assert heard
         unwatch()
         before = len(heard)
-        on.home.twin.die()
+        on.stage.fake.die()
         await steps()
         assert len(heard) == before
 
 
 @in_virtual_time
 async def test_nothing_is_told_of_a_session_that_is_over() -> None:
-    async with office(candidate()) as on:
+    async with servers_stage(candidate()) as on:
         await on.servers.settle()
         before = list(on.told)
         await on.servers.close(8.0)
         await steps()
         assert on.told == before
-        assert on.home.twin.open == 0
+        assert on.stage.fake.open == 0
 
 
 @in_virtual_time
 async def test_what_a_server_sent_amiss_is_told_after_the_call() -> None:
     """C7: dropped, and an event; the call has its answer."""
-    async with office(candidate()) as on:
+    async with servers_stage(candidate()) as on:
         await on.servers.settle()
 
         async def odd(*_: object) -> CallResult:
-            on.home.twin.connections[-1].dropped["a response to no request"] += 1
+            on.stage.fake.connections[-1].dropped["a response to no request"] += 1
             return CallResult("fine")
 
-        on.home.twin.handlers["echo"] = odd
+        on.stage.fake.handlers["echo"] = odd
         for _ in range(2):
             assert await on.call("fs__echo", A) == "fine"
         warnings = [told for told in on.told if isinstance(told, WarningEvent)]

@@ -18,14 +18,14 @@ OLD, NEW = "2025-11-25", "2026-07-28"
 
 
 class Hall:
-    """An audience whose clients are names, and who was told how often."""
+    """Subscribers whose clients are names, and who was told how often."""
 
     def __init__(self) -> None:
         self.nursery = Nursery()
         self.told: dict[str, int] = {}
         self.published = 0
         self.asleep: set[str] = set()
-        self.audience = ListChangedSubscribers(self.nursery.start, self, "news", self._send)  # type: ignore[arg-type]
+        self.subscribers = ListChangedSubscribers(self.nursery.start, self, "news", self._send)  # type: ignore[arg-type]
 
     async def publish(self, event: Any) -> None:
         self.published += 1
@@ -38,18 +38,18 @@ class Hall:
     def comes(self, client: str, connection: str | None = None, era: str = OLD) -> None:
         request = SimpleNamespace(headers={"mcp-session-id": connection or client})
         context: Any = SimpleNamespace(protocol_version=era, request=request, session=client)
-        self.audience.remember(context)
+        self.subscribers.remember(context)
 
     def comes_over_a_stream(self, client: str, connection: object) -> None:
         context: Any = SimpleNamespace(protocol_version=OLD, request=None, session=client, lifespan_context=connection)
-        self.audience.remember(context)
+        self.subscribers.remember(context)
 
 
 @pytest.fixture
 async def hall() -> AsyncIterator[Hall]:
     made = Hall()
     yield made
-    made.audience.close()
+    made.subscribers.close()
     await until(lambda: not len(made.nursery))
 
 
@@ -58,11 +58,11 @@ async def test_a_storm_is_a_word_or_two(hall: Hall) -> None:
     hall.comes("a")
     hall.comes("b")
     for _ in range(10_000):
-        hall.audience.tell()
+        hall.subscribers.tell()
     assert len(hall.nursery) <= 3
     await until(lambda: hall.told == {"a": 1, "b": 1})
     for _ in range(10_000):
-        hall.audience.tell()
+        hall.subscribers.tell()
         await asyncio.sleep(0)
     await until(lambda: hall.told.get("a", 0) > 1)
     assert max(hall.published, *hall.told.values()) < 30, "ten in a second at most"
@@ -73,9 +73,9 @@ async def test_one_that_does_not_read_keeps_nothing_from_the_others(hall: Hall) 
     hall.asleep.add("a")
     hall.comes("a")
     hall.comes("b")
-    hall.audience.tell()
+    hall.subscribers.tell()
     await until(lambda: hall.told == {"b": 1})
-    hall.audience.tell()
+    hall.subscribers.tell()
     await until(lambda: hall.told == {"b": 2})
     assert hall.published == 2
 
@@ -83,7 +83,7 @@ async def test_one_that_does_not_read_keeps_nothing_from_the_others(hall: Hall) 
 async def test_a_connection_is_told_once_through_its_newest_session(hall: Hall) -> None:
     hall.comes("first", connection="x")
     hall.comes("second", connection="x")
-    hall.audience.tell()
+    hall.subscribers.tell()
     await until(lambda: hall.told == {"second": 1})
 
 
@@ -92,18 +92,18 @@ async def test_each_stream_is_a_client_of_its_own_until_it_is_closed(hall: Hall)
     one, other = object(), object()
     for client, connection in (("a", one), ("b", other), ("b2", other)):
         hall.comes_over_a_stream(client, connection)
-    hall.audience.tell()
+    hall.subscribers.tell()
     await until(lambda: hall.told == {"a": 1, "b2": 1})
-    hall.audience.forget(other)
-    hall.audience.forget(other)
-    assert list(hall.audience._clients) == [one]
-    hall.audience.tell()
+    hall.subscribers.forget(other)
+    hall.subscribers.forget(other)
+    assert list(hall.subscribers._clients) == [one]
+    hall.subscribers.tell()
     await until(lambda: hall.told == {"a": 2, "b2": 1})
 
 
 async def test_those_of_the_new_era_listen_themselves(hall: Hall) -> None:
     hall.comes("a", era=NEW)
-    hall.audience.tell()
+    hall.subscribers.tell()
     await until(lambda: hall.published == 1)
     assert not hall.told
 
@@ -112,14 +112,14 @@ async def test_there_is_room_for_those_who_came_last(hall: Hall, monkeypatch: py
     monkeypatch.setattr(module, "MAX_LISTENERS", 2)
     for name in ("a", "b", "a", "c"):
         hall.comes(name)
-    hall.audience.tell()
+    hall.subscribers.tell()
     await until(lambda: hall.told == {"a": 1, "c": 1})
 
 
 async def test_nobody_is_told_after_the_end(hall: Hall) -> None:
     hall.comes("a")
-    hall.audience.tell()
-    hall.audience.close()
+    hall.subscribers.tell()
+    hall.subscribers.close()
     await until(lambda: not len(hall.nursery))
     assert not hall.told
 

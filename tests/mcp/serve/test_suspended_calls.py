@@ -18,9 +18,9 @@ from tests.mcp.connected import until
 SURE = Elicitation("shop", "Sure?", {})
 
 
-class Desk:
+class CallStage:
     def __init__(self) -> None:
-        self.nursery, self.room = Nursery(), SuspendedCalls()
+        self.nursery, self.suspended = Nursery(), SuspendedCalls()
         self.ended = 0
 
     def call(self, work: Any = None) -> RunningCall:
@@ -38,64 +38,64 @@ class Desk:
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
-    made = Desk()
+async def stage() -> AsyncIterator[CallStage]:
+    made = CallStage()
     yield made
-    made.room.close()
+    made.suspended.close()
     await until(lambda: not len(made.nursery))
 
 
-async def test_the_first_answer_counts(desk: Desk) -> None:
-    running = desk.call()
+async def test_the_first_answer_counts(stage: CallStage) -> None:
+    running = stage.call()
     question = await running.next()
     assert question is not None
-    ticket = desk.room.enter(running, question)
-    assert desk.room.leave(ticket) == (running, question)
+    ticket = stage.suspended.enter(running, question)
+    assert stage.suspended.leave(ticket) == (running, question)
     question.reply(ElicitationResult("accept"))
     question.reply(ElicitationResult("decline"))
     assert await running.next() is None
     assert running.result() == CallResult("accept")
-    assert desk.ended == 1
+    assert stage.ended == 1
 
 
-async def test_tickets_cannot_be_guessed_and_are_used_once(desk: Desk) -> None:
-    running = desk.call()
+async def test_tickets_cannot_be_guessed_and_are_used_once(stage: CallStage) -> None:
+    running = stage.call()
     question = await running.next()
     assert question is not None
-    ticket, other = desk.room.enter(running, question), desk.room.enter(running, question)
+    ticket, other = stage.suspended.enter(running, question), stage.suspended.enter(running, question)
     assert ticket != other
     assert len(ticket) == 32
-    desk.room.leave(ticket)
+    stage.suspended.leave(ticket)
     for wrong in (ticket, "", other[:-1]):
         with pytest.raises(InvalidParamsError):
-            desk.room.leave(wrong)
-    assert len(desk.room) == 1
+            stage.suspended.leave(wrong)
+    assert len(stage.suspended) == 1
 
 
-async def test_a_call_that_nobody_comes_back_for_is_given_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_nobody_comes_back_for_is_given_up(stage: CallStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspended_calls, "WAITING_S", 0.01)
-    running = desk.call()
+    running = stage.call()
     question = await running.next()
     assert question is not None
-    desk.room.enter(running, question)
-    await until(lambda: desk.ended == 1)
-    assert len(desk.room) == 0
+    stage.suspended.enter(running, question)
+    await until(lambda: stage.ended == 1)
+    assert len(stage.suspended) == 0
     with pytest.raises(ClosedError):
         running.result()
 
 
-async def test_only_so_many_wait(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_wait(stage: CallStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspended_calls, "MAX_WAITING", 1)
-    running = desk.call()
+    running = stage.call()
     question = await running.next()
     assert question is not None
-    desk.room.enter(running, question)
+    stage.suspended.enter(running, question)
     with pytest.raises(BusyError):
-        desk.room.enter(running, question)
-    assert len(desk.room) == 1
+        stage.suspended.enter(running, question)
+    assert len(stage.suspended) == 1
 
 
-async def test_a_question_that_was_withdrawn_is_not_asked(desk: Desk) -> None:
+async def test_a_question_that_was_withdrawn_is_not_asked(stage: CallStage) -> None:
     async def work() -> CallResult:
         for _ in range(2):
             asking = asyncio.ensure_future(running.elicit(SURE))
@@ -103,19 +103,19 @@ async def test_a_question_that_was_withdrawn_is_not_asked(desk: Desk) -> None:
             asking.cancel()
         return CallResult("without")
 
-    running = desk.call(work())
-    await until(lambda: desk.ended == 1)
+    running = stage.call(work())
+    await until(lambda: stage.ended == 1)
     assert await running.next() is None
     assert running.result() == CallResult("without")
 
 
-async def test_of_an_error_that_is_not_ours_nothing_is_said(desk: Desk) -> None:
+async def test_of_an_error_that_is_not_ours_nothing_is_said(stage: CallStage) -> None:
     async def work() -> CallResult:
         raise RuntimeError("the key is hunter2")
 
-    running = desk.call(work())
+    running = stage.call(work())
     assert await running.next() is None
     with pytest.raises(InternalError) as caught:
         running.result()
     assert "hunter2" not in str(caught.value)
-    assert desk.ended == 1
+    assert stage.ended == 1

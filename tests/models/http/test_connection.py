@@ -403,7 +403,7 @@ async def test_a_listener_who_takes_long_is_not_a_provider_who_is_silent(monkeyp
         await made.close()
 
 
-async def test_an_address_that_cannot_be_used_is_trouble() -> None:
+async def test_an_address_that_cannot_be_used_is_an_error() -> None:
     """A password in the address and a key in a header cannot both be sent."""
     made = ProviderConnection("http://user:canary@127.0.0.1:1", PLACE, 5.0, 5.0)
     with pytest.raises(ProviderAttemptError, match="its base_url is not usable"):
@@ -412,7 +412,7 @@ async def test_an_address_that_cannot_be_used_is_trouble() -> None:
     await made.close()
 
 
-async def test_trouble_of_the_reader_hangs_up_too() -> None:
+async def test_an_error_of_the_reader_hangs_up_too() -> None:
     async with connected(streamed(event("one"), "stall")) as (made, mock):
         with pytest.raises(ProviderAttemptError, match="enough"):
             async with asyncio.timeout(DEADLINE), made.post([b"{}"], {}) as events:

@@ -47,11 +47,11 @@ def body(message: str, **more: object) -> bytes:
     + [(status, "request") for status in (500, 502, 503, 504, 529)],
 )
 def test_what_may_pass_is_asked_again(status: int, retry: str | None) -> None:
-    trouble = refused_request(PLACE, status, {}, body("no"))
-    assert (trouble.retry, trouble.overflow) == (retry, False)
-    assert "mock" in trouble.message
-    assert str(status) in trouble.message
-    assert "no" in trouble.message
+    error = refused_request(PLACE, status, {}, body("no"))
+    assert (error.retry, error.overflow) == (retry, False)
+    assert "mock" in error.message
+    assert str(status) in error.message
+    assert "no" in error.message
 
 
 def test_a_used_up_quota_does_not_pass() -> None:
@@ -73,10 +73,10 @@ def test_what_is_not_found_is_named() -> None:
 
 
 def test_a_redirect_is_explained() -> None:
-    trouble = refused_request(PLACE, 302, {"location": "https://evil.example/?key=1"}, b"")
-    assert "base_url" in trouble.message
-    assert "evil" not in trouble.message
-    assert trouble.retry is None
+    error = refused_request(PLACE, 302, {"location": "https://evil.example/?key=1"}, b"")
+    assert "base_url" in error.message
+    assert "evil" not in error.message
+    assert error.retry is None
 
 
 OVERFLOWS = [
@@ -97,9 +97,9 @@ OVERFLOWS = [
 
 @each_row(("status", "code", "message"), OVERFLOWS)
 def test_the_usual_ways_of_saying_that_a_history_is_too_long(status: int, code: str | None, message: str) -> None:
-    trouble = refused_request(PLACE, status, {}, body(message, code=code))
-    assert trouble.overflow
-    assert trouble.retry is None
+    error = refused_request(PLACE, status, {}, body(message, code=code))
+    assert error.overflow
+    assert error.retry is None
     assert reported_failure(PLACE, body(message, code=code)).overflow
 
 

@@ -73,7 +73,7 @@ def test_half_characters_cost_one_character_and_not_the_answer(data: bytes, text
         b'{"text": ' + b"9" * 10_000 + b"}",
     ],
 )
-def test_what_is_not_the_form_is_trouble_and_nothing_else(data: bytes) -> None:
+def test_what_is_not_the_form_is_an_error_and_nothing_else(data: bytes) -> None:
     """HARDENING D9."""
     with pytest.raises(ProviderAttemptError, match="mock sent an event") as caught:
         parse(decoder, data, PLACE)
@@ -99,7 +99,7 @@ def test_an_event_of_an_unknown_type_may_have_any_form() -> None:
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes_are_parsed_or_trouble(data: bytes) -> None:
+def test_any_bytes_are_parsed_or_an_error(data: bytes) -> None:
     for read in (lambda: parse(decoder, data, PLACE), lambda: parse_known(decoder, data, PLACE, {"a"})):
         with contextlib.suppress(ProviderAttemptError):
             read()

@@ -33,7 +33,7 @@ from tertulia.policy.approvals.approval_request import (
 )
 from tertulia.policy.commands.named_files import NamedFile, NamedFiles
 from tertulia.protocol.tool_events import ApprovalFile
-from tests.policy.asking import ROOT, A, B, request, subject
+from tests.policy.approval_stage import ROOT, A, B, request, subject
 from tests.tables import each_row
 
 POLICIES = st.builds(

@@ -8,7 +8,7 @@ from tertulia.errors import NotFoundError
 from tertulia.policy.approval_policy import ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.approvals.grants import Grants, IdSequence
 from tertulia.policy.commands.named_files import NamedFile, NamedFiles
-from tests.policy.asking import A, B, HandClock, request, subject
+from tests.policy.approval_stage import A, B, HandClock, request, subject
 from tests.tables import each_row
 
 

@@ -16,7 +16,7 @@ from tertulia.policy.approvals.approval_request import STORED_GRANT_SCOPES, Requ
 from tertulia.policy.approvals.grants import Grants
 from tertulia.policy.approvals.project_grants import MAX_GRANTS, AllGrants, GrantsFile, ProjectGrants
 from tertulia.policy.commands.named_files import NamedFile, NamedFiles
-from tests.policy.asking import A, B, HandClock, request, subject
+from tests.policy.approval_stage import A, B, HandClock, request, subject
 
 DAY = 86_400.0
 

@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.policy.commands.command_analysis import MAX_CHARACTERS, ShellScript, Words, analyse_command, read_script
 from tertulia.policy.commands.safe_programs import KNOWN_PROGRAMS
-from tests.policy.bash_oracle import Workplace, needs_strace
+from tests.policy.bash_oracle import TracedBash, needs_strace
 
 pytestmark = needs_strace
 
@@ -138,8 +138,8 @@ def some_script(chance: Random) -> str:
 
 
 @pytest.fixture(scope="module")
-def command_environment(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    return Workplace(tmp_path_factory.mktemp("oracle"))
+def traced_bash(tmp_path_factory: pytest.TempPathFactory) -> TracedBash:
+    return TracedBash(tmp_path_factory.mktemp("oracle"))
 
 
 def is_safe(script: str) -> bool:
@@ -148,7 +148,7 @@ def is_safe(script: str) -> bool:
 
 def test_the_oracle_sees_a_program_that_is_not_on_the_list(tmp_path: Path) -> None:
     """The control: without it the tests below could pass because nothing was looked at."""
-    place = Workplace(tmp_path)
+    place = TracedBash(tmp_path)
     started = place.started_by(["ls; evil", "find . -maxdepth 0 -exec evil {} +", "echo $(./evil)", "bash -c evil"])
     assert sum(words[0].endswith("evil") for _, words in started) >= 4
     assert "bash" in [words[0] for _, words in started]
@@ -160,7 +160,7 @@ def test_the_oracle_sees_a_program_that_is_not_on_the_list(tmp_path: Path) -> No
 @pytest.mark.parametrize("script", ["git status", "git log", "git diff", "cat a.txt", "ls", "pwd"])
 def test_everything_around_a_reader_would_start_a_program_without_our_environment(script: str, tmp_path: Path) -> None:
     """The control for `safe_environment`: the repository, the shell's files and functions, and the PATH are traps."""
-    started = Workplace(tmp_path).started_by([script], safely=False)
+    started = TracedBash(tmp_path).started_by([script], safely=False)
     assert [path for path, _ in started if path not in ALLOWED]
 
 
@@ -170,41 +170,39 @@ def test_every_example_of_a_read_is_known_to_be_safe_and_every_other_is_not() ->
     assert [script for script in DANGEROUS if is_safe(script)] == []
 
 
-def test_every_example_of_a_read_starts_what_is_listed_and_changes_nothing(command_environment: Workplace) -> None:
+def test_every_example_of_a_read_starts_what_is_listed_and_changes_nothing(traced_bash: TracedBash) -> None:
     """B1: the oracle is what bash really executes."""
-    before = command_environment.digest()
-    started = command_environment.started_by(SAFE)
+    before = traced_bash.digest()
+    started = traced_bash.started_by(SAFE)
     assert [path for path, _ in started if path not in ALLOWED] == []
     assert len(started) >= len(SAFE) - 4, "all but the builtins were started"
-    assert command_environment.digest() == before
+    assert traced_bash.digest() == before
 
 
-def check_generated(command_environment: Workplace, seed: int) -> None:
+def check_generated(traced_bash: TracedBash, seed: int) -> None:
     chance = Random(seed)
     safe = [script for script in (some_script(chance) for _ in range(300)) if is_safe(script)]
     assert len(safe) > 10, "hardly anything was judged safe: nothing was tried"
-    before = command_environment.digest()
-    started = command_environment.started_by(safe)
+    before = traced_bash.digest()
+    started = traced_bash.started_by(safe)
     assert [path for path, _ in started if path not in ALLOWED] == []
-    assert command_environment.digest() == before
+    assert traced_bash.digest() == before
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_that_is_judged_safe_starts_a_program_that_is_not_on_the_list(
-    command_environment: Workplace, seed: int
+    traced_bash: TracedBash, seed: int
 ) -> None:
     """B1: grammar-generated commands; the oracle is what bash really executes (strace execve)."""
-    check_generated(command_environment, seed)
+    check_generated(traced_bash, seed)
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("seed", range(3, 100))
-def test_nothing_that_is_judged_safe_starts_another_program_in_a_long_run(
-    command_environment: Workplace, seed: int
-) -> None:
+def test_nothing_that_is_judged_safe_starts_another_program_in_a_long_run(traced_bash: TracedBash, seed: int) -> None:
     """B1, with more seeds."""
-    check_generated(command_environment, seed)
+    check_generated(traced_bash, seed)
 
 
 WORDS = ["a", "b.c", "'x y'", '"x  y"', "''", "'é'", "-n", "a'b'c", "--k=v", "'$x'", "'*'", '";"', "k=v", 'a"b"']
@@ -217,7 +215,7 @@ def some_words(chance: Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_is_read_is_word_for_word_what_bash_executes(command_environment: Workplace, seed: int) -> None:
+def test_what_is_read_is_word_for_word_what_bash_executes(traced_bash: TracedBash, seed: int) -> None:
     """B1: also for programs that must be asked about, a person is shown what would run."""
     chance = Random(seed)
     tried = [some_words(chance) for _ in range(200)]
@@ -227,7 +225,7 @@ def test_what_is_read_is_word_for_word_what_bash_executes(command_environment: W
         if (script := read_script(text)) and all(words[0] == "show" for words in script.commands)
     }
     assert len(scripts) > 30, "hardly anything was read: nothing was tried"
-    started = command_environment.started_by(list(scripts))
+    started = traced_bash.started_by(list(scripts))
     expected = [list(words) for script in scripts.values() for words in executed(script)]
     assert sorted(words for _, words in started) == sorted(expected)
 

@@ -354,7 +354,7 @@ def test_only_the_key_of_a_message_id_may_stand_in_a_header(message: str, hits: 
     "noted", [NoteRecord(A, "bond", {"id": "x"}), NoteRecord(A, "bond", {}), NoteRecord(A, "bond")]
 )
 def test_a_note_is_text_and_its_name_is_not(noted: NoteRecord) -> None:
-    """S003-32: what an agent calls its talk is kept by the storage policy."""
+    """S003-32: what an agent calls its session is kept by the storage policy."""
     (line,) = read_rows(map(as_stored, written(noted)))
     assert (line.what, line.missing) == (noted, ())
     (line,) = read_rows(map(as_stored, written(noted, policy=HeadersOnly())))

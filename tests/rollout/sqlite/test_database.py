@@ -129,7 +129,7 @@ def test_where_no_journal_can_be_made_the_file_is_read_as_it_lies(file: Path, mo
 
     monkeypatch.setattr(database, "_connect", connect)
     with pytest.raises(sqlite3.OperationalError):
-        connect_reader(file)  # the folder could be written: it is another trouble
+        connect_reader(file)  # the folder could be written: it is another error
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
     with closing(connect_reader(file)) as connection:
         assert connection.execute("SELECT count(*) FROM record WHERE n > 0").fetchone() == (0,)

@@ -210,10 +210,10 @@ def test_a_session_that_cannot_be_read_says_so_and_the_others_are_there(home: Pa
     unknown = session_files(home, new_session_id())
     with closing(sqlite3.connect(unknown.db)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
-    troubles = {entry.id: entry.trouble for entry in list_sessions(home)}
-    assert troubles[good.session_id] is None
-    assert "damaged" in (troubles[bad.session_id] or "")
-    assert "not a session's record" in (troubles[unknown.session_id] or "")
+    errors = {entry.id: entry.trouble for entry in list_sessions(home)}
+    assert errors[good.session_id] is None
+    assert "damaged" in (errors[bad.session_id] or "")
+    assert "not a session's record" in (errors[unknown.session_id] or "")
     assert latest_session(home) == good.session_id
 
 
@@ -241,7 +241,7 @@ def test_what_is_not_a_session_is_not_listed(home: Path, room: Path) -> None:
         "DELETE FROM record",
     ],
 )
-def test_crafted_records_make_a_poor_entry_and_no_trouble(home: Path, change: str) -> None:
+def test_crafted_records_make_a_poor_entry_and_no_error(home: Path, change: str) -> None:
     """E8."""
     files = add_session(home, session_rows("x", policy=Ttl(5)))
     with closing(sqlite3.connect(files.db, isolation_level=None)) as connection:

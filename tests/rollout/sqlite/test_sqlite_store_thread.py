@@ -57,14 +57,14 @@ async def test_all_answers_of_a_batch_come_in_one_wake_up(
     assert len(wakes) <= 3
 
 
-@pytest.mark.parametrize("trouble", [OSError(24, "Too many open files"), AttributeError("eventfd")])
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), AttributeError("eventfd")])
 async def test_without_a_bell_answers_come_all_the_same(
-    writer: WriterThread, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+    writer: WriterThread, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """F8: no descriptor left, or a system without such a thing."""
 
     def refuse(*args: object) -> int:
-        raise trouble
+        raise error
 
     monkeypatch.setattr(os, "eventfd", refuse)
     for n in (1, 2):
@@ -74,8 +74,8 @@ async def test_without_a_bell_answers_come_all_the_same(
 
 async def test_an_answer_that_raises_is_between_it_and_the_loop(writer: WriterThread) -> None:
     """All others are told, in order, in the same batch and after it."""
-    loop, troubles = asyncio.get_running_loop(), []
-    loop.set_exception_handler(lambda _, context: troubles.append(context["exception"]))
+    loop, errors = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
     told: list[int] = []
 
     def careless(error: object) -> None:
@@ -93,7 +93,7 @@ async def test_an_answer_that_raises_is_between_it_and_the_loop(writer: WriterTh
     await asked(lambda done: writer.put(Close(done)))
     loop.set_exception_handler(None)
     assert told == [1]
-    assert [type(trouble) for trouble in troubles] == [ZeroDivisionError] * 3
+    assert [type(error) for error in errors] == [ZeroDivisionError] * 3
 
 
 async def test_no_descriptor_is_left_when_it_is_closed(writer: WriterThread) -> None:

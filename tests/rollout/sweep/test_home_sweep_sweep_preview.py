@@ -96,13 +96,13 @@ def test_what_cannot_be_read_is_told(home: Path) -> None:
     content[60:64] = b"\0\0\0\x63"  # a version that nobody has made yet
     files.db.write_bytes(content)
     os.utime(files.db, ns=(age.st_atime_ns, age.st_mtime_ns))
-    (trouble,) = preview_sweep(home, Retention(), FakeClock(NOW + 60)).troubles
-    assert "upgrade" in trouble
+    (error,) = preview_sweep(home, Retention(), FakeClock(NOW + 60)).troubles
+    assert "upgrade" in error
     files.db.write_bytes(b"not a database" * 4096)
     os.truncate(files.db, age.st_size)
     os.utime(files.db, ns=(age.st_atime_ns, age.st_mtime_ns))
-    (trouble,) = preview_sweep(home, Retention(), FakeClock(NOW + 60)).troubles
-    assert str(files.db) in trouble
+    (error,) = preview_sweep(home, Retention(), FakeClock(NOW + 60)).troubles
+    assert str(files.db) in error
 
 
 def test_remains_of_a_removal_that_was_cut_short_stay_until_they_are_swept(home: Path) -> None:

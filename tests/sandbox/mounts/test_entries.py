@@ -1,4 +1,4 @@
-"""A flat list of places becomes a tree: parents first, each place once, the stricter wish counts."""
+"""A flat list of places becomes a tree: parents first, each place once, the stricter entry counts."""
 
 from __future__ import annotations
 

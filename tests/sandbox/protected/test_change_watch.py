@@ -49,9 +49,9 @@ class Scene:
         return ChangeWatch(Watch(str(self.copies)), [str(self.root)], confinement, self.places)
 
     def after(self, command: Callable[[], object], *, held: bool = False) -> dict[str, Change]:
-        vigil = self.begin()
+        watching = self.begin()
         command()
-        return {os.path.relpath(change.path, self.root): change for change in vigil.end(held=held)}
+        return {os.path.relpath(change.path, self.root): change for change in watching.end(held=held)}
 
 
 @pytest.fixture
@@ -168,9 +168,9 @@ def test_what_cannot_be_kept_as_a_whole_is_named(scene: Scene, monkeypatch: pyte
     (scene.root / ".idea").mkdir()
     for number in range(4):
         (scene.root / ".idea" / str(number)).write_text("")
-    vigil = scene.begin()
-    assert str(scene.root / ".idea") in vigil.unkept
-    assert not [change for change in vigil.end(held=False) if "/.idea" in change.path]
+    watching = scene.begin()
+    assert str(scene.root / ".idea") in watching.unkept
+    assert not [change for change in watching.end(held=False) if "/.idea" in change.path]
 
 
 def test_a_repository_that_is_moved_away_is_told_and_what_stands_for_it_taken_away(scene: Scene) -> None:
@@ -325,9 +325,9 @@ def test_a_running_git_of_the_users_is_not_undone(scene: Scene, tmp_path: Path) 
 def test_no_copy_is_kept_where_none_may_be(scene: Scene) -> None:
     """E1: storage policies"""
     confinement = Confinement(mode="workspace_write", writable_roots=(str(scene.root),))
-    vigil = ChangeWatch(Watch(), [str(scene.root)], confinement, [])
+    watching = ChangeWatch(Watch(), [str(scene.root)], confinement, [])
     (scene.git / "config").write_text(EVIL)
-    (change,) = vigil.end(held=False)
+    (change,) = watching.end(held=False)
     assert change.copy is None
     assert change.left is None
     assert not scene.copies.exists()
@@ -335,11 +335,11 @@ def test_no_copy_is_kept_where_none_may_be(scene: Scene) -> None:
 
 def test_what_is_masked_or_protected_by_its_path_is_not_read(scene: Scene) -> None:
     """S9: no copy of a credential, and no telling of what a tier holds anyway"""
-    vigil = scene.begin(masked=(str(scene.root / ".claude"),), protected_paths=(str(scene.root / ".vscode"),))
+    watching = scene.begin(masked=(str(scene.root / ".claude"),), protected_paths=(str(scene.root / ".vscode"),))
     for name in (".claude", ".vscode"):
         (scene.root / name).mkdir()
         (scene.root / name / "x").write_text("x")
-    assert vigil.end(held=False) == ()
+    assert watching.end(held=False) == ()
 
 
 def test_a_root_that_is_moved_is_put_back_where_it_is_and_one_that_is_gone_refuses(
@@ -354,9 +354,9 @@ def test_a_root_that_is_moved_is_put_back_where_it_is_and_one_that_is_gone_refus
     with pytest.raises(SandboxError, match="nothing was run"):
         scene.begin()
     (scene.folder / "moved").rename(scene.root)
-    vigil = scene.begin()
+    watching = scene.begin()
     monkeypatch.setattr(os, "scandir", lambda _: os.stat("/nonexistent"))
-    assert all("could not be looked at" in str(change.left) for change in vigil.end(held=False))
+    assert all("could not be looked at" in str(change.left) for change in watching.end(held=False))
 
 
 @pytest.mark.parametrize("taken", ["", ".git", ".git/hooks", "vendor/lib", "vendor"])

@@ -11,7 +11,7 @@ import acp
 import pytest
 
 from tertulia.testing import call, say
-from tests.server.acp_editor import desk, scripted
+from tests.server.acp_editor import editor_stage, scripted
 from tests.tools.test_images import PNG
 
 PICTURE = base64.b64encode(PNG).decode()
@@ -26,7 +26,7 @@ async def refused(work: Any) -> tuple[int, str, str]:
 
 async def test_a_prompt_is_answered_piece_by_piece_and_then_as_a_whole(tmp_path: Path) -> None:
     """Issue 10 (4): streaming; the answer of the prompt comes after all of its updates."""
-    async with desk(scripted(say("One two three four.", reasoning="counting")), tmp_path) as at:
+    async with editor_stage(scripted(say("One two three four.", reasoning="counting")), tmp_path) as at:
         session = await at.new()
         done = await at.prompt(session, "Count.")
         assert done.stop_reason == "end_turn"
@@ -43,7 +43,7 @@ async def test_a_prompt_is_answered_piece_by_piece_and_then_as_a_whole(tmp_path:
 
 async def test_what_is_promised_at_the_beginning_is_what_there_is(tmp_path: Path) -> None:
     """Issue 10 (4): capabilities are honest: each that is named is tried in a test below, and audio is not named."""
-    async with desk(scripted("hi"), tmp_path, hello=False) as at:
+    async with editor_stage(scripted("hi"), tmp_path, hello=False) as at:
         said = await at.initialize()
         able = said.agent_capabilities
         assert (said.protocol_version, said.agent_info.name, said.auth_methods) == (1, "tertulia", [])
@@ -57,14 +57,14 @@ async def test_what_is_promised_at_the_beginning_is_what_there_is(tmp_path: Path
 @pytest.mark.parametrize("version", [0, 1, 2, 65_535, "2024-11-05"])
 async def test_whatever_version_is_asked_for_the_answer_names_ours(tmp_path: Path, version: Any) -> None:
     """HARDENING D16: the client decides whether it can go on with that."""
-    async with desk(scripted("hi"), tmp_path, hello=False) as at:
+    async with editor_stage(scripted("hi"), tmp_path, hello=False) as at:
         assert (await at.raw("initialize", {"protocolVersion": version}))["protocolVersion"] == 1
 
 
 @pytest.mark.parametrize("params", [{}, {"protocolVersion": -1}, {"protocolVersion": 70_000}])
 async def test_a_version_that_is_none_is_refused_and_another_try_is_free(tmp_path: Path, params: Any) -> None:
     """HARDENING D16."""
-    async with desk(scripted("hi"), tmp_path, hello=False) as at:
+    async with editor_stage(scripted("hi"), tmp_path, hello=False) as at:
         number, code, sentence = await refused(at.raw("initialize", params))
         assert (number, code) == (-32602, "invalid_params")
         assert "protocolVersion" in sentence
@@ -73,7 +73,7 @@ async def test_a_version_that_is_none_is_refused_and_another_try_is_free(tmp_pat
 
 async def test_before_initialize_nothing_is_done_and_a_second_one_changes_nothing(tmp_path: Path) -> None:
     """HARDENING D16."""
-    async with desk(scripted("hi"), tmp_path, hello=False) as at:
+    async with editor_stage(scripted("hi"), tmp_path, hello=False) as at:
         for method in ("session/new", "session/prompt", "session/list", "no/such"):
             assert (await refused(at.raw(method, {})))[:2] == (-32600, "not_initialized")
         assert not at.host.sessions()
@@ -85,7 +85,7 @@ async def test_before_initialize_nothing_is_done_and_a_second_one_changes_nothin
 
 async def test_what_is_not_there_is_refused_by_name_and_repeats_no_secret(tmp_path: Path) -> None:
     """Issue 10 (4): errors are JSON-RPC errors with data.code; -32000 would ask the user to log in."""
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         assert (await refused(at.raw("nes/start", {})))[:2] == (-32601, "method_not_found")
         assert (await refused(at.raw("_vendor/thing", {})))[:2] == (-32601, "method_not_found")
         assert (await refused(at.prompt("nobody", "hi")))[:2] == (-32002, "not_found")
@@ -103,10 +103,10 @@ async def test_what_is_not_there_is_refused_by_name_and_repeats_no_secret(tmp_pa
 
 
 async def test_two_sessions_never_wait_for_each_other(tmp_path: Path) -> None:
-    """Issue 10 (4): an ACP session is a Session; one tab answers while another's model is silent."""
+    """Issue 10 (4): an ACP session is a Session; one answers while another's model is silent."""
     gate = asyncio.Event()
     script = scripted(say("At last.", match="slow", gate=gate), say("Here.", match="quick", repeat=True))
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         slow, quick = await at.new(), await at.new()
         assert slow != quick
         waiting = asyncio.create_task(at.prompt(slow, "the slow one"))
@@ -121,7 +121,7 @@ async def test_two_sessions_never_wait_for_each_other(tmp_path: Path) -> None:
 async def test_a_second_prompt_in_one_session_is_refused_while_the_first_runs(tmp_path: Path) -> None:
     """Issue 10 (4): one prompt at a time, and the refused one leaves nothing behind."""
     gate = asyncio.Event()
-    async with desk(scripted(say("First.", gate=gate), "Second."), tmp_path) as at:
+    async with editor_stage(scripted(say("First.", gate=gate), "Second."), tmp_path) as at:
         session = await at.new()
         first = asyncio.create_task(at.prompt(session, "one"))
         await at.editor.until(lambda: at.editor.of(session, "session_info_update"))
@@ -139,7 +139,7 @@ async def test_a_second_prompt_in_one_session_is_refused_while_the_first_runs(tm
 async def test_a_cancelled_prompt_is_answered_once_and_the_session_goes_on(tmp_path: Path) -> None:
     """Issue 10 (4): stop_reason cancelled; also when the cancellation comes in the same breath."""
     script = scripted(say("never", match="work", gate=asyncio.Event()), say("again", match="now"))
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         session = await at.new()
         await at.conn.cancel(session_id=session)  # of nothing
         running = asyncio.create_task(at.prompt(session, "work"))
@@ -154,7 +154,7 @@ async def test_a_cancelled_prompt_is_answered_once_and_the_session_goes_on(tmp_p
 
 async def test_a_cancellation_right_behind_its_prompt_is_not_missed(tmp_path: Path) -> None:
     """Issue 10 (4): both lines come at once, and the task has not begun yet."""
-    async with desk(scripted(say("never", gate=asyncio.Event())), tmp_path) as at:
+    async with editor_stage(scripted(say("never", gate=asyncio.Event())), tmp_path) as at:
         session = await at.new()
         running = asyncio.create_task(at.prompt(session, "work"))
         await asyncio.sleep(0)
@@ -164,7 +164,7 @@ async def test_a_cancellation_right_behind_its_prompt_is_not_missed(tmp_path: Pa
 
 async def test_a_task_that_fails_is_an_error_with_its_own_code(tmp_path: Path) -> None:
     """Issue 10 (4): ACP has no stop reason for a failure."""
-    async with desk(scripted({"error": "the model is ill"}, "better"), tmp_path) as at:
+    async with editor_stage(scripted({"error": "the model is ill"}, "better"), tmp_path) as at:
         session = await at.new()
         number, code, sentence = await refused(at.prompt(session, "hello"))
         assert (number, code) == (-32603, "model_error")
@@ -176,7 +176,7 @@ async def test_pictures_files_and_links_reach_the_model(tmp_path: Path) -> None:
     """Issue 10 (4): images in prompts, embedded resources and resource links as text."""
     settings = scripted("seen")
     model: Any = settings.model
-    async with desk(settings, tmp_path) as at:
+    async with editor_stage(settings, tmp_path) as at:
         session = await at.new()
         await at.prompt(
             session,
@@ -208,7 +208,7 @@ async def test_what_no_model_could_read_is_refused_before_anything_happens(
     tmp_path: Path, block: Any, about: str
 ) -> None:
     """Issue 10 (4)."""
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         session = await at.new()
         number, code, sentence = await refused(at.prompt(session, "see", block))
         assert (number, code) == (-32602, "invalid_params")
@@ -219,7 +219,7 @@ async def test_what_no_model_could_read_is_refused_before_anything_happens(
 async def test_a_plan_is_shown_as_a_plan_and_not_as_a_call(tmp_path: Path) -> None:
     """Issue 10 (4): plan updates."""
     steps = [{"step": "look", "status": "completed"}, {"step": "leap", "status": "in_progress"}]
-    async with desk(scripted(call("update_plan", {"plan": steps}), "done"), tmp_path) as at:
+    async with editor_stage(scripted(call("update_plan", {"plan": steps}), "done"), tmp_path) as at:
         session = await at.new()
         await at.prompt(session, "plan it")
         (plan,) = at.editor.of(session, "plan")
@@ -237,7 +237,7 @@ async def test_a_delegation_shows_as_a_call_and_its_words_stay_its_own(tmp_path:
         say("The helper's words.", match="help"),
         "It is done.",
     )
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         session = await at.new()
         assert (await at.prompt(session, "delegate")).stop_reason == "end_turn"
         (begun,) = at.editor.of(session, "tool_call")
@@ -251,7 +251,7 @@ async def test_a_delegation_shows_as_a_call_and_its_words_stay_its_own(tmp_path:
 
 async def test_a_closed_session_stops_what_runs_and_is_not_there_any_more(tmp_path: Path) -> None:
     """Issue 10 (4): session/close."""
-    async with desk(scripted(say("never", gate=asyncio.Event())), tmp_path) as at:
+    async with editor_stage(scripted(say("never", gate=asyncio.Event())), tmp_path) as at:
         session, other = await at.new(), await at.new()
         running = asyncio.create_task(at.prompt(session, "work"))
         await at.editor.until(lambda: at.editor.of(session, "session_info_update"))
@@ -264,7 +264,7 @@ async def test_a_closed_session_stops_what_runs_and_is_not_there_any_more(tmp_pa
 async def test_a_loaded_session_tells_all_that_was_said_and_goes_on(tmp_path: Path) -> None:
     """Issue 10 (4): session/load replays the history as updates, before it answers."""
     script = scripted(call("update_plan", {"plan": []}), "no plan", call("nothing_of_the_kind"), "one", "two")
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         session = await at.new()
         await at.prompt(session, "first", acp.image_block(PICTURE, "image/png"))
         await at.prompt(session, "second")
@@ -289,7 +289,7 @@ async def test_a_loaded_session_tells_all_that_was_said_and_goes_on(tmp_path: Pa
 
 async def test_a_resumed_session_knows_what_was_said_and_tells_nothing_again(tmp_path: Path) -> None:
     """Issue 10 (4): session/resume."""
-    async with desk(scripted("one", "two"), tmp_path) as at:
+    async with editor_stage(scripted("one", "two"), tmp_path) as at:
         session = await at.new()
         await at.prompt(session, "first")
         await at.conn.close_session(session_id=session)
@@ -303,7 +303,7 @@ async def test_a_resumed_session_knows_what_was_said_and_tells_nothing_again(tmp
 
 async def test_a_fork_begins_with_all_that_was_said_and_leaves_the_original_alone(tmp_path: Path) -> None:
     """Issue 10 (4): session/fork, of a session that is open."""
-    async with desk(scripted("one", "two", "three"), tmp_path) as at:
+    async with editor_stage(scripted("one", "two", "three"), tmp_path) as at:
         session = await at.new()
         await at.prompt(session, "first")
         fork = (await at.conn.fork_session(cwd=str(tmp_path), session_id=session)).session_id
@@ -317,7 +317,7 @@ async def test_a_fork_begins_with_all_that_was_said_and_leaves_the_original_alon
 async def test_what_was_never_stored_cannot_be_loaded_resumed_or_forked(tmp_path: Path) -> None:
     """Issue 10 (4)."""
     ghost = "01890000-0000-7000-8000-000000000000"
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         for method in (at.conn.load_session, at.conn.resume_session, at.conn.fork_session):
             assert (await refused(method(cwd=str(tmp_path), session_id=ghost)))[:2] == (-32002, "not_found")
         assert not at.host.sessions()
@@ -327,7 +327,7 @@ async def test_sessions_are_listed_by_directory_and_deleted_for_good(tmp_path: P
     """Issue 10 (4): session/list and session/delete; deleting what is not there is no mistake."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    async with desk(scripted("one", "two"), tmp_path) as at:
+    async with editor_stage(scripted("one", "two"), tmp_path) as at:
         silent = await at.new()
         first = await at.new()
         await at.prompt(first, "What is this?")

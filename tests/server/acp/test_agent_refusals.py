@@ -26,7 +26,7 @@ from tests.mcp.fakes.number import lives
 from tests.server.acp.test_agent import refused
 from tests.server.acp.test_approval_requests import MARK, asking
 from tests.server.acp.test_client_servers import FAKE, pids
-from tests.server.acp_editor import DEADLINE_S, Silence, _streams, desk, scripted
+from tests.server.acp_editor import DEADLINE_S, Silence, _streams, editor_stage, scripted
 
 Message = dict[str, Any]
 
@@ -66,11 +66,11 @@ class Raw:
 async def raw(settings: Settings) -> AsyncIterator[Raw]:
     """One that has said `initialize`."""
     host = Host(settings)
-    house = SessionFactory(
+    factory = SessionFactory(
         host, lambda cwd: DirectorySettings(replace(settings, cwd=str(cwd))), current_environment(), model=True
     )
     (source, client_out), (client_in, target) = os.pipe(), os.pipe()
-    serving = asyncio.create_task(serve_acp_client(house, source, target, asyncio.Event()))
+    serving = asyncio.create_task(serve_acp_client(factory, source, target, asyncio.Event()))
     reader, writer = await _streams(client_in, client_out)
     at = Raw(reader, writer, host)
     try:
@@ -190,7 +190,7 @@ async def test_a_session_that_is_loaded_while_it_answers_goes_on_answering(tmp_p
     """Issue 10 (4), X-35: what was said is told, the prompt is answered once, and a call that runs still ends."""
     gate = asyncio.Event()
     script = scripted(say("", call("nothing_of_the_kind", {}, "c1")), say("At last.", gate=gate))
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         session = await at.new()
         running = asyncio.create_task(at.prompt(session, "go"))
         await at.editor.until(lambda: at.editor.call(session, "c1").get("status") == "failed")
@@ -209,7 +209,7 @@ async def test_two_loads_in_one_breath_open_one_session_with_an_editor(tmp_path:
     """Issue 10 (4): and whichever of them opened it, the editor is asked about files of that session."""
     script = scripted("one", call("read_file", {"path": "a"}, "c1"), "two", sandbox="danger_full_access")
     (tmp_path / "a").write_text("saved\n")
-    async with desk(script, tmp_path, hello=False) as at:
+    async with editor_stage(script, tmp_path, hello=False) as at:
         await at.initialize(fs=s.FileSystemCapabilities(read_text_file=True))
         session = await at.new()
         await at.prompt(session, "first")
@@ -277,7 +277,7 @@ async def test_a_session_id_that_is_none_is_refused_by_every_method(tmp_path: Pa
         "session/resume": opening,
         "session/fork": opening,
     }
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         for method, params in methods.items():
             number, code, sentence = await refused(at.raw(method, {"sessionId": id, **params}))
             assert (number, code) in ((-32002, "not_found"), (-32602, "invalid_params")), method
@@ -287,7 +287,7 @@ async def test_a_session_id_that_is_none_is_refused_by_every_method(tmp_path: Pa
 
 async def test_closing_and_deleting_at_once_end_in_one_way_or_the_other(tmp_path: Path) -> None:
     """X-35: a clear answer to each, and no session at the end."""
-    async with desk(scripted(say("never", gate=Silence())), tmp_path) as at:
+    async with editor_stage(scripted(say("never", gate=Silence())), tmp_path) as at:
         session = await at.new()
         running = asyncio.create_task(at.prompt(session, "go"))
         await at.editor.until(lambda: at.editor.of(session, "session_info_update"))
@@ -337,7 +337,7 @@ async def test_servers_that_do_not_work_are_named_and_the_session_works(tmp_path
     record = tmp_path / "record"
     fake = {"name": "good", "command": sys.executable, "args": [FAKE, "stdio", "--record", str(record)], "env": []}
     given = [{"name": f"bad{number}", **server} for number, server in enumerate(BROKEN)]
-    async with desk(scripted(say("hi", repeat=True)), tmp_path) as at:
+    async with editor_stage(scripted(say("hi", repeat=True)), tmp_path) as at:
         session = (await at.raw("session/new", {"cwd": str(tmp_path), "mcpServers": [*given, fake]}))["sessionId"]
         for server in at.session(session).parts.servers._servers():
             await server.monitor.settled()
@@ -357,7 +357,7 @@ async def test_servers_that_do_not_work_are_named_and_the_session_works(tmp_path
 @pytest.mark.parametrize("server", [{}, {"name": "a"}, {"name": 7, "command": "x", "args": [], "env": []}, "cat", None])
 async def test_a_server_that_cannot_be_read_is_left_out_and_that_is_said(tmp_path: Path, server: Any) -> None:
     """Issue 10 (4), X-69: the protocol skips it, so that a newer editor can begin; in silence nobody would know."""
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         given = {"cwd": str(tmp_path), "mcpServers": [server], "additionalDirectories": [7]}
         session = (await at.raw("session/new", given))["sessionId"]
         await at.prompt(session, "hello")
@@ -373,7 +373,7 @@ async def test_a_server_that_cannot_be_read_is_left_out_and_that_is_said(tmp_pat
 async def test_servers_are_read_only_where_a_session_is_opened(tmp_path: Path) -> None:
     """Issue 10 (4), X-69: elsewhere they are a field that nobody knows, and change no answer."""
     stray = {"mcpServers": [{}], "additionalDirectories": [7]}
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         session = await at.new()
         assert "sessions" in await at.raw("session/list", stray)
         assert len(at.host.sessions()) == 1
@@ -387,7 +387,7 @@ async def test_an_editor_that_never_says_what_is_in_a_file_holds_up_nobody(tmp_p
     """X-35, HARDENING D12: it is asked about a file, and goes away, closes or cancels instead of answering."""
     (tmp_path / "a").write_text("saved\n")
     script = scripted(call("read_file", {"path": "a"}, "c1"), "done", sandbox="danger_full_access")
-    async with desk(script, tmp_path, hello=False) as at:
+    async with editor_stage(script, tmp_path, hello=False) as at:
         await at.initialize(fs=s.FileSystemCapabilities(read_text_file=True))
         silence = Silence()
         at.editor.buffers[str(tmp_path / "a")] = silence.wait

@@ -23,12 +23,12 @@ from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel, call, say
 from tests.mcp.fakes.number import lives
 from tests.server.acp.test_client_servers import FAKE, pids
-from tests.server.acp_editor import DEADLINE_S, Desk, Silence, desk, scripted
+from tests.server.acp_editor import DEADLINE_S, EditorStage, Silence, editor_stage, scripted
 
 FOREVER = {"command": ["sh", "-c", "echo $$; exec sleep 3600"]}
 
 
-async def left(at: Desk, *running: asyncio.Task[Any]) -> None:
+async def left(at: EditorStage, *running: asyncio.Task[Any]) -> None:
     """Hang up, and wait until the agent has noticed and is done."""
     at.hang_up()
     async with asyncio.timeout(DEADLINE_S):
@@ -41,7 +41,7 @@ async def left(at: Desk, *running: asyncio.Task[Any]) -> None:
 @pytest.mark.parametrize("step", ["connected", "initialized", "a session", "a prompt answered"])
 async def test_leaving_between_two_requests_closes_everything(tmp_path: Path, step: str) -> None:
     """Issue 10 (4), HARDENING H7."""
-    async with desk(scripted("hi"), tmp_path, hello=step != "connected") as at:
+    async with editor_stage(scripted("hi"), tmp_path, hello=step != "connected") as at:
         if step in ("a session", "a prompt answered"):
             session = await at.new()
             if step == "a prompt answered":
@@ -53,7 +53,7 @@ async def test_leaving_between_two_requests_closes_everything(tmp_path: Path, st
 async def test_leaving_while_the_model_speaks_stops_it(tmp_path: Path) -> None:
     """Issue 10 (4)."""
     silence = Silence()
-    async with desk(scripted(say("never", gate=silence)), tmp_path) as at:
+    async with editor_stage(scripted(say("never", gate=silence)), tmp_path) as at:
         session = await at.new()
         running = asyncio.create_task(at.prompt(session, "hello"))
         await silence.reached()
@@ -66,7 +66,7 @@ async def test_leaving_while_a_command_runs_kills_it(tmp_path: Path) -> None:
     script = Settings(
         model=ScriptedModel([call("shell", FOREVER, "c1")]), sandbox="danger_full_access", close_timeout_s=1
     )
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         session = await at.new()
         running = asyncio.create_task(at.prompt(session, "run it"))
         shown = await at.editor.until(lambda: at.editor.call(session, "c1").get("content"))
@@ -83,7 +83,7 @@ async def test_leaving_while_an_mcp_server_works_ends_the_server(tmp_path: Path)
         name="slow", command=sys.executable, args=[FAKE, "stdio", "--record", str(record)], env=[]
     )
     script = scripted(call("slow__slow", {"seconds": 3600}, "c1"), approval_policy="never")
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         at.editor.answers = ["once"]
         session = await at.new(mcp_servers=[server])
         at.session(session).parts.servers.approvals[at.session(session).root.id] = "approve"
@@ -101,7 +101,7 @@ async def test_leaving_while_a_session_is_being_made_leaves_neither_it_nor_its_s
     record = tmp_path / "record"
     args = [FAKE, "stdio", "--record", str(record)]
     server = s.McpServerStdio(name="fake", command=sys.executable, args=args, env=[])
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         begun, start = asyncio.Event(), at.host.start
 
         async def starting(settings: Settings | None = None) -> Session:
@@ -123,10 +123,10 @@ async def test_a_client_that_reads_nothing_is_not_waited_for(
     """HARDENING H7, D11: however long the settings let things take."""
     monkeypatch.setattr(agent, "PATIENCE_S", 0.2)
     settings = Settings(model=ScriptedModel([say("word " * 200_000)]), close_timeout_s=3600)
-    house = SessionFactory(Host(settings), lambda cwd: DirectorySettings(settings), current_environment())
+    factory = SessionFactory(Host(settings), lambda cwd: DirectorySettings(settings), current_environment())
     (source, feed), (drain, target) = os.pipe(), os.pipe()
     stop = asyncio.Event()
-    serving = asyncio.create_task(serve_acp_client(house, source, target, stop))
+    serving = asyncio.create_task(serve_acp_client(factory, source, target, stop))
     fields = {"cwd": str(tmp_path), "mcpServers": []}
     begin = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": fields}
     os.write(feed, HELLO + json.dumps(begin).encode() + b"\n")
@@ -143,7 +143,7 @@ async def test_a_client_that_reads_nothing_is_not_waited_for(
         if end == "signal":
             stop.set()
         await serving
-    assert not house.host.sessions()
+    assert not factory.host.sessions()
     for fd in (source, drain, target):
         os.close(fd)
 
@@ -159,18 +159,18 @@ def _waiting(fd: int) -> int:
 async def answers(given: bytes, tmp_path: Path) -> list[Any]:
     """What comes back for these bytes, after which the input ends."""
     settings = scripted("hi")
-    house = SessionFactory(Host(settings), lambda cwd: DirectorySettings(settings), current_environment())
+    factory = SessionFactory(Host(settings), lambda cwd: DirectorySettings(settings), current_environment())
     (source, feed), (drain, target) = os.pipe(), os.pipe()
     os.set_blocking(feed, True)
     writing = asyncio.create_task(asyncio.to_thread(_write, feed, given))
     async with asyncio.timeout(DEADLINE_S):
         reading = asyncio.create_task(asyncio.to_thread(_drain, drain))
-        await serve_acp_client(house, source, target, asyncio.Event())
+        await serve_acp_client(factory, source, target, asyncio.Event())
         os.close(target)
         await writing
         said = await reading
     os.close(source)
-    assert not house.host.sessions()
+    assert not factory.host.sessions()
     return [json.loads(line) for line in said.splitlines()]
 
 

@@ -12,7 +12,7 @@ from acp import schema as s
 
 from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, call, say
-from tests.server.acp_editor import Desk, desk
+from tests.server.acp_editor import EditorStage, editor_stage
 
 MARK = {"command": ["sh", "-c", "echo done > mark"]}
 ASKER = str(Path(__file__).parents[2] / "mcp" / "fakes" / "plain.py")
@@ -31,7 +31,7 @@ def asking(*replies: Any, **settings: Any) -> Settings:
 
 async def test_yes_lets_a_command_run_and_the_call_says_so(tmp_path: Path) -> None:
     """Issue 10 (4): a permission request is an approval; the call is there before it is asked about."""
-    async with desk(asking(call("shell", MARK, "c1"), "ok"), tmp_path) as at:
+    async with editor_stage(asking(call("shell", MARK, "c1"), "ok"), tmp_path) as at:
         session = await at.new()
         at.editor.answers = ["once"]
         assert (await at.prompt(session, "do it")).stop_reason == "end_turn"
@@ -50,7 +50,7 @@ async def test_yes_lets_a_command_run_and_the_call_says_so(tmp_path: Path) -> No
 @pytest.mark.parametrize("answer", ["reject", None, "no such option", ValueError("broken")])
 async def test_no_a_cancellation_nonsense_and_an_error_are_all_a_no(tmp_path: Path, answer: Any) -> None:
     """HARDENING B6: the task goes on without it."""
-    async with desk(asking(call("shell", MARK, "c1"), "then not"), tmp_path) as at:
+    async with editor_stage(asking(call("shell", MARK, "c1"), "then not"), tmp_path) as at:
         session = await at.new()
         at.editor.answers = [answer]
         assert (await at.prompt(session, "do it")).stop_reason == "end_turn"
@@ -63,7 +63,7 @@ async def test_no_a_cancellation_nonsense_and_an_error_are_all_a_no(tmp_path: Pa
 async def test_what_is_allowed_for_longer_is_not_asked_again(tmp_path: Path, scope: str, times: int) -> None:
     """Issue 10 (4): allow once, for the conversation, for the session."""
     twice = [call("shell", MARK, "c1"), "one", call("shell", MARK, "c2"), "two"]
-    async with desk(asking(*twice), tmp_path) as at:
+    async with editor_stage(asking(*twice), tmp_path) as at:
         session = await at.new()
         at.editor.answers = [scope, scope]
         await at.prompt(session, "do it")
@@ -74,7 +74,7 @@ async def test_what_is_allowed_for_longer_is_not_asked_again(tmp_path: Path, sco
 
 async def test_the_first_answer_counts_and_a_late_one_changes_nothing(tmp_path: Path) -> None:
     """HARDENING B6: somebody else says no while the editor still shows the question; its yes comes after that."""
-    async with desk(asking(call("shell", MARK, "c1"), "then not"), tmp_path) as at:
+    async with editor_stage(asking(call("shell", MARK, "c1"), "then not"), tmp_path) as at:
         session = await at.new()
         late: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         at.editor.answers = [late]
@@ -92,7 +92,7 @@ async def test_the_first_answer_counts_and_a_late_one_changes_nothing(tmp_path: 
 
 async def test_a_cancelled_prompt_takes_its_question_back(tmp_path: Path) -> None:
     """Issue 10 (4): everything is answered once: the call, the prompt, the question."""
-    async with desk(asking(call("shell", MARK, "c1"), "never said"), tmp_path) as at:
+    async with editor_stage(asking(call("shell", MARK, "c1"), "never said"), tmp_path) as at:
         session = await at.new()
         late: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         at.editor.answers = [late]
@@ -108,7 +108,7 @@ async def test_a_cancelled_prompt_takes_its_question_back(tmp_path: Path) -> Non
 
 async def test_a_client_that_is_gone_has_said_no(tmp_path: Path) -> None:
     """HARDENING B9: and nothing is left running."""
-    async with desk(asking(call("shell", MARK, "c1"), "never said"), tmp_path) as at:
+    async with editor_stage(asking(call("shell", MARK, "c1"), "never said"), tmp_path) as at:
         session = await at.new()
         at.editor.answers = [asyncio.get_running_loop().create_future()]
         running = asyncio.create_task(at.prompt(session, "do it"))
@@ -125,7 +125,7 @@ async def test_a_client_that_is_gone_has_said_no(tmp_path: Path) -> None:
 # ── MCP servers ask ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _asked_by_a_server(at: Desk) -> str:
+async def _asked_by_a_server(at: EditorStage) -> str:
     server = s.McpServerStdio(name="asker", command=sys.executable, args=[ASKER, "stdio"], env=[])
     session = await at.new(mcp_servers=[server])
     at.editor.answers = ["once"]
@@ -144,7 +144,7 @@ async def _asked_by_a_server(at: Desk) -> str:
 async def test_a_form_of_an_mcp_server_is_filled_in_at_the_editor(tmp_path: Path, form: Any, heard: str) -> None:
     """Issue 10: elicitations are answered by the person who caused them."""
     script = asking(call("asker__ask", {}, "c1"), say("asked", repeat=True))
-    async with desk(script, tmp_path, hello=False) as at:
+    async with editor_stage(script, tmp_path, hello=False) as at:
         await at.initialize(elicitation=s.ElicitationCapabilities(form=s.ElicitationFormCapabilities()))
         at.editor.forms = [form]
         session = await _asked_by_a_server(at)
@@ -157,7 +157,7 @@ async def test_a_page_of_an_mcp_server_is_visited_from_the_editor(tmp_path: Path
     """Issue 10: the other kind of elicitation."""
     page = {"url": "https://example.com/login"}
     script = asking(call("asker__visit", page, "c1"), say("asked", repeat=True))
-    async with desk(script, tmp_path, hello=False) as at:
+    async with editor_stage(script, tmp_path, hello=False) as at:
         await at.initialize(elicitation=s.ElicitationCapabilities(url=s.ElicitationUrlCapabilities()))
         kinds = {"accept": s.AcceptElicitationResponse, "cancel": s.CancelElicitationResponse}
         at.editor.forms = [kinds[action](action=action)]
@@ -168,7 +168,7 @@ async def test_a_page_of_an_mcp_server_is_visited_from_the_editor(tmp_path: Path
 
 async def test_an_editor_without_forms_declines_at_once(tmp_path: Path) -> None:
     """Issue 10: nobody waits for an answer that cannot come."""
-    async with desk(asking(call("asker__ask", {}, "c1"), say("asked", repeat=True)), tmp_path) as at:
+    async with editor_stage(asking(call("asker__ask", {}, "c1"), say("asked", repeat=True)), tmp_path) as at:
         session = await _asked_by_a_server(at)
         assert "decline" in str(at.editor.call(session, "c1")["content"])
         assert len(at.editor.asked) == 1, "only for permission"
@@ -177,7 +177,7 @@ async def test_an_editor_without_forms_declines_at_once(tmp_path: Path) -> None:
 async def test_what_an_editor_is_not_shown_is_said_before_it_can_say_yes(tmp_path: Path) -> None:
     """A1: a request that is too long for an event; and who answered is told by the editor's name."""
     long = {"command": ["sh", "-c", f"echo done > mark # {'x' * 100_000}"]}
-    async with desk(asking(call("shell", long, "c1"), "ok"), tmp_path) as at:
+    async with editor_stage(asking(call("shell", long, "c1"), "ok"), tmp_path) as at:
         session = await at.new()
         at.editor.answers = ["once"]
         await at.prompt(session, "do it")

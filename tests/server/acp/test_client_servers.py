@@ -12,7 +12,7 @@ from tertulia.server.acp.editor import client_server
 from tertulia.server.session_factory import read_client_servers
 from tertulia.testing import call, say
 from tests.mcp.fakes.number import lives
-from tests.server.acp_editor import desk, scripted
+from tests.server.acp_editor import editor_stage, scripted
 
 FAKE = str(Path(__file__).parents[2] / "mcp" / "fakes" / "plain.py")
 
@@ -33,7 +33,7 @@ async def test_a_server_of_the_client_is_called_and_shared_and_ends_with_the_edi
     script = scripted(
         *[call("my_tools__echo", {"text": "hello"}, "c1"), say("called")] * 2, say("no tools", repeat=True)
     )
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         with_it = [await at.new(mcp_servers=[server]) for _ in range(2)]
         without = await at.new()
         at.editor.answers = ["once", "once"]
@@ -60,7 +60,7 @@ async def test_a_server_of_the_users_own_wins_and_what_cannot_be_used_is_said(tm
         s.SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/sse", headers=[]),
         s.McpServerStdio(name="broken", command="/nonexistent/program", args=[], env=[]),
     ]
-    async with desk(scripted("hi", mcp_servers=own), tmp_path) as at:
+    async with editor_stage(scripted("hi", mcp_servers=own), tmp_path) as at:
         session = await at.new(mcp_servers=given)
         await at.prompt(session, "/mcp")
         assert "mine: disabled" in at.editor.said(session)

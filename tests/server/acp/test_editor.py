@@ -26,7 +26,7 @@ from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.request_runner import MethodResult
 from tertulia.testing import FakeClock, call, say
 from tests.sandbox.confined import need
-from tests.server.acp_editor import Desk, desk, scripted
+from tests.server.acp_editor import EditorStage, editor_stage, scripted
 from tests.server.client import MemorySink
 from tests.tables import each_row
 
@@ -66,18 +66,18 @@ PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-typed\n+patched\n*** End P
 
 
 @asynccontextmanager
-async def editor(cwd: Path, *replies: Any, writes: bool = True, **settings: Any) -> AsyncIterator[Desk]:
+async def editor(cwd: Path, *replies: Any, writes: bool = True, **settings: Any) -> AsyncIterator[EditorStage]:
     """With `a.py` open in it and one more line typed."""
     need("bubblewrap")
     (cwd / "a.py").write_text("saved\n")
     script = scripted(*replies, say("done", repeat=True), **settings)
-    async with desk(script, cwd, hello=False) as at:
+    async with editor_stage(script, cwd, hello=False) as at:
         at.editor.buffers[str(cwd / "a.py")] = "saved\ntyped\n"
         await at.initialize(fs=s.FileSystemCapabilities(read_text_file=True, write_text_file=writes))
         yield at
 
 
-async def heard(at: Desk, id: str, *answers: Any) -> tuple[str, str, str]:
+async def heard(at: EditorStage, id: str, *answers: Any) -> tuple[str, str, str]:
     """(the session, how a call ended, what the model read)."""
     session = await at.new()
     at.editor.answers = list(answers)
@@ -100,9 +100,9 @@ async def test_the_model_reads_what_is_typed_and_not_saved(tmp_path: Path) -> No
         assert (tmp_path / "a.py").read_text() == "saved\n"
 
 
-async def test_without_the_offer_there_is_no_such_tool_and_nothing_is_asked(tmp_path: Path) -> None:
+async def test_without_the_capability_there_is_no_such_tool_and_nothing_is_asked(tmp_path: Path) -> None:
     """Issue 10 (4), X-69: capability flags; only what an editor says is used of it."""
-    async with desk(scripted("hi"), tmp_path, hello=False) as at:
+    async with editor_stage(scripted("hi"), tmp_path, hello=False) as at:
         await at.initialize(fs=s.FileSystemCapabilities(write_text_file=True))
         session = await at.new()
         assert "read_file" not in {tool.name for tool in at.session(session).root.tools()}

@@ -1,4 +1,4 @@
-"""One tab: its title, its news, and a reader that does not keep up."""
+"""One session: its title, its news, and a reader that does not keep up."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tertulia.server.jsonrpc.request_runner import MethodResult
 from tertulia.session.host import Host
 from tertulia.testing import call, say
 from tests.server.acp.test_agent import PICTURE, refused
-from tests.server.acp_editor import desk, scripted
+from tests.server.acp_editor import editor_stage, scripted
 from tests.server.client import MemorySink
 
 
 async def test_the_title_is_told_once_with_the_first_prompt(tmp_path: Path) -> None:
     """Issue 10 (4)."""
-    async with desk(scripted("one", "two"), tmp_path) as at:
+    async with editor_stage(scripted("one", "two"), tmp_path) as at:
         session = await at.new()
         await at.prompt(session, "word " * 100)
         await at.prompt(session, "again")
@@ -37,16 +37,16 @@ async def test_nothing_is_told_before_the_client_knows_the_session() -> None:
     host, sink = Host(scripted("hi")), MemorySink()
     session = await host.start()
     peer = Peer(sink, serve)
-    tab = AcpSession(session, peer, sink, editor=EditorCapabilities(), remarks=["a remark"])
+    acp_session = AcpSession(session, peer, sink, editor=EditorCapabilities(), remarks=["a remark"])
     assert not sink.sent
-    tab.begin()
-    tab.begin()
+    acp_session.begin()
+    acp_session.begin()
     told = [message["params"]["update"] for message in sink.messages]
     assert [update["sessionUpdate"] for update in told].count("agent_thought_chunk") == 1
-    assert tab._label(session.root.id) == ""
-    assert tab._label(ConversationId("0123456789")) == "[01234567] "
+    assert acp_session._label(session.root.id) == ""
+    assert acp_session._label(ConversationId("0123456789")) == "[01234567] "
     await host.close()
-    await tab.close(1)
+    await acp_session.close(1)
 
 
 async def test_what_a_child_does_carries_its_name(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ async def test_what_a_child_does_carries_its_name(tmp_path: Path) -> None:
         "child done",
         "root done",
     )
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         session = await at.new()
         await at.prompt(session, "delegate")
         first, second = at.editor.of(session, "tool_call")
@@ -71,7 +71,7 @@ async def test_a_word_is_put_into_a_prompt_that_runs(tmp_path: Path) -> None:
     """X-70: `steer` on this surface, by the extension that other agents have; the prompt is answered once."""
     gate = asyncio.Event()
     script = scripted(say("", call("nothing_of_the_kind"), match="go", gate=gate), say("Turned.", match="left"))
-    async with desk(script, tmp_path, hello=False) as at:
+    async with editor_stage(script, tmp_path, hello=False) as at:
         assert (await at.initialize()).field_meta == {"steering": {"supported": True}}
         session = await at.new()
         running = asyncio.create_task(at.prompt(session, "go"))
@@ -88,7 +88,7 @@ async def test_a_word_is_put_into_a_prompt_that_runs(tmp_path: Path) -> None:
 
 async def test_where_nothing_runs_a_word_begins_nothing(tmp_path: Path) -> None:
     """X-70: nobody would own what it began; the client is told in words that it knows."""
-    async with desk(scripted("never"), tmp_path) as at:
+    async with editor_stage(scripted("never"), tmp_path) as at:
         session = await at.new()
         word = {"sessionId": session, "prompt": [{"type": "text", "text": "left"}]}
         assert await at.raw("_session/steering", word) == {"outcome": "failed"}
@@ -109,7 +109,7 @@ def test_a_failure_keeps_its_code() -> None:
 
 async def test_a_prompt_that_is_refused_leaves_neither_a_title_nor_a_word(tmp_path: Path) -> None:
     """Issue 10 (4): an empty one, and one that is too long."""
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         session = await at.new()
         for blocks in ((), ("",), ("x" * (16 * 1024 * 1024 + 1),)):
             assert (await refused(at.prompt(session, *blocks)))[:2] == (-32602, "invalid_params")

@@ -13,7 +13,7 @@ from tertulia.server.acp.session_options import SLASH_COMMANDS, find_slash_comma
 from tertulia.testing import ScriptedModel, call, say
 from tests.docs.pages import names, table
 from tests.server.acp.test_agent import refused
-from tests.server.acp_editor import Silence, desk, scripted
+from tests.server.acp_editor import Silence, editor_stage, scripted
 
 ALL = ["read-only", "workspace-write", "danger-full-access"]
 
@@ -25,7 +25,7 @@ async def test_a_session_may_be_set_to_any_mode_up_to_what_the_settings_allow(
     tmp_path: Path, sandbox: str, allowed: list[str]
 ) -> None:
     """Issue 10 (4): full access is there only where the user's settings allow it."""
-    async with desk(scripted("hi", sandbox=sandbox), tmp_path) as at:
+    async with editor_stage(scripted("hi", sandbox=sandbox), tmp_path) as at:
         made = await at.conn.new_session(cwd=str(tmp_path))
         session = made.session_id
         assert [mode.id for mode in made.modes.available_modes] == allowed
@@ -41,7 +41,7 @@ async def test_a_session_may_be_set_to_any_mode_up_to_what_the_settings_allow(
 
 async def test_a_session_can_begin_in_less_than_it_may_have(tmp_path: Path) -> None:
     """Issue 10 (4): `--mode`."""
-    async with desk(scripted("hi", sandbox="danger_full_access"), tmp_path, mode="read-only") as at:
+    async with editor_stage(scripted("hi", sandbox="danger_full_access"), tmp_path, mode="read-only") as at:
         made = await at.conn.new_session(cwd=str(tmp_path))
         assert made.modes.current_mode_id == "read-only"
         assert [mode.id for mode in made.modes.available_modes] == ALL
@@ -51,7 +51,7 @@ async def test_options_choose_the_mode_and_the_model_and_are_told_when_they_chan
     """Issue 10 (4): model choice; what changes is told, whoever changed it."""
     other = tmp_path / "other.json"
     other.write_text('["another voice"]')
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         made = await at.conn.new_session(cwd=str(tmp_path))
         session = made.session_id
         assert [option.id for option in made.config_options] == ["mode", "model"]
@@ -74,7 +74,7 @@ async def test_a_mode_really_holds_for_the_next_command(tmp_path: Path) -> None:
     """Issue 10 (4): the sandbox of a command is that of the mode that the editor shows."""
     touch = {"command": ["touch", "made"]}
     script = scripted(*[call("shell", touch), "tried"] * 2, approval_policy="never")
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         session = await at.new()
         await at.conn.set_session_mode(session_id=session, mode_id="read-only")
         await at.prompt(session, "touch it")
@@ -91,7 +91,7 @@ async def test_commands_are_announced_and_answered_without_the_model(tmp_path: P
     settings = scripted("never asked")
     model = settings.model
     assert isinstance(model, ScriptedModel)
-    async with desk(settings, tmp_path) as at:
+    async with editor_stage(settings, tmp_path) as at:
         session = await at.new()
         told = await at.editor.until(lambda: at.editor.of(session, "available_commands_update"))
         assert [each["name"] for each in told[0]["availableCommands"]] == list(SLASH_COMMANDS)
@@ -112,7 +112,7 @@ async def test_commands_are_announced_and_answered_without_the_model(tmp_path: P
 
 async def test_a_command_that_cannot_be_done_says_why_and_changes_nothing(tmp_path: Path) -> None:
     """Issue 10 (4)."""
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         session = await at.new()
         await at.prompt(session, "/mode danger-full-access")
         assert "must be one of read-only, workspace-write" in at.editor.said(session)
@@ -124,7 +124,7 @@ async def test_a_command_that_cannot_be_done_says_why_and_changes_nothing(tmp_pa
 async def test_choosing_by_command_is_told_like_any_other_choice(tmp_path: Path) -> None:
     """Issue 10 (4)."""
     (tmp_path / "other.json").write_text('["another voice"]')
-    async with desk(scripted("hi"), tmp_path) as at:
+    async with editor_stage(scripted("hi"), tmp_path) as at:
         session = await at.new()
         await at.prompt(session, "/mode read-only")
         assert at.editor.of(session, "current_mode_update")[-1]["currentModeId"] == "read-only"
@@ -138,7 +138,7 @@ async def test_compacting_is_done_by_the_model_and_can_be_cancelled(tmp_path: Pa
     """Issue 10 (4): /compact is a task like any other."""
     silence = Silence()
     script = scripted("word " * 400, "word " * 400, say("never", gate=silence), "In short: words.")
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         session = await at.new()
         for number in range(2):
             await at.prompt(session, f"talk {number}")

@@ -18,7 +18,7 @@ from tertulia.protocol.tool_events import (
 )
 from tertulia.server.acp.tool_calls import MAX_OUTPUT, AcpToolCalls
 from tertulia.testing import call
-from tests.server.acp_editor import desk, scripted
+from tests.server.acp_editor import editor_stage, scripted
 
 CONVERSATION = ConversationId("talk")
 ONE = CallId("one")
@@ -139,7 +139,7 @@ async def test_a_patch_is_applied_and_shown_as_a_diff(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+three\n*** End Patch"
     script = scripted(call("apply_patch", patch, "c1"), "patched", sandbox="danger_full_access")
-    async with desk(script, tmp_path) as at:
+    async with editor_stage(script, tmp_path) as at:
         session = await at.new()
         await at.prompt(session, "change it")
         shown = at.editor.call(session, "c1")
@@ -155,7 +155,7 @@ async def test_an_editor_that_shows_terminals_gets_the_output_of_a_command_in_on
     script = scripted(
         call("shell", {"command": ["sh", "-c", "echo out; exit 3"]}, "c1"), "ran", sandbox="danger_full_access"
     )
-    async with desk(script, tmp_path, hello=False) as at:
+    async with editor_stage(script, tmp_path, hello=False) as at:
         await at.initialize(_meta={"terminal_output": True})
         session = await at.new()
         await at.prompt(session, "run it")

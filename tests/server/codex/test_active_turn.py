@@ -17,19 +17,19 @@ def event(ts: str = "1970-01-01T00:00:01.234Z") -> Event:
 
 def test_a_thread_is_idle_active_or_waits() -> None:
     """Issue 10 (5): thread/status/changed."""
-    moment = ActiveTurn(SessionId("s"))
-    assert moment.state() == {"type": "idle"}
-    moment.turn_id = TaskId("t")
-    assert moment.state() == {"type": "active", "activeFlags": []}
-    moment.waiting = True
-    assert moment.status()[1]["status"] == {"type": "active", "activeFlags": ["waitingOnApproval"]}
+    active_turn = ActiveTurn(SessionId("s"))
+    assert active_turn.state() == {"type": "idle"}
+    active_turn.turn_id = TaskId("t")
+    assert active_turn.state() == {"type": "active", "activeFlags": []}
+    active_turn.waiting = True
+    assert active_turn.status()[1]["status"] == {"type": "active", "activeFlags": ["waitingOnApproval"]}
 
 
 def test_items_carry_the_time_of_their_event() -> None:
     """Issue 10 (5): startedAtMs, completedAtMs."""
-    moment = ActiveTurn(SessionId("s"))
-    assert moment.started(event(), {"id": "x"})[1]["startedAtMs"] == event_time_ms(event()) == 1234
-    assert moment.completed(event(), {"id": "x"})[0] == "item/completed"
+    active_turn = ActiveTurn(SessionId("s"))
+    assert active_turn.started(event(), {"id": "x"})[1]["startedAtMs"] == event_time_ms(event()) == 1234
+    assert active_turn.completed(event(), {"id": "x"})[0] == "item/completed"
 
 
 def test_a_turn_knows_how_long_it_took_once_it_is_over() -> None:
@@ -49,9 +49,9 @@ def call_event(data: EventData, conversation: ConversationId = ROOT) -> Any:
 
 
 def calls() -> tuple[CodexToolCalls, ActiveTurn]:
-    moment = ActiveTurn(SessionId("s"))
-    moment.turn_id = TaskId("t")
-    return CodexToolCalls(moment, ROOT, lambda conversation: "/work"), moment
+    active_turn = ActiveTurn(SessionId("s"))
+    active_turn.turn_id = TaskId("t")
+    return CodexToolCalls(active_turn, ROOT, lambda conversation: "/work"), active_turn
 
 
 def request(id: str, conversation: ConversationId = ROOT) -> t.ApprovalRequest:
@@ -94,12 +94,12 @@ def test_calls_of_others_have_names_of_their_own() -> None:
 
 def test_the_thread_waits_as_long_as_anybody_is_asked() -> None:
     """Issue 10 (5): waitingOnApproval, told once each way."""
-    made, moment = calls()
+    made, active_turn = calls()
     list(made.begin(*call_event(BEGIN)))
     assert len(list(made.asked(*call_event(request("q1"))))) == 1
     assert not list(made.asked(*call_event(request("q2"))))
     assert not list(made.settled(*call_event(t.ApprovalResolved("q1", "deny"))))
-    assert moment.waiting
+    assert active_turn.waiting
     assert len(list(made.settled(*call_event(t.ApprovalResolved("q2", "allow"))))) == 1
     assert not list(made.settled(*call_event(t.ApprovalResolved("never asked", "deny"))))
     (ended,) = made.end(*call_event(end(success=False)))
@@ -108,7 +108,7 @@ def test_the_thread_waits_as_long_as_anybody_is_asked() -> None:
 
 def test_what_belongs_to_no_call_changes_nothing() -> None:
     """Issue 10 (5): a question without a call, news of a call that is not known, a plan."""
-    made, moment = calls()
+    made, active_turn = calls()
     assert not list(made.begin(*call_event(t.ToolCallBegin(C1, "update_plan", {}))))
     assert not list(made.output(*call_event(t.ExecCommandOutputDelta(C1, "stdout", "x", ItemId("i"), 0))))
     assert not list(made.running(*call_event(t.ExecCommandBegin(C1, ["ls"], "/"))))
@@ -116,7 +116,7 @@ def test_what_belongs_to_no_call_changes_nothing() -> None:
     list(made.asked(*call_event(request("q1"))))
     assert made.item_of("q1") is None
     made.forget()
-    assert not moment.waiting
+    assert not active_turn.waiting
 
 
 def test_progress_and_searches_are_told() -> None:

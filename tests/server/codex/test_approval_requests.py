@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia.testing import call, say
-from tests.server.codex_client import desk, scripted
+from tests.server.codex_client import codex_stage, scripted
 
 MARK = {"command": ["sh", "-c", "echo done > mark"]}
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch"
@@ -24,7 +24,7 @@ def asking(*replies: Any, **settings: Any) -> Any:
 
 async def test_yes_lets_a_command_run_and_its_item_is_there_before_it_is_asked_about(tmp_path: Path) -> None:
     """Issue 10 (5): item/commandExecution/requestApproval."""
-    async with desk(asking(call("shell", MARK, "c1"), "ok"), tmp_path) as at:
+    async with codex_stage(asking(call("shell", MARK, "c1"), "ok"), tmp_path) as at:
         thread = await at.client.start()
         turn = await at.client.turn(thread, "do it")
         (asked,) = at.client.all(COMMAND)
@@ -50,7 +50,7 @@ async def test_yes_lets_a_command_run_and_its_item_is_there_before_it_is_asked_a
 )
 async def test_no_nonsense_and_a_refusal_are_all_a_no(tmp_path: Path, said: Any) -> None:
     """HARDENING B6: the turn goes on without it."""
-    async with desk(asking(call("shell", MARK, "c1"), "then not"), tmp_path) as at:
+    async with codex_stage(asking(call("shell", MARK, "c1"), "then not"), tmp_path) as at:
         at.client.decisions = [said if isinstance(said, dict) else {"code": -32000, "message": "no"}]
         turn = await at.client.turn(await at.client.start(), "do it")
         assert turn["status"] == "completed"
@@ -60,7 +60,7 @@ async def test_no_nonsense_and_a_refusal_are_all_a_no(tmp_path: Path, said: Any)
 
 async def test_cancel_is_a_no_that_ends_the_turn(tmp_path: Path) -> None:
     """Issue 10 (5): decisions."""
-    async with desk(asking(call("shell", MARK, "c1"), "never said"), tmp_path) as at:
+    async with codex_stage(asking(call("shell", MARK, "c1"), "never said"), tmp_path) as at:
         at.client.decisions = [{"decision": "cancel"}]
         turn = await at.client.turn(await at.client.start(), "do it")
         assert turn["status"] == "interrupted"
@@ -70,7 +70,7 @@ async def test_cancel_is_a_no_that_ends_the_turn(tmp_path: Path) -> None:
 async def test_accepted_for_the_session_the_same_command_is_not_asked_about_again(tmp_path: Path) -> None:
     """X-12, issue 10 (5): acceptForSession."""
     script = asking(call("shell", MARK, "c1"), call("shell", MARK, "c2"), "ok")
-    async with desk(script, tmp_path) as at:
+    async with codex_stage(script, tmp_path) as at:
         at.client.decisions = [{"decision": "acceptForSession"}]
         await at.client.turn(await at.client.start(), "do it twice")
         assert len(at.client.all(COMMAND)) == 1
@@ -80,7 +80,7 @@ async def test_accepted_for_the_session_the_same_command_is_not_asked_about_agai
 @pytest.mark.parametrize(("decision", "status"), [("accept", "completed"), ("decline", "declined")])
 async def test_changes_of_files_have_a_question_of_their_own(tmp_path: Path, decision: str, status: str) -> None:
     """Issue 10 (5): item/fileChange/requestApproval."""
-    async with desk(asking(call("apply_patch", PATCH, "c1"), "ok"), tmp_path) as at:
+    async with codex_stage(asking(call("apply_patch", PATCH, "c1"), "ok"), tmp_path) as at:
         at.client.decisions = [{"decision": decision}]
         await at.client.turn(await at.client.start(), "write it")
         (asked,) = at.client.all(CHANGE)
@@ -93,7 +93,7 @@ async def test_changes_of_files_have_a_question_of_their_own(tmp_path: Path, dec
 
 async def test_what_somebody_else_has_answered_is_not_asked_any_more(tmp_path: Path) -> None:
     """Issue 10 (2): the first answer wins; the client is told that its question is over."""
-    async with desk(asking(call("shell", MARK, "c1"), "ok"), tmp_path) as at:
+    async with codex_stage(asking(call("shell", MARK, "c1"), "ok"), tmp_path) as at:
         at.client.decisions = [None]
         thread = await at.client.start()
         begun = await at.client.call("turn/start", threadId=thread, input=[{"type": "text", "text": "do it"}])
@@ -126,7 +126,7 @@ def with_a_server(tool: str, arguments: dict[str, Any]) -> Any:
 )
 async def test_a_call_and_what_its_server_asks_are_both_forms(tmp_path: Path, form: Any, heard: str) -> None:
     """Issue 10 (5): mcpServer/elicitation/request is what Codex has for calls too, with a form without a field."""
-    async with desk(with_a_server("ask", {}), tmp_path) as at:
+    async with codex_stage(with_a_server("ask", {}), tmp_path) as at:
         at.client.decisions = [{"action": "accept"}, form]
         await at.client.turn(await at.client.start(), "do it")
         permitted, filled = at.client.all(ELICIT)
@@ -141,13 +141,13 @@ async def test_a_call_and_what_its_server_asks_are_both_forms(tmp_path: Path, fo
 async def test_a_page_of_a_server_is_named_and_a_call_that_is_declined_fails(tmp_path: Path) -> None:
     """Issue 10 (5): the other kind of elicitation, and a no."""
     page = {"url": "https://example.com/login"}
-    async with desk(with_a_server("visit", page), tmp_path) as at:
+    async with codex_stage(with_a_server("visit", page), tmp_path) as at:
         at.client.decisions = [{"action": "accept"}, {"action": "accept"}]
         await at.client.turn(await at.client.start(), "do it")
         asked = at.client.all(ELICIT)[-1]
         assert (asked["mode"], asked["url"]) == ("url", page["url"])
         assert at.client.items("mcpToolCall")[0]["status"] == "completed"
-    async with desk(with_a_server("visit", page), tmp_path) as at:
+    async with codex_stage(with_a_server("visit", page), tmp_path) as at:
         at.client.decisions = [{"action": "decline"}]
         await at.client.turn(await at.client.start(), "do it")
         (item,) = at.client.items("mcpToolCall")
@@ -158,7 +158,7 @@ async def test_a_page_of_a_server_is_named_and_a_call_that_is_declined_fails(tmp
 async def test_what_a_client_is_not_shown_is_said_before_it_can_say_yes(tmp_path: Path) -> None:
     """A1: a request that is too long for an event; it is allowed once at most."""
     long = {"command": ["sh", "-c", f"echo done > mark # {'x' * 100_000}"]}
-    async with desk(asking(call("shell", long, "c1"), "ok"), tmp_path) as at:
+    async with codex_stage(asking(call("shell", long, "c1"), "ok"), tmp_path) as at:
         at.client.decisions = [{"decision": "accept"}]
         await at.client.turn(await at.client.start(), "do it")
         (asked,) = at.client.all(COMMAND)
@@ -170,7 +170,7 @@ async def test_what_a_client_is_not_shown_is_said_before_it_can_say_yes(tmp_path
 async def test_what_hides_in_a_command_is_seen_before_anybody_can_say_yes(tmp_path: Path) -> None:
     """A6: in the question itself, whatever part of it the client shows."""
     evil = {"command": ["touch", "a\u202eb\x1b[2J\u200b"]}
-    async with desk(asking(call("shell", evil, "c1"), "ok"), tmp_path) as at:
+    async with codex_stage(asking(call("shell", evil, "c1"), "ok"), tmp_path) as at:
         at.client.decisions = [{"decision": "decline"}]
         await at.client.turn(await at.client.start(), "do it")
         (asked,) = at.client.all(COMMAND)

@@ -22,11 +22,14 @@ class Follower:
     """A session's news, by hand."""
 
     def __init__(self, *waiting: TaskId) -> None:
-        moment = ActiveTurn(SessionId("s"))
+        active_turn = ActiveTurn(SessionId("s"))
         item = user_message(UserMessage(ItemId("u"), text_parts("hi")))
         said = dict.fromkeys(waiting, item)
         self.news = ThreadNotifications(
-            moment, CodexToolCalls(moment, ROOT, lambda conversation: "/"), ROOT, lambda task: said.pop(task, None)
+            active_turn,
+            CodexToolCalls(active_turn, ROOT, lambda conversation: "/"),
+            ROOT,
+            lambda task: said.pop(task, None),
         )
 
     def hear(
@@ -89,7 +92,7 @@ def test_a_turn_that_was_stopped_while_it_waited_has_an_end_too() -> None:
     follower.hear(e.TaskStarted("user"))
     ((method, told),) = follower.hear(e.TurnAborted("interrupted"), task=T2)
     assert (method, told["turn"]["id"], told["turn"]["status"]) == ("turn/completed", T2, "interrupted")
-    assert follower.news.moment.turn_id == T1
+    assert follower.news.active_turn.turn_id == T1
     assert not follower.hear(e.TurnAborted("interrupted"), task=TaskId("somebody else's"))
 
 

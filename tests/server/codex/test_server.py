@@ -21,12 +21,12 @@ from tertulia.session.settings.settings import current_environment
 from tests.agents.codex_schemas import schemas
 from tests.docs.pages import names, table
 from tests.server.client import MemorySink
-from tests.server.codex_client import desk, scripted
+from tests.server.codex_client import codex_stage, scripted
 
 
 async def test_a_thread_has_a_turn_from_its_start_to_its_end(tmp_path: Path) -> None:
     """Issue 10 (5): a thread is a session's root, a turn its task."""
-    async with desk(scripted("hello you"), tmp_path) as at:
+    async with codex_stage(scripted("hello you"), tmp_path) as at:
         opened = await at.client.call("thread/start")
         thread = opened["thread"]["id"]
         assert thread == at.session(thread).id
@@ -53,7 +53,7 @@ async def test_a_thread_has_a_turn_from_its_start_to_its_end(tmp_path: Path) -> 
 
 async def test_initialize_comes_first_and_once(tmp_path: Path) -> None:
     """Issue 10 (5), HARDENING D: calls before initialize, two initializes."""
-    async with desk(scripted(), tmp_path, hello=False) as at:
+    async with codex_stage(scripted(), tmp_path, hello=False) as at:
         refused = await at.client.fail("thread/start")
         assert (refused["code"], refused["message"]) == (-32600, "Not initialized")
         assert not at.host.sessions()
@@ -64,7 +64,7 @@ async def test_initialize_comes_first_and_once(tmp_path: Path) -> None:
 
 async def test_what_is_not_supported_is_answered_by_its_name(tmp_path: Path) -> None:
     """Issue 10 (5)."""
-    async with desk(scripted(), tmp_path) as at:
+    async with codex_stage(scripted(), tmp_path) as at:
         for method in ("thread/rollback", "fs/readFile", "nope/nope"):
             refused = await at.client.fail(method)
             assert refused["code"] == -32601
@@ -73,7 +73,7 @@ async def test_what_is_not_supported_is_answered_by_its_name(tmp_path: Path) -> 
 
 async def test_wrong_parameters_are_named_and_nothing_happens(tmp_path: Path) -> None:
     """HARDENING D."""
-    async with desk(scripted("never said"), tmp_path) as at:
+    async with codex_stage(scripted("never said"), tmp_path) as at:
         thread = await at.client.start()
         for method, params in (
             ("thread/start", {"cwd": 5}),
@@ -99,7 +99,7 @@ async def test_wrong_parameters_are_named_and_nothing_happens(tmp_path: Path) ->
 
 async def test_a_turn_that_is_refused_changes_nothing(tmp_path: Path) -> None:
     """S004-32: not the terms that it brought along either."""
-    async with desk(scripted("never said"), tmp_path) as at:
+    async with codex_stage(scripted("never said"), tmp_path) as at:
         thread = await at.client.start()
         (session,) = at.host.sessions()
         before = await session.root.context()
@@ -114,7 +114,7 @@ async def test_a_turn_that_is_refused_changes_nothing(tmp_path: Path) -> None:
 async def test_what_a_client_does_not_want_to_hear_is_not_said(tmp_path: Path) -> None:
     """Issue 10 (5): optOutNotificationMethods."""
     muted = ("item/agentMessage/delta", "thread/started", "thread/status/changed")
-    async with desk(scripted("hello"), tmp_path, mute=muted) as at:
+    async with codex_stage(scripted("hello"), tmp_path, mute=muted) as at:
         await at.client.turn(await at.client.start(), "hi")
         assert not [message for message in at.client.messages if message.get("method") in muted]
         assert at.client.items("agentMessage")
@@ -122,13 +122,13 @@ async def test_what_a_client_does_not_want_to_hear_is_not_said(tmp_path: Path) -
 
 async def test_models_are_listed_with_the_settings_own_first(tmp_path: Path) -> None:
     """Issue 10 (5)."""
-    async with desk(scripted(), tmp_path) as at:
+    async with codex_stage(scripted(), tmp_path) as at:
         listed = await at.client.call("model/list")
         assert all(isinstance(model["id"], str) for model in listed["data"])
 
 
 async def test_a_client_that_leaves_in_mid_turn_leaves_nothing_behind(tmp_path: Path) -> None:
-    """HARDENING D: disconnect. The desk itself checks that no session is left."""
+    """HARDENING D: disconnect. The stage itself checks that no session is left."""
     asked, never = asyncio.Event(), asyncio.Event()
 
     async def slow(request: Any) -> str:
@@ -136,7 +136,7 @@ async def test_a_client_that_leaves_in_mid_turn_leaves_nothing_behind(tmp_path: 
         await never.wait()
         return "too late"
 
-    async with desk(scripted(slow), tmp_path) as at:
+    async with codex_stage(scripted(slow), tmp_path) as at:
         thread = await at.client.start()
         at.client.ask("turn/start", threadId=thread, input=[{"type": "text", "text": "hi"}])
         await asyncio.wait_for(asked.wait(), 30)
@@ -150,7 +150,7 @@ async def test_a_line_that_cannot_be_read_is_logged_and_nobody_is_answered(
     line: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """HARDENING D: an answer without an id is none to these clients, as with Codex itself."""
-    async with desk(scripted(), tmp_path) as at:
+    async with codex_stage(scripted(), tmp_path) as at:
         before = len(at.client.messages)
         at.client.send(line)
         await at.client.call("thread/loaded/list")
@@ -160,7 +160,7 @@ async def test_a_line_that_cannot_be_read_is_logged_and_nobody_is_answered(
 
 async def test_messages_may_have_the_member_that_codex_leaves_out(tmp_path: Path) -> None:
     """Issue 10 (5): JSON-RPC 2.0 without its `jsonrpc` member, or with it; another version is refused."""
-    async with desk(scripted(), tmp_path) as at:
+    async with codex_stage(scripted(), tmp_path) as at:
         at.client.send({"jsonrpc": "2.0", "id": 50, "method": "nope/nope"})
         assert (await at.client.answer(50))["error"]["code"] == -32601
         at.client.send({"jsonrpc": "1.0", "id": 51, "method": "nope/nope"})

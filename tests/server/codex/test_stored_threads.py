@@ -23,7 +23,7 @@ async def stored(cwd: Path, text: str | None = "hello") -> str:
         return session.id
 
 
-def shelf() -> StoredThreads:
+def stored_threads() -> StoredThreads:
     return StoredThreads(current_environment().home)
 
 
@@ -31,7 +31,7 @@ async def test_only_what_somebody_said_something_in_is_listed(tmp_path: Path) ->
     """Issue 10 (5): thread/list."""
     kept = await stored(tmp_path)
     await stored(tmp_path, None)
-    listed = shelf().listed(ListThreads(), {kept: {"type": "idle"}})
+    listed = stored_threads().listed(ListThreads(), {kept: {"type": "idle"}})
     assert [(thread["id"], thread["status"]) for thread in listed["data"]] == [(kept, {"type": "idle"})]
     assert listed["nextCursor"] is None
 
@@ -39,30 +39,30 @@ async def test_only_what_somebody_said_something_in_is_listed(tmp_path: Path) ->
 async def test_a_stored_thread_is_read_with_or_without_its_turns(tmp_path: Path) -> None:
     """Issue 10 (5): thread/read."""
     id = await stored(tmp_path)
-    assert shelf().read(id, turns=False)["turns"] == []
-    (turn,) = shelf().read(id, turns=True)["turns"]
-    assert shelf().round_of(id, turn["id"]) == 1
-    assert shelf().cwd(id) == str(tmp_path)
-    assert shelf().created(id, 0.0) > 0
-    assert shelf().created(NOBODY, 7.0) == 7.0
+    assert stored_threads().read(id, turns=False)["turns"] == []
+    (turn,) = stored_threads().read(id, turns=True)["turns"]
+    assert stored_threads().round_of(id, turn["id"]) == 1
+    assert stored_threads().cwd(id) == str(tmp_path)
+    assert stored_threads().created(id, 0.0) > 0
+    assert stored_threads().created(NOBODY, 7.0) == 7.0
     with pytest.raises(NotFoundError):
-        shelf().read(NOBODY, turns=False)
+        stored_threads().read(NOBODY, turns=False)
 
 
 async def test_the_list_of_what_is_put_away_names_nothing_that_is_gone(tmp_path: Path) -> None:
     """Issue 10 (5): thread/archive; the file is private and small."""
     first, second = await stored(tmp_path), await stored(tmp_path)
     home = current_environment().home
-    assert shelf().archived() == set()
-    shelf().archive(first, away=True)
+    assert stored_threads().archived() == set()
+    stored_threads().archive(first, away=True)
     with (home / ARCHIVED_FILE).open("a") as file:
         file.write(f"{NOBODY}\n")
-    shelf().archive(second, away=True)
-    assert shelf().archived() == {first, second}
-    shelf().archive(first, away=False)
-    assert shelf().archived() == {second}
+    stored_threads().archive(second, away=True)
+    assert stored_threads().archived() == {first, second}
+    stored_threads().archive(first, away=False)
+    assert stored_threads().archived() == {second}
     assert (home / ARCHIVED_FILE).stat().st_mode & 0o777 == 0o600
     before = (home / ARCHIVED_FILE).read_bytes()
     with pytest.raises(NotFoundError):
-        shelf().archive(NOBODY, away=True)
+        stored_threads().archive(NOBODY, away=True)
     assert (home / ARCHIVED_FILE).read_bytes() == before

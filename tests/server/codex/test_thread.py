@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tertulia.testing import call, fail
-from tests.server.codex_client import desk, scripted
+from tests.server.codex_client import codex_stage, scripted
 
 
 def held() -> tuple[Any, asyncio.Event, asyncio.Event]:
@@ -28,7 +28,7 @@ def words(text: str) -> list[dict[str, str]]:
 async def test_a_turn_that_runs_is_steered_by_who_knows_its_name(tmp_path: Path) -> None:
     """Issue 10 (5): turn/steer has a precondition."""
     slow, asked, go = held()
-    async with desk(scripted(slow, "and more"), tmp_path) as at:
+    async with codex_stage(scripted(slow, "and more"), tmp_path) as at:
         thread = await at.client.start()
         none = await at.client.fail("turn/steer", threadId=thread, expectedTurnId="none", input=words("x"))
         assert none["message"] == "no active turn to steer"
@@ -52,7 +52,7 @@ async def test_a_turn_that_runs_is_steered_by_who_knows_its_name(tmp_path: Path)
 async def test_turns_are_read_as_they_stand_and_as_they_ended(tmp_path: Path) -> None:
     """Issue 10 (5): thread/read; what was steered into a turn belongs to it, in a fork too."""
     slow, asked, go = held()
-    async with desk(scripted(slow, "and more", {"error": "boom"}), tmp_path) as at:
+    async with codex_stage(scripted(slow, "and more", {"error": "boom"}), tmp_path) as at:
         thread = await at.client.start()
         turn = (await at.client.call("turn/start", threadId=thread, input=words("hi")))["turn"]["id"]
         await asyncio.wait_for(asked.wait(), 30)
@@ -76,7 +76,7 @@ async def test_turns_are_read_as_they_stand_and_as_they_ended(tmp_path: Path) ->
 async def test_a_turn_that_waits_can_be_stopped_before_it_begins(tmp_path: Path) -> None:
     """Issue 10 (5): turn/interrupt; every turn that was accepted ends once."""
     slow, asked, go = held()
-    async with desk(scripted(slow), tmp_path) as at:
+    async with codex_stage(scripted(slow), tmp_path) as at:
         thread = await at.client.start()
         first = (await at.client.call("turn/start", threadId=thread, input=words("hi")))["turn"]["id"]
         await asyncio.wait_for(asked.wait(), 30)
@@ -90,7 +90,7 @@ async def test_a_turn_that_waits_can_be_stopped_before_it_begins(tmp_path: Path)
 
 async def test_a_turn_that_fails_says_why(tmp_path: Path) -> None:
     """Issue 10 (5): the error comes before the end, and in it."""
-    async with desk(scripted(fail("the provider is gone")), tmp_path) as at:
+    async with codex_stage(scripted(fail("the provider is gone")), tmp_path) as at:
         turn = await at.client.turn(await at.client.start(), "hi")
         assert turn["status"] == "failed"
         assert "the provider is gone" in turn["error"]["message"]
@@ -101,7 +101,7 @@ async def test_what_a_turn_changes_holds_for_the_next(tmp_path: Path) -> None:
     """Issue 10 (5): overrides are sticky."""
     inner = tmp_path / "inner"
     inner.mkdir()
-    async with desk(scripted("one", "two"), tmp_path) as at:
+    async with codex_stage(scripted("one", "two"), tmp_path) as at:
         thread = await at.client.start()
         policy = {"type": "readOnly", "networkAccess": True}
         await at.client.turn(thread, "hi", cwd=str(inner), sandboxPolicy=policy, approvalPolicy="never")
@@ -118,7 +118,7 @@ async def test_an_answer_keeps_to_the_schema_that_a_turn_names(tmp_path: Path) -
         seen.append(request)
         return "{}"
 
-    async with desk(scripted(look), tmp_path) as at:
+    async with codex_stage(scripted(look), tmp_path) as at:
         turn = await at.client.turn(await at.client.start(), "hi", outputSchema={"type": "object"})
         assert turn["status"] == "completed"
         assert seen
@@ -126,7 +126,7 @@ async def test_an_answer_keeps_to_the_schema_that_a_turn_names(tmp_path: Path) -
 
 async def test_compacting_is_a_turn_of_its_own(tmp_path: Path) -> None:
     """Issue 10 (5): thread/compact/start."""
-    async with desk(scripted("word " * 2_000, "two", "in short: greetings"), tmp_path) as at:
+    async with codex_stage(scripted("word " * 2_000, "two", "in short: greetings"), tmp_path) as at:
         thread = await at.client.start()
         for number in range(2):
             await at.client.turn(thread, f"hi {number}")
@@ -140,7 +140,7 @@ async def test_compacting_is_a_turn_of_its_own(tmp_path: Path) -> None:
 
 async def test_where_there_is_nothing_to_compact_that_is_said(tmp_path: Path) -> None:
     """Issue 10 (5): the turn ends all the same."""
-    async with desk(scripted("in short: nothing"), tmp_path) as at:
+    async with codex_stage(scripted("in short: nothing"), tmp_path) as at:
         thread = await at.client.start()
         await at.client.call("thread/compact/start", threadId=thread)
         ended = await at.client.told("turn/completed")
@@ -151,7 +151,7 @@ async def test_where_there_is_nothing_to_compact_that_is_said(tmp_path: Path) ->
 
 async def test_a_model_without_a_provider_is_one_of_the_threads_own(tmp_path: Path) -> None:
     """Issue 10 (5): clients of Codex name models so."""
-    async with desk(scripted("one"), tmp_path) as at:
+    async with codex_stage(scripted("one"), tmp_path) as at:
         thread = await at.client.start()
         assert (await at.client.turn(thread, "hi", model="tour"))["status"] == "completed"
         assert (await at.client.call("thread/resume", threadId=thread))["model"] == "scripted/tour"
@@ -166,7 +166,7 @@ async def test_a_plan_and_a_child_show_in_the_turn(tmp_path: Path) -> None:
         "child done",
         "root done",
     )
-    async with desk(script, tmp_path) as at:
+    async with codex_stage(script, tmp_path) as at:
         turn = await at.client.turn(await at.client.start(), "delegate")
         assert [item["text"] for item in turn["items"]] == ["root done"]
         (plan,) = at.client.all("turn/plan/updated")

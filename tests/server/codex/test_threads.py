@@ -8,7 +8,7 @@ from typing import Any
 
 from tertulia.session.settings.settings import current_environment
 from tertulia.testing import fail
-from tests.server.codex_client import desk, scripted
+from tests.server.codex_client import codex_stage, scripted
 
 
 async def test_two_threads_never_wait_for_each_other(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ async def test_two_threads_never_wait_for_each_other(tmp_path: Path) -> None:
         await never.wait()
         return "too late"
 
-    async with desk(scripted(slow, "quick"), tmp_path) as at:
+    async with codex_stage(scripted(slow, "quick"), tmp_path) as at:
         first, second = await at.client.start(), await at.client.start()
         assert first != second
         begun = await at.client.call("turn/start", threadId=first, input=[{"type": "text", "text": "hi"}])
@@ -32,10 +32,10 @@ async def test_two_threads_never_wait_for_each_other(tmp_path: Path) -> None:
 
 async def test_a_stored_thread_is_listed_read_and_gone_on_with(tmp_path: Path) -> None:
     """Issue 10 (5): thread/list, thread/read, thread/resume."""
-    async with desk(scripted("one"), tmp_path) as at:
+    async with codex_stage(scripted("one"), tmp_path) as at:
         thread = await at.client.start()
         await at.client.turn(thread, "  first   words ")
-    async with desk(scripted("two"), tmp_path) as at:
+    async with codex_stage(scripted("two"), tmp_path) as at:
         (listed,) = (await at.client.call("thread/list"))["data"]
         assert (listed["id"], listed["preview"], listed["status"]) == (thread, "first words", {"type": "notLoaded"})
         assert not (await at.client.call("thread/list", cwd="/elsewhere"))["data"]
@@ -54,12 +54,12 @@ async def test_a_stored_thread_is_listed_read_and_gone_on_with(tmp_path: Path) -
 
 async def test_a_thread_that_comes_back_knows_how_its_turns_ended_and_what_they_cost(tmp_path: Path) -> None:
     """Issue 10 (5): as Codex does, whoever reads it."""
-    async with desk(scripted("one", fail("no answer")), tmp_path) as at:
+    async with codex_stage(scripted("one", fail("no answer")), tmp_path) as at:
         thread = await at.client.start()
         for text in ("first", "second"):
             await at.client.turn(thread, text)
         before = at.client.all("thread/tokenUsage/updated")[-1]["tokenUsage"]["total"]["totalTokens"]
-    async with desk(scripted("three"), tmp_path) as at:
+    async with codex_stage(scripted("three"), tmp_path) as at:
         read = (await at.client.call("thread/read", threadId=thread, includeTurns=True))["thread"]["turns"]
         assert [turn["status"] for turn in read] == ["completed", "failed"]
         assert (await at.client.call("thread/resume", threadId=thread))["thread"]["turns"] == read
@@ -72,7 +72,7 @@ async def test_a_thread_that_comes_back_knows_how_its_turns_ended_and_what_they_
 
 async def test_a_page_ends_where_it_was_asked_to_and_the_next_goes_on(tmp_path: Path) -> None:
     """Issue 10 (5): cursors."""
-    async with desk(scripted("a", "b", "c"), tmp_path) as at:
+    async with codex_stage(scripted("a", "b", "c"), tmp_path) as at:
         threads = [await at.client.start() for _ in range(3)]
         for thread in threads:
             await at.client.turn(thread, "hi")
@@ -88,7 +88,7 @@ async def test_a_page_ends_where_it_was_asked_to_and_the_next_goes_on(tmp_path: 
 
 async def test_a_fork_begins_with_all_of_it_or_with_the_turns_up_to_one(tmp_path: Path) -> None:
     """Issue 10 (5): thread/fork."""
-    async with desk(scripted("one", "two", "three"), tmp_path) as at:
+    async with codex_stage(scripted("one", "two", "three"), tmp_path) as at:
         thread = await at.client.start()
         first = await at.client.turn(thread, "first")
         await at.client.turn(thread, "second")
@@ -108,7 +108,7 @@ async def test_a_fork_begins_with_all_of_it_or_with_the_turns_up_to_one(tmp_path
 
 async def test_what_is_put_away_is_not_listed_and_not_lost(tmp_path: Path) -> None:
     """Issue 10 (5): thread/archive; and back."""
-    async with desk(scripted("one", "two"), tmp_path) as at:
+    async with codex_stage(scripted("one", "two"), tmp_path) as at:
         thread = await at.client.start()
         await at.client.turn(thread, "hi")
         await at.client.call("thread/archive", threadId=thread)
@@ -131,7 +131,7 @@ async def test_what_is_put_away_is_not_listed_and_not_lost(tmp_path: Path) -> No
 
 async def test_a_client_gets_no_more_than_the_settings_allow_and_is_told(tmp_path: Path) -> None:
     """S000-32: rights only narrow."""
-    async with desk(scripted("hi", sandbox="read_only"), tmp_path) as at:
+    async with codex_stage(scripted("hi", sandbox="read_only"), tmp_path) as at:
         opened = await at.client.call("thread/start", sandbox="danger-full-access", approvalPolicy="never")
         assert (opened["sandbox"]["type"], opened["approvalPolicy"]) == ("readOnly", "never")
         warned = await at.client.told("warning")
@@ -140,7 +140,7 @@ async def test_a_client_gets_no_more_than_the_settings_allow_and_is_told(tmp_pat
 
 async def test_of_an_ephemeral_thread_nothing_is_kept(tmp_path: Path) -> None:
     """S002: storage none."""
-    async with desk(scripted("secret answer"), tmp_path) as at:
+    async with codex_stage(scripted("secret answer"), tmp_path) as at:
         opened = await at.client.call("thread/start", ephemeral=True, developerInstructions="be a canary")
         assert opened["thread"]["ephemeral"]
         await at.client.turn(opened["thread"]["id"], "secret question")

@@ -144,9 +144,9 @@ async def test_a_page_brings_its_token_as_a_subprotocol_and_says_where_it_comes_
         assert status(await place.raw(bad)) == 401
         async with place.socket(
             additional_headers={"Origin": origin}, subprotocols=["tertulia", f"bearer.{TOKEN}"]
-        ) as talker:
-            assert talker.socket.subprotocol == "tertulia"
-            assert "result" in await talker.call("initialize")
+        ) as client:
+            assert client.socket.subprotocol == "tertulia"
+            assert "result" in await client.call("initialize")
         assert TOKEN.encode() not in good.split(b"\r\n")[0]
 
 
@@ -160,8 +160,8 @@ async def test_a_token_in_the_address_is_worth_nothing_and_is_written_nowhere(
             request = place.head("GET", f"/health?{name}={TOKEN}", Authorization=None)
             assert status(await place.raw(request)) == 401
         assert status(await place.raw(place.head("GET", "/health"))) == 200
-        async with place.socket() as talker:
-            await talker.call("initialize")
+        async with place.socket() as client:
+            await client.call("initialize")
     said = capfd.readouterr()
     # The client of this test notes what it sends itself.
     assert all(record.name == "websockets.client" for record in caplog.records if TOKEN in record.getMessage())
@@ -200,8 +200,8 @@ async def test_nobody_without_the_token_writes_into_the_log(caplog: pytest.LogCa
 async def test_a_program_needs_no_origin_and_a_token_in_the_right_place() -> None:
     """D3: a page cannot leave its origin out, and cannot set this header on a WebSocket; docs/serve.md says why."""
     async with served() as place:
-        async with place.socket() as talker:
-            assert "result" in await talker.call("initialize")
+        async with place.socket() as client:
+            assert "result" in await client.call("initialize")
         before = len(place.host.sessions())
         for asked in (
             place.upgrade(Authorization=None),

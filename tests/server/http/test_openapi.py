@@ -109,7 +109,7 @@ async def test_no_request_that_the_document_leads_to_breaks_the_server(tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 async def test_no_call_of_a_tool_breaks_the_server(era: str, tmp_path: Path) -> None:
-    """D17: the same beyond the door, with and without a session of MCP's."""
+    """D17: the same with the token, with and without a session of MCP's."""
     async with served() as place:
         if era == "2025-11-25":
             tools, headers = TOOLS, {"Mcp-Session-Id": await _initialized(place)}

@@ -51,12 +51,12 @@ def test_an_address_of_the_newer_kind_is_written_in_brackets() -> None:
 
 async def test_a_text_that_is_none_ends_its_client_and_is_no_failure_of_ours(caplog: pytest.LogCaptureFixture) -> None:
     """D9: on a WebSocket (RFC 6455, 8.1); others are served."""
-    async with served() as place, place.socket() as talker, asyncio.timeout(DEADLINE_S):
-        await talker.call("initialize")
-        await talker.socket.send(b"\xff\xfe", text=True)
+    async with served() as place, place.socket() as client, asyncio.timeout(DEADLINE_S):
+        await client.call("initialize")
+        await client.socket.send(b"\xff\xfe", text=True)
         with pytest.raises(ConnectionClosed) as ended:
             while True:
-                await talker.socket.recv()
+                await client.socket.recv()
         assert ended.value.rcvd is not None
         assert ended.value.rcvd.code == 1007
         assert status(await place.raw(place.head("GET", "/health"))) == 200

@@ -104,13 +104,13 @@ async def test_half_of_a_connection_is_none() -> None:
 @each_row("size", [0, 50, 125, 126, 200, 65_535, 65_536, 200_000])
 async def test_messages_of_every_length_arrive_whole(size: int) -> None:
     """RFC 6455, 5.2: three ways to write a length."""
-    async with served() as place, place.socket() as talker:
-        number = await talker.send("x" * size)
-        answer = await talker.answer(number)
+    async with served() as place, place.socket() as client:
+        number = await client.send("x" * size)
+        answer = await client.answer(number)
         assert answer["error"]["data"]["code"] == "not_initialized"
-        await talker.call("initialize")
+        await client.call("initialize")
         text = "é" * size
-        opened = await talker.call("conversation/open", title="t", base_instructions=text)
+        opened = await client.call("conversation/open", title="t", base_instructions=text)
         assert opened["result"]["context"]["base_instructions"] == text
         assert json.dumps(opened)
 

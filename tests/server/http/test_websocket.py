@@ -52,29 +52,29 @@ async def test_what_is_no_request_is_answered_as_json_rpc_says_and_the_connectio
     message: str | bytes, number: int
 ) -> None:
     """D9, D10, D16: the same table as over standard input."""
-    async with served() as place, place.socket() as talker:
-        await talker.socket.send(message)
-        answer = json.loads(await talker.socket.recv())
+    async with served() as place, place.socket() as client:
+        await client.socket.send(message)
+        answer = json.loads(await client.socket.recv())
         assert answer["error"]["code"] == number
-        assert "result" in await talker.call("initialize")
+        assert "result" in await client.call("initialize")
 
 
 async def test_a_batch_is_answered_as_one() -> None:
     """D10: as many as there may be."""
-    async with served() as place, place.socket() as talker:
-        await talker.call("initialize")
+    async with served() as place, place.socket() as client:
+        await client.call("initialize")
         asked = [{"jsonrpc": "2.0", "id": number, "method": "session/info"} for number in range(100)]
-        await talker.socket.send(json.dumps(asked))
-        answers = await talker.answer("batch")
+        await client.socket.send(json.dumps(asked))
+        answers = await client.answer("batch")
         assert sorted(answer["id"] for answer in answers) == list(range(100))
 
 
 @each_row("id", [0, -1, 1.5, 2**70, "", "ä", "x" * 1_000])
 async def test_an_id_comes_back_as_it_was(id: Any) -> None:
     """D10."""
-    async with served() as place, place.socket() as talker:
-        await talker.socket.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": "initialize"}))
-        answer = await talker.answer(id)
+    async with served() as place, place.socket() as client:
+        await client.socket.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": "initialize"}))
+        answer = await client.answer(id)
         assert answer["id"] == id
         assert "result" in answer
 
@@ -83,18 +83,18 @@ async def test_text_that_is_not_utf_8_ends_the_connection_and_no_other() -> None
     """D9: RFC 6455 wants it so."""
     async with served() as place, place.socket() as other:
         await other.call("initialize")
-        async with place.socket() as talker:
+        async with place.socket() as client:
             with pytest.raises(ConnectionClosed):
-                await talker.socket.send(b"\xff\xfe", text=True)
-                await talker.socket.recv()
+                await client.socket.send(b"\xff\xfe", text=True)
+                await client.socket.recv()
         assert "result" in await other.call("session/info")
 
 
 async def test_nothing_is_compressed_whatever_the_client_offers() -> None:
     """D13: a small message cannot be a huge one."""
-    async with served() as place, place.socket(compression="deflate") as talker:
-        assert talker.socket.protocol.extensions == []
-        assert "result" in await talker.call("initialize")
+    async with served() as place, place.socket(compression="deflate") as client:
+        assert client.socket.protocol.extensions == []
+        assert "result" in await client.call("initialize")
 
 
 @pytest.mark.parametrize("pieces", [1, 40])
@@ -103,11 +103,11 @@ async def test_a_message_that_is_too_long_ends_its_connection_and_no_other(
 ) -> None:
     """D13: whole, or in pieces that are each short enough."""
     monkeypatch.setattr("tertulia.server.http.server.MAX_BODY_BYTES", 2_000)
-    async with served() as place, place.socket() as other, place.socket() as talker:
+    async with served() as place, place.socket() as other, place.socket() as client:
         await other.call("initialize")
         with pytest.raises(ConnectionClosed) as ended:
-            await talker.socket.send([" " * (4_000 // pieces)] * pieces)
-            await talker.socket.recv()
+            await client.socket.send([" " * (4_000 // pieces)] * pieces)
+            await client.socket.recv()
         assert ended.value.rcvd is not None
         assert ended.value.rcvd.code == 1009
         assert "result" in await other.call("session/info")
@@ -115,11 +115,11 @@ async def test_a_message_that_is_too_long_ends_its_connection_and_no_other(
 
 async def test_a_second_initialize_is_refused_and_an_unknown_version_is_answered_with_ours() -> None:
     """D16."""
-    async with served() as place, place.socket() as talker:
-        hello = await talker.call("initialize", protocol_version="1999")
+    async with served() as place, place.socket() as client:
+        hello = await client.call("initialize", protocol_version="1999")
         assert hello["result"]["protocol_version"] == "1"
-        assert (await talker.call("initialize"))["error"]["code"] == -32600
-        assert (await talker.call("session/info"))["result"]["session_id"] == hello["result"]["session_id"]
+        assert (await client.call("initialize"))["error"]["code"] == -32600
+        assert (await client.call("session/info"))["result"]["session_id"] == hello["result"]["session_id"]
 
 
 async def test_each_connection_has_a_session_of_its_own_unless_it_names_one() -> None:
@@ -138,45 +138,45 @@ async def test_each_connection_has_a_session_of_its_own_unless_it_names_one() ->
 
 async def test_a_running_message_blocks_nothing() -> None:
     """X-69: list and interrupt while it runs."""
-    async with served(Settings(model=model([say("late", gate=asyncio.Event())]))) as place, place.socket() as talker:
-        await talker.call("initialize")
-        running = await talker.send("conversation/message", conversation_id="root", text="go")
-        await talker.event("task_started")
-        listed = await talker.call("conversation/list")
+    async with served(Settings(model=model([say("late", gate=asyncio.Event())]))) as place, place.socket() as client:
+        await client.call("initialize")
+        running = await client.send("conversation/message", conversation_id="root", text="go")
+        await client.event("task_started")
+        listed = await client.call("conversation/list")
         assert listed["result"]["conversations"][0]["status"] == "running"
-        assert (await talker.call("conversation/interrupt", conversation_id="root"))["result"]["interrupted"]
-        assert (await talker.answer(running))["result"]["status"] == "interrupted"
+        assert (await client.call("conversation/interrupt", conversation_id="root"))["result"]["interrupted"]
+        assert (await client.answer(running))["result"]["status"] == "interrupted"
 
 
 async def test_a_dropped_socket_stops_nothing_and_whoever_comes_back_misses_nothing() -> None:
     """X-70: reconnect with the number of the last event."""
     gate = asyncio.Event()
     async with served(Settings(model=model([say("late", gate=gate)]))) as place:
-        async with place.socket() as talker:
-            hello = (await talker.call("initialize"))["result"]
-            await talker.send("conversation/message", conversation_id="root", text="go")
-            begun = await talker.event("task_started")
-            talker.socket.transport.abort()
-        async with place.socket() as talker:
-            again = (await talker.call("initialize", session_id=hello["session_id"]))["result"]
+        async with place.socket() as client:
+            hello = (await client.call("initialize"))["result"]
+            await client.send("conversation/message", conversation_id="root", text="go")
+            begun = await client.event("task_started")
+            client.socket.transport.abort()
+        async with place.socket() as client:
+            again = (await client.call("initialize", session_id=hello["session_id"]))["result"]
             assert again["root_conversation_id"] == hello["root_conversation_id"]
-            (task,) = (await talker.call("task/list"))["result"]["tasks"]
+            (task,) = (await client.call("task/list"))["result"]["tasks"]
             assert task["status"] == "running"
-            await talker.call("events/subscribe", after_seq=begun["seq"])
+            await client.call("events/subscribe", after_seq=begun["seq"])
             gate.set()
-            done = await talker.event("task_complete")
-            numbers = [event["seq"] for event in talker.events if event["seq"] is not None]
+            done = await client.event("task_complete")
+            numbers = [event["seq"] for event in client.events if event["seq"] is not None]
             assert numbers == list(range(begun["seq"] + 1, done["seq"] + 1))
-            history = (await talker.call("conversation/history", conversation_id="root"))["result"]["entries"]
+            history = (await client.call("conversation/history", conversation_id="root"))["result"]["entries"]
             assert [entry["text"] for entry in history] == ["go", "late"]
 
 
 async def test_a_session_that_was_closed_is_brought_back_by_its_name() -> None:
     """A server that was started again: what is stored is not lost to its clients."""
-    async with served() as place, place.socket() as talker:
-        hello = (await talker.call("initialize"))["result"]
-        await talker.call("conversation/message", conversation_id="root", text="go")
-        await talker.call("session/close")
+    async with served() as place, place.socket() as client:
+        hello = (await client.call("initialize"))["result"]
+        await client.call("conversation/message", conversation_id="root", text="go")
+        await client.call("session/close")
         assert not place.host.sessions()
         async with place.socket() as later:
             again = (await later.call("initialize", session_id=hello["session_id"]))["result"]
@@ -210,11 +210,11 @@ async def test_an_approver_who_goes_away_has_not_said_yes(tmp_path: Path) -> Non
         model=model([TOUCH, "done"]), cwd=str(tmp_path), approval_policy="untrusted", approval_timeout_s=0.2
     )
     async with served(made) as place:
-        async with place.socket() as talker:
-            session_id = (await talker.call("initialize", attend=True))["result"]["session_id"]
-            await talker.send("conversation/message", conversation_id="root", text="go")
-            await talker.event("approval_request")
-            talker.socket.transport.abort()
+        async with place.socket() as client:
+            session_id = (await client.call("initialize", attend=True))["result"]["session_id"]
+            await client.send("conversation/message", conversation_id="root", text="go")
+            await client.event("approval_request")
+            client.socket.transport.abort()
         session = place.host.find(session_id)
         async with asyncio.timeout(DEADLINE_S), session.events(after=0) as news:
             async for event in news:
@@ -247,23 +247,23 @@ async def test_a_client_that_does_not_read_costs_a_bounded_queue_and_nobody_else
 async def test_too_many_requests_at_once_are_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """X-69: bounded, and −32001 says when to come again."""
     monkeypatch.setattr("tertulia.server.jsonrpc.request_runner.MAX_REQUESTS", 2)
-    async with served(Settings(model=model([say("late", gate=asyncio.Event())]))) as place, place.socket() as talker:
-        await talker.call("initialize")
+    async with served(Settings(model=model([say("late", gate=asyncio.Event())]))) as place, place.socket() as client:
+        await client.call("initialize")
         for _ in range(2):
-            await talker.send("conversation/message", conversation_id="root", text="go")
-        refused = await talker.call("conversation/message", conversation_id="root", text="go")
+            await client.send("conversation/message", conversation_id="root", text="go")
+        refused = await client.call("conversation/message", conversation_id="root", text="go")
         assert refused["error"]["code"] == -32001
         assert refused["error"]["data"]["retry_after_s"] == 1
-        assert "result" in await talker.call("conversation/interrupt", conversation_id="root")
+        assert "result" in await client.call("conversation/interrupt", conversation_id="root")
 
 
 async def test_a_client_that_never_says_initialize_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """D11."""
     monkeypatch.setattr(websocket, "INITIALIZE_S", 0.05)
-    async with served() as place, place.socket() as talker:
+    async with served() as place, place.socket() as client:
         with pytest.raises(ConnectionClosed) as ended:
             async with asyncio.timeout(DEADLINE_S):
-                await talker.socket.recv()
+                await client.socket.recv()
         assert ended.value.rcvd is not None
         assert ended.value.rcvd.code == 1008
 
@@ -285,11 +285,11 @@ async def test_one_that_is_gone_when_it_is_sent_away_is_no_failure(monkeypatch: 
 async def test_there_is_room_for_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 10: bounded."""
     monkeypatch.setattr(websocket, "MAX_SOCKETS", 1)
-    async with served() as place, place.socket() as talker:
-        await talker.call("initialize")
+    async with served() as place, place.socket() as client:
+        await client.call("initialize")
         answer = await place.raw(place.upgrade())
         assert answer.startswith(b"HTTP/1.1 503")
-        assert "result" in await talker.call("session/info")
+        assert "result" in await client.call("session/info")
     assert HttpRefusal(503, "busy", "x").status == 503
 
 
@@ -312,13 +312,13 @@ async def test_a_client_that_goes_away_after_any_byte_leaves_nothing_behind() ->
 
 
 async def _survives(place: Place, junk: list[bytes]) -> None:
-    async with place.socket() as talker:
+    async with place.socket() as client:
         for message in junk:
-            await talker.socket.send(message)
+            await client.socket.send(message)
         hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize"}
-        await talker.socket.send(json.dumps(hello))
+        await client.socket.send(json.dumps(hello))
         while True:
-            answer = json.loads(await talker.socket.recv())
+            answer = json.loads(await client.socket.recv())
             if isinstance(answer, dict) and answer["id"] == "hello":
                 assert "result" in answer
                 return

@@ -16,7 +16,7 @@ from tertulia.session.views import refresh_when_shown
 from tertulia.tools.tool import Result
 from tests.server.brokering import bare_server
 from tests.server.client import model
-from tests.server.served import Talker, served
+from tests.server.served import SocketClient, served
 
 TOO_MANY = 24
 CALLS = MAX_PENDING + TOO_MANY
@@ -30,13 +30,13 @@ async def _called(session: Session, number: int) -> Result:
     return await call_externally(session.parts, conversation, "fake__echo", arguments, ("mcp",), lambda data: None)
 
 
-async def _resolved(talker: Talker, approvals: Sequence[str], decision: str) -> dict[str, bool]:
+async def _resolved(client: SocketClient, approvals: Sequence[str], decision: str) -> dict[str, bool]:
     """Answers them all, and what it was told for each. Whoever is told to come again comes again."""
     told: dict[str, bool] = {}
     while left := [one for one in approvals if one not in told]:
-        sent = [(await talker.send("approval/resolve", approval_id=one, decision=decision), one) for one in left]
+        sent = [(await client.send("approval/resolve", approval_id=one, decision=decision), one) for one in left]
         for number, one in sent:
-            answer = await talker.answer(number)
+            answer = await client.answer(number)
             if "error" in answer:
                 assert answer["error"]["code"] == BUSY
             else:
@@ -44,22 +44,22 @@ async def _resolved(talker: Talker, approvals: Sequence[str], decision: str) -> 
     return told
 
 
-def _of(talker: Talker, kind: str) -> list[Any]:
-    return [event["data"] for event in talker.events if event["type"] == kind]
+def _of(client: SocketClient, kind: str) -> list[Any]:
+    return [event["data"] for event in client.events if event["type"] == kind]
 
 
-async def _heard(talker: Talker, kind: str, number: int) -> list[Any]:
+async def _heard(client: SocketClient, kind: str, number: int) -> list[Any]:
     """So many events of that type, as soon as they have come."""
     looked = seen = 0
 
     def reached() -> bool:
         nonlocal looked, seen
-        seen += sum(event["type"] == kind for event in talker.events[looked:])
-        looked = len(talker.events)
+        seen += sum(event["type"] == kind for event in client.events[looked:])
+        looked = len(client.events)
         return seen >= number
 
-    await talker.until(reached)
-    return _of(talker, kind)
+    await client.until(reached)
+    return _of(client, kind)
 
 
 async def test_a_thousand_approvals_at_once_are_each_settled_once_by_whichever_client_is_first() -> None:
@@ -94,11 +94,11 @@ async def test_a_thousand_approvals_at_once_are_each_settled_once_by_whichever_c
                 assert json.loads(result.text)["code"] == code
         assert sum(result.success for result in results) == said.count("allow")
         assert (await first.call("approval/list"))["result"]["approvals"] == []
-        for talker in (first, second):
-            ends = await _heard(talker, "tool_call_end", CALLS)
+        for client in (first, second):
+            ends = await _heard(client, "tool_call_end", CALLS)
             assert set(Counter(end["call_id"] for end in ends).values()) == {1}
-            settled = {one["approval_id"]: one["decision"] for one in _of(talker, "approval_resolved")}
+            settled = {one["approval_id"]: one["decision"] for one in _of(client, "approval_resolved")}
             assert settled == dict(zip(asked, said, strict=True))
-            assert len(_of(talker, "approval_resolved")) == MAX_PENDING
-            numbers = [event["seq"] for event in talker.events if event["seq"] is not None]
+            assert len(_of(client, "approval_resolved")) == MAX_PENDING
+            numbers = [event["seq"] for event in client.events if event["seq"] is not None]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))

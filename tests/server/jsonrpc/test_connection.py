@@ -93,7 +93,7 @@ async def test_an_initialize_that_failed_can_be_repeated() -> None:
 # ── the operation set ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_conversation_is_opened_talked_to_read_and_closed() -> None:
+async def test_a_conversation_is_opened_answered_read_and_closed() -> None:
     async with connected(["I am well."]) as client:
         opened = await client.call("conversation/open", base_instructions="You are brief.", title="first")
         id = opened["conversation_id"]

@@ -9,7 +9,7 @@ from tertulia.session.settings.settings import Settings
 from tests.server.client import Client, connected, model
 
 
-async def talked() -> str:
+async def hold_conversation() -> str:
     async with Session.start(Settings(model=model(["fine"]))) as session:
         await session.root.message("hello")
     return session.id
@@ -17,7 +17,7 @@ async def talked() -> str:
 
 async def test_a_resumed_session_is_heard_of_from_its_new_life_on_and_ends_with_the_connection() -> None:
     """DESIGN, Operations: `session/resume` answers as `session/info`."""
-    old = await talked()
+    old = await hold_conversation()
     async with connected(["again"]) as client:
         info = await client.call("session/resume", session_id=old)
         assert (info["session_id"], info["model"]) == (old, "scripted/inline")
@@ -45,7 +45,7 @@ async def test_what_cannot_be_resumed_is_an_error_and_the_connection_goes_on() -
 
 
 async def test_a_session_that_waits_for_its_client_is_the_connections_own() -> None:
-    old = await talked()
+    old = await hold_conversation()
     host = Host(Settings(model=model(["again"])))
     client = Client(host, await host.resume(old))
     try:

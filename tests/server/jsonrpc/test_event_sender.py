@@ -319,13 +319,13 @@ async def test_one_who_is_stuck_makes_everybody_wait_as_before() -> None:
 @pytest.mark.usefixtures("patient")
 async def test_an_answer_over_a_socket_brings_along_every_event_of_its_task() -> None:
     """X-69: in order, though nothing went out for its time."""
-    async with served(Settings(model=model(["hello there"]))) as place, place.socket() as talker:
-        await talker.call("initialize")
-        running = await talker.send("conversation/message", conversation_id="root", text="go")
+    async with served(Settings(model=model(["hello there"]))) as place, place.socket() as client:
+        await client.call("initialize")
+        running = await client.send("conversation/message", conversation_id="root", text="go")
         order: list[str] = []
         async with asyncio.timeout(DEADLINE_S):
             while "answer" not in order:
-                message = json.loads(await talker.socket.recv())
+                message = json.loads(await client.socket.recv())
                 order.append("answer" if message.get("id") == running else message["params"]["type"])
         assert "task_started" in order
         assert order[-2:] == ["task_complete", "answer"]
@@ -336,20 +336,20 @@ async def test_one_who_only_listens_hears_at_once() -> None:
     """X-70."""
     gate = asyncio.Event()
     settings = Settings(model=model([say("late", gate=gate)]))
-    async with served(settings) as place, place.socket() as talker, place.socket() as other:
-        session_id = (await talker.call("initialize"))["result"]["session_id"]
+    async with served(settings) as place, place.socket() as client, place.socket() as other:
+        session_id = (await client.call("initialize"))["result"]["session_id"]
         await other.call("initialize", session_id=session_id)
-        running = await talker.send("conversation/message", conversation_id="root", text="go")
+        running = await client.send("conversation/message", conversation_id="root", text="go")
         begun = await other.event("task_started")
-        assert running not in talker.answers
+        assert running not in client.answers
         gate.set()
-        assert (await talker.answer(running))["result"]["task_id"] == begun["task_id"]
+        assert (await client.answer(running))["result"]["task_id"] == begun["task_id"]
 
 
 @pytest.mark.usefixtures("patient")
 async def test_the_events_of_a_notification_are_sent_though_no_answer_takes_them_along() -> None:
-    async with served() as place, place.socket() as talker:
-        await talker.call("initialize")
+    async with served() as place, place.socket() as client:
+        await client.call("initialize")
         told = {"jsonrpc": "2.0", "method": "conversation/message", "params": {"conversation_id": "root", "text": "go"}}
-        await talker.socket.send(json.dumps(told))
-        assert (await talker.event("task_complete"))["task_id"] == (await talker.event("task_started"))["task_id"]
+        await client.socket.send(json.dumps(told))
+        assert (await client.event("task_complete"))["task_id"] == (await client.event("task_started"))["task_id"]

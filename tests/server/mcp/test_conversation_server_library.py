@@ -107,7 +107,7 @@ async def test_a_hundred_conversations_at_once_are_few_news() -> None:
         assert len(news.methods) < 50
 
 
-async def test_a_shelf_keeps_no_session_open_and_follows_the_one_that_comes_after_it() -> None:
+async def test_a_library_keeps_no_session_open_and_follows_the_one_that_comes_after_it() -> None:
     """What is watched is no reason to live: else no session of MCP clients would ever be closed."""
     news = News()
     async with mcp_stage("legacy", news=news) as stage:

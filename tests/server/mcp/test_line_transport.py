@@ -1,4 +1,4 @@
-"""MCP in lines: whatever a client sends or does not read, it is its own trouble."""
+"""MCP in lines: whatever a client sends or does not read, it harms itself alone."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.testing import call
-from tests.executors.acp_stage import guests, received, said, told
+from tests.executors.acp_stage import acp_stage, received, said, told
 from tests.executors.agents import until
 from tests.session.agents_stage import EMPLOYEE
 from tests.session.staging import Stage, ticks
@@ -80,7 +80,7 @@ def runs(pid: int) -> bool:
 
 async def test_three_follow_ups_are_one_session_of_one_long_lived_process() -> None:
     """Issue 11, 4; S003-20, X-58: the bare message each time, and each earlier one exactly once."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         pids = set[int]()
         for number in range(1, 5):
@@ -98,7 +98,7 @@ async def test_three_follow_ups_are_one_session_of_one_long_lived_process() -> N
 
 async def test_killed_it_is_started_again_and_told_the_transcript(work: Path) -> None:
     """Issue 11, 4: restart after a crash, with an event; each earlier message exactly once."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         first = await told(conversation, "question 1")
         os.kill(first["pid"], signal.SIGKILL)
@@ -114,7 +114,7 @@ async def test_killed_it_is_started_again_and_told_the_transcript(work: Path) ->
 
 async def test_one_that_keeps_its_conversations_takes_its_session_up_again(home: Path) -> None:
     """Issue 11, 4: session/load where it is offered; what it repeats of the past is told to nobody."""
-    async with guests("load") as acting:
+    async with acp_stage("load") as acting:
         conversation = await acting.session.open(backend="acp:fake")
         first = await told(conversation, "question 1")
         os.kill(first["pid"], signal.SIGKILL)
@@ -130,7 +130,7 @@ async def test_one_that_keeps_its_conversations_takes_its_session_up_again(home:
 
 async def test_where_it_has_forgotten_it_is_told_the_transcript(home: Path) -> None:
     """X-58: a failed resume falls back."""
-    async with guests("load") as acting:
+    async with acp_stage("load") as acting:
         conversation = await acting.session.open(backend="acp:fake")
         first = await told(conversation, "question 1")
         for kept in home.glob("*-*"):
@@ -144,7 +144,7 @@ async def test_where_it_has_forgotten_it_is_told_the_transcript(home: Path) -> N
 
 async def test_what_makes_the_history_another_begins_a_new_session_with_the_transcript(home: Path) -> None:
     """DESIGN, native ids: set_context makes the id stale; the process stays."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         first = await told(conversation, "question 1")
         await conversation.set_context(title="other")
@@ -157,7 +157,7 @@ async def test_what_makes_the_history_another_begins_a_new_session_with_the_tran
 
 async def test_under_a_stricter_storage_policy_it_leaves_nothing(home: Path) -> None:
     """Issue 11, 2: a temporary HOME and the transcript; nothing of it stays, the process neither."""
-    async with guests("load") as acting:
+    async with acp_stage("load") as acting:
         conversation = await acting.session.open(backend="acp:fake", storage_policy="headers_only")
         first = await told(conversation, "question 1")
         assert not runs(first["pid"])
@@ -171,7 +171,7 @@ async def test_under_a_stricter_storage_policy_it_leaves_nothing(home: Path) -> 
 
 async def test_what_it_should_know_is_told_before_its_first_prompt_and_again_when_it_changes() -> None:
     """X-50, X-63, S001-37: no other way is known for this agent."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake", base_instructions="Be brief.")
         assert (await told(conversation, "one"))["heard"] == ["Be brief.\n\none"]
         assert (await told(conversation, "two"))["heard"] == ["Be brief.\n\none", "two"]
@@ -182,7 +182,7 @@ async def test_what_it_should_know_is_told_before_its_first_prompt_and_again_whe
 
 async def test_instructions_of_one_task_are_in_no_memory_of_another() -> None:
     """Issue 17, item 15: what stood before a prompt an agent remembers, so each begins with a talk of its own."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         pid = (await told(conversation, "one"))["pid"]
         (prompt,) = (await told(conversation, "two", base_instructions_override="In verse."))["heard"]
@@ -197,7 +197,7 @@ async def test_instructions_of_one_task_are_in_no_memory_of_another() -> None:
 async def test_one_that_reads_meta_is_told_there(home: Path) -> None:
     """X-50: whichever way the agent really reads; with other members of its `_meta`, and never twice."""
     table = {"meta": {"systemPrompt": {"append": "{text}"}, "other": 1}}
-    async with guests(table=table) as acting:
+    async with acp_stage(table=table) as acting:
         conversation = await acting.session.open(backend="acp:fake", base_instructions="Be brief.")
         assert (await told(conversation, "one"))["heard"] == ["one"]
         bare = await acting.session.open(backend="acp:fake")
@@ -208,7 +208,7 @@ async def test_one_that_reads_meta_is_told_there(home: Path) -> None:
 
 async def test_an_agent_gets_its_additions_its_token_and_one_server(home: Path) -> None:
     """S001-37, S001-44, X-50: really received, by a fake that writes it down; revoked with the conversation."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake", agent=EMPLOYEE)
         await told(conversation, "hello")
         (prompt,) = received(home, "session/prompt")
@@ -228,7 +228,7 @@ async def test_an_agent_gets_its_additions_its_token_and_one_server(home: Path) 
 
 async def test_its_one_server_looks_but_delegates_nothing() -> None:
     """DESIGN: foreign backends are targets only; conv_list works, conv_create is refused; in every task."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         for _ in range(2):
             answer = json.loads(await said(conversation, 'call {"name": "conv_list", "arguments": {}}'))
@@ -244,7 +244,7 @@ async def test_its_one_server_looks_but_delegates_nothing() -> None:
 
 async def test_what_it_reports_is_told_in_our_events() -> None:
     """Issue 11, 4: thoughts, calls with their diffs, plans; what we have no word for is kept."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         reply = await conversation.message("tools")
         assert (reply.status, reply.text) == ("completed", "done")
@@ -262,7 +262,7 @@ async def test_what_it_reports_is_told_in_our_events() -> None:
 
 async def test_a_crash_fails_the_task_and_says_what_it_said_last() -> None:
     """HARDENING C9, C11: what was half said is kept, every call has its end, 600 kB of stderr hold up nobody."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         reply = await conversation.message("crash")
         assert (reply.status, reply.text) == ("failed", "half of an ans")
@@ -277,7 +277,7 @@ async def test_a_crash_fails_the_task_and_says_what_it_said_last() -> None:
 @pytest.mark.parametrize("order", ["hang", "hang_hard"])
 async def test_cancelled_it_stops_or_is_killed_with_all_that_it_started(order: str, tmp_path: Path) -> None:
     """Issue 11, 4; HARDENING I6, C11: session/cancel, grace, kill. One that stops stays for the next task."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         mark = tmp_path / "mark"
         task = acting.begin(conversation.message(f"{order} {mark}"))
@@ -298,7 +298,7 @@ async def test_cancelled_it_stops_or_is_killed_with_all_that_it_started(order: s
 @pytest.mark.parametrize("order", ["stubborn", "hang_hard"])
 async def test_one_that_does_not_want_to_stop_is_gone_before_the_task_is_over(order: str, tmp_path: Path) -> None:
     """S003-30, HARDENING I6: killed in time, so that its task ends in order and nobody is left to himself."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         mark = tmp_path / "mark"
         task = acting.begin(conversation.message(f"{order} {mark}"))
@@ -319,7 +319,7 @@ async def test_stopped_at_any_stage_its_task_ends_and_nothing_is_left(method: st
     """S003-30, HARDENING C11, I6: while it starts, begins or takes up a session, is set to a mode, or works."""
     table = {"sandbox": {"workspace-write": {"mode": "careful"}}}
     mode = "load" if method == "session/load" else method
-    async with guests(mode, table=table) as acting:
+    async with acp_stage(mode, table=table) as acting:
         conversation = await acting.session.open(backend="acp:fake")
         if method == "session/load":
             pid = (await told(conversation, "one"))["pid"]
@@ -346,7 +346,7 @@ async def test_what_it_asked_for_and_did_not_wait_for_ends_with_its_task(work: P
         "terminal/create": {"command": "sh", "args": ["-c", f"sleep 1000; echo x > {late}"]},
         "session/request_permission": {"toolCall": {"kind": "execute", "title": "x"}, "options": []},
     }
-    async with guests(cwd=str(work), approval_policy=policy) as acting:
+    async with acp_stage(cwd=str(work), approval_policy=policy) as acting:
         conversation = await acting.session.open(backend="acp:fake")
         for method, asked in left.items():
             assert (await conversation.message(f"leave {method} {json.dumps(asked)}")).status == "completed"
@@ -360,7 +360,7 @@ async def test_what_it_asked_for_and_did_not_wait_for_ends_with_its_task(work: P
 
 async def test_another_backend_is_given_the_conversation_and_the_first_agent_leaves() -> None:
     """Issue 11, 4: a program that waits for nothing is ended, and not only when the conversation closes."""
-    async with guests("good") as acting:
+    async with acp_stage("good") as acting:
         conversation = await acting.session.open(backend="acp:fake")
         pid = (await told(conversation, "one"))["pid"]
         await conversation.set_context(title="the same agent")
@@ -375,7 +375,7 @@ async def test_another_backend_is_given_the_conversation_and_the_first_agent_lea
 
 async def test_given_away_in_the_middle_of_a_task_it_leaves_afterwards(tmp_path: Path) -> None:
     """Issue 11, 4: the task that runs is still its own."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         mark = tmp_path / "mark"
         task = acting.begin(conversation.message(f"hang {mark}"))
@@ -390,7 +390,7 @@ async def test_given_away_in_the_middle_of_a_task_it_leaves_afterwards(tmp_path:
 
 async def test_a_conversation_that_is_closed_at_once_takes_its_agent_along(tmp_path: Path) -> None:
     """HARDENING C11: also where nobody waits for it to stop; it does not come back to a place that is gone."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         mark = tmp_path / "mark"
         task = acting.begin(conversation.message(f"hang {mark}"))
@@ -402,7 +402,7 @@ async def test_a_conversation_that_is_closed_at_once_takes_its_agent_along(tmp_p
 
 async def test_a_flood_loses_nothing_and_a_line_without_end_is_not_waited_for() -> None:
     """HARDENING C10: bounded lines; issue 11, bad input."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         assert (await said(conversation, "flood 5000")).split() == [str(number) for number in range(5000)]
         reply = await conversation.message("long")
@@ -414,7 +414,7 @@ async def test_a_flood_loses_nothing_and_a_line_without_end_is_not_waited_for() 
 
 async def test_one_that_stammers_is_understood_as_far_as_it_makes_sense() -> None:
     """Issue 11, bad input: what is no message, or a message of nobody, ends neither the task nor the connection."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         pid = (await told(conversation, "hello"))["pid"]
         assert await said(conversation, "noise") == "still here"
@@ -425,7 +425,7 @@ async def test_one_that_stammers_is_understood_as_far_as_it_makes_sense() -> Non
 
 async def test_daemons_that_it_leaves_go_with_it() -> None:
     """Issue 11, bad input: leaves daemons."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         pid = int(await said(conversation, "daemon"))
         assert runs(pid)
@@ -444,7 +444,7 @@ async def test_daemons_that_it_leaves_go_with_it() -> None:
 )
 async def test_one_that_does_not_start_says_why(mode: str, words: str) -> None:
     """Issue 11, bad input; HARDENING C11: each time anew, and nothing is left."""
-    async with guests(mode, table={"login": "fake login"}) as acting:
+    async with acp_stage(mode, table={"login": "fake login"}) as acting:
         conversation = await acting.session.open(backend="acp:fake")
         for _ in range(2):
             reply = await conversation.message("hello")
@@ -456,7 +456,7 @@ async def test_one_that_does_not_start_says_why(mode: str, words: str) -> None:
 async def test_a_program_that_is_missing_is_named_with_the_way_to_get_it() -> None:
     """Issue 11, bad input."""
     table = {"command": ["no-such-agent"], "install": "npm install -g no-such-agent"}
-    async with guests(table=table) as acting:
+    async with acp_stage(table=table) as acting:
         conversation = await acting.session.open(backend="acp:fake")
         reply = await conversation.message("hello")
         assert reply.error is not None
@@ -468,7 +468,7 @@ async def test_a_program_that_is_missing_is_named_with_the_way_to_get_it() -> No
 
 async def test_a_backend_that_is_not_there_is_refused_at_open() -> None:
     """DESIGN, executors: unknown backend: refused at open."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         before = len(acting.session.conversations())
         with pytest.raises(InvalidParamsError, match="acp:fake"):
             await acting.session.open(backend="acp:fak")
@@ -478,7 +478,7 @@ async def test_a_backend_that_is_not_there_is_refused_at_open() -> None:
 @pytest.mark.parametrize("reason", ["max_tokens", "refusal", "cancelled", "nonsense"])
 async def test_a_task_that_ended_otherwise_is_not_completed(reason: str) -> None:
     """Issue 11, 4: every stop reason has an ending."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         status = "interrupted" if reason == "cancelled" else "failed"
         assert (await conversation.message(f"stop {reason}")).status == status
@@ -496,7 +496,9 @@ async def test_conversation_tools_reach_it_and_it_stays_for_the_next_question() 
         return lambda _: call(name, {"conversation_id": sent[0], **more})
 
     create = call("conv_create", {"user_instruction": "look", "backend": "acp:fake"})
-    async with guests(replies=[create, "one", again("conv_send", text="and"), "two", again("conv_destroy"), "3"]) as on:
+    async with acp_stage(
+        replies=[create, "one", again("conv_send", text="and"), "two", again("conv_destroy"), "3"]
+    ) as on:
         assert (await on.root.message("ask it")).text == "one"
         (child,) = [conversation for conversation in on.parts.conversations if conversation.terms.backend == "acp:fake"]
         other = on.session.conversation(child.id)
@@ -518,7 +520,7 @@ async def test_conversation_tools_reach_it_and_it_stays_for_the_next_question() 
 async def test_one_that_cannot_start_is_an_answer_to_whoever_asked(mode: str, code: str) -> None:
     """S004-18: each call gets exactly one output, in failure too."""
     create = call("conv_create", {"user_instruction": "look", "backend": "acp:fake"})
-    async with guests(mode, replies=[create, "too bad"]) as on:
+    async with acp_stage(mode, replies=[create, "too bad"]) as on:
         assert (await on.root.message("ask it")).text == "too bad"
         (output,) = on.outputs(on.root)
         assert not output.success
@@ -529,7 +531,7 @@ async def test_one_that_cannot_start_is_an_answer_to_whoever_asked(mode: str, co
 async def test_one_that_is_not_there_is_refused_before_anything_happens(backend: str) -> None:
     """S004-32: every validation precedes every side effect."""
     create = call("conv_create", {"user_instruction": "look", "backend": backend})
-    async with guests(replies=[create, "too bad"]) as on:
+    async with acp_stage(replies=[create, "too bad"]) as on:
         before = len(on.session.conversations())
         assert (await on.root.message("ask it")).text == "too bad"
         (output,) = on.outputs(on.root)
@@ -542,7 +544,7 @@ async def test_stopping_whoever_asked_stops_it_too(tmp_path: Path) -> None:
     """S004-11, S004-18, HARDENING I6: the whole chain; the call is answered once."""
     mark = tmp_path / "mark"
     create = call("conv_create", {"user_instruction": f"stubborn {mark}", "backend": "acp:fake"})
-    async with guests(replies=[create]) as on:
+    async with acp_stage(replies=[create]) as on:
         task = on.begin(on.root.message("ask it"))
         await until(lambda: mark.exists() and mark.read_text())
         await on.root.interrupt()
@@ -554,7 +556,7 @@ async def test_stopping_whoever_asked_stops_it_too(tmp_path: Path) -> None:
 
 async def test_notes_that_are_asked_for_while_it_works_are_written_afterwards(tmp_path: Path) -> None:
     """Issue 11, 2: `conversation/compact` waits for the task; then the agent is told the notes, in a new session."""
-    async with guests(replies=["notes of it"]) as on:
+    async with acp_stage(replies=["notes of it"]) as on:
         conversation = await on.session.open(backend="acp:fake")
         await told(conversation, "one")
         await told(conversation, "two")
@@ -579,9 +581,9 @@ async def test_notes_that_are_asked_for_while_it_works_are_written_afterwards(tm
 
 
 @pytest.mark.parametrize(("decision", "option"), [("allow", "y"), ("deny", "n")])
-async def test_what_it_asks_is_asked_at_our_desk(decision: Any, option: str) -> None:
+async def test_what_it_asks_is_asked_of_our_approver(decision: Any, option: str) -> None:
     """Issue 11, 4: an approval answered yes and no. A command outside of its sandbox is an escalation."""
-    async with guests() as acting, acting.session.events(attend=True):
+    async with acp_stage() as acting, acting.session.events(attend=True):
         conversation = await acting.session.open(backend="acp:fake")
         task = acting.begin(conversation.message("ask execute"))
         request = (await acting.until("approval_request")).data
@@ -593,7 +595,7 @@ async def test_what_it_asks_is_asked_at_our_desk(decision: Any, option: str) -> 
 
 async def test_a_change_is_shown_whole_and_a_yes_holds_for_that_one_alone(work: Path) -> None:
     """A1: neither the diff nor the `call_id` of the call was there, and another diff ran by the same grant."""
-    async with guests(approval_policy="untrusted", cwd=str(work)) as acting, acting.session.events(attend=True):
+    async with acp_stage(approval_policy="untrusted", cwd=str(work)) as acting, acting.session.events(attend=True):
         conversation = await acting.session.open(backend="acp:fake")
         for new in ("first", "second"):
             task = acting.begin(conversation.message(f"change {work}/a.txt {new}"))
@@ -611,7 +613,7 @@ async def test_a_change_is_shown_whole_and_a_yes_holds_for_that_one_alone(work: 
 
 async def test_a_task_that_is_stopped_asks_no_longer_and_its_agent_stays() -> None:
     """HARDENING I6; ACP: what was asked is answered as cancelled, and nobody is left waiting."""
-    async with guests() as acting, acting.session.events(attend=True):
+    async with acp_stage() as acting, acting.session.events(attend=True):
         conversation = await acting.session.open(backend="acp:fake")
         before = await told(conversation, "hello")
         task = acting.begin(conversation.message("ask execute"))
@@ -625,7 +627,7 @@ async def test_a_task_that_is_stopped_asks_no_longer_and_its_agent_stays() -> No
 
 async def test_where_nobody_may_be_asked_it_is_denied() -> None:
     """DESIGN: strictest wins; nobody there is a no. What only looks is never asked about."""
-    async with guests(approval_policy="never") as acting:
+    async with acp_stage(approval_policy="never") as acting:
         conversation = await acting.session.open(backend="acp:fake")
         assert await said(conversation, "ask execute") == "n"
         assert await said(conversation, "ask other") == "n"
@@ -635,7 +637,7 @@ async def test_where_nobody_may_be_asked_it_is_denied() -> None:
 
 async def test_a_change_within_what_may_be_written_is_a_patch_like_any_other(work: Path) -> None:
     """DESIGN: strictest wins. Inside the roots it runs by policy; outside, protected or read-only it is asked about."""
-    async with guests(approval_policy="never", cwd=str(work)) as acting:
+    async with acp_stage(approval_policy="never", cwd=str(work)) as acting:
         conversation = await acting.session.open(backend="acp:fake")
         assert await said(conversation, f"ask edit {work}/new.txt") == "y"
         assert await said(conversation, "ask edit new.txt") == "y"
@@ -648,7 +650,7 @@ async def test_a_change_within_what_may_be_written_is_a_patch_like_any_other(wor
 
 async def test_without_a_sandbox_commands_run_by_the_policy() -> None:
     """DESIGN: under danger-full-access there is nothing to leave."""
-    async with guests(approval_policy="never", sandbox="danger-full-access") as acting:
+    async with acp_stage(approval_policy="never", sandbox="danger-full-access") as acting:
         conversation = await acting.session.open(backend="acp:fake")
         assert await said(conversation, "ask execute") == "y"
         assert await said(conversation, "ask delete /anywhere") == "y"
@@ -657,7 +659,7 @@ async def test_without_a_sandbox_commands_run_by_the_policy() -> None:
 
 async def test_files_are_read_and_written_in_our_sandbox(work: Path, tmp_path: Path) -> None:
     """Issue 11, 4: fs requests, as apply_patch would; what may not be written is not."""
-    async with guests(cwd=str(work)) as acting:
+    async with acp_stage(cwd=str(work)) as acting:
         conversation = await acting.session.open(backend="acp:fake")
         assert json.loads(await said(conversation, f"read {work}/notes.txt")) == {"content": "one\ntwo\nthree\n"}
         assert json.loads(await said(conversation, f"read {work}/none.txt"))["code"] == -32002
@@ -675,7 +677,7 @@ async def test_files_are_read_and_written_in_our_sandbox(work: Path, tmp_path: P
 
 async def test_files_are_not_written_where_reading_is_all_that_is_allowed(work: Path) -> None:
     """DESIGN, narrowing: read_only."""
-    async with guests(cwd=str(work), sandbox="read-only") as acting:
+    async with acp_stage(cwd=str(work), sandbox="read-only") as acting:
         conversation = await acting.session.open(backend="acp:fake")
         assert "content" in json.loads(await said(conversation, f"read {work}/notes.txt"))
         assert "code" in json.loads(await said(conversation, f"write {work}/new.txt x"))
@@ -684,7 +686,7 @@ async def test_files_are_not_written_where_reading_is_all_that_is_allowed(work: 
 
 async def test_terminals_run_in_our_sandbox_and_end_with_the_task(work: Path, tmp_path: Path) -> None:
     """Issue 11, 4: terminal requests; a command that may not write does not, and none outlives its task."""
-    async with guests(cwd=str(work)) as acting:
+    async with acp_stage(cwd=str(work)) as acting:
         conversation = await acting.session.open(backend="acp:fake")
         ended, output, gone = json.loads(await said(conversation, "run echo $SEEN; exit 3"))
         assert (ended, output, gone) == ({"exitCode": 3}, "yes\n", -32002)
@@ -697,7 +699,7 @@ async def test_terminals_run_in_our_sandbox_and_end_with_the_task(work: Path, tm
 
 async def test_terminals_are_asked_about_like_any_command() -> None:
     """DESIGN: untrusted, and nobody who could be asked: denied."""
-    async with guests(
+    async with acp_stage(
         approval_policy={"auto_run": "trusted", "may_ask": False, "retry_outside_on_failure": False}
     ) as acting:
         conversation = await acting.session.open(backend="acp:fake")
@@ -706,7 +708,7 @@ async def test_terminals_are_asked_about_like_any_command() -> None:
 
 async def test_one_that_cannot_be_held_to_its_rights_is_refused() -> None:
     """DESIGN, executors: refused where it has no sandbox of its own for ours."""
-    async with guests(table={"sandbox": {}}) as acting:
+    async with acp_stage(table={"sandbox": {}}) as acting:
         conversation = await acting.session.open(backend="acp:fake")
         reply = await conversation.message("hello")
         assert reply.error is not None
@@ -717,7 +719,7 @@ async def test_one_that_cannot_be_held_to_its_rights_is_refused() -> None:
 async def test_its_own_mode_is_set_before_every_prompt(home: Path) -> None:
     """DESIGN, executors: started with what matches ours."""
     table = {"sandbox": {"workspace-write": {"mode": "careful", "meta": {"a": 1}}, "read-only": {"mode": "look"}}}
-    async with guests(table=table) as acting:
+    async with acp_stage(table=table) as acting:
         conversation = await acting.session.open(backend="acp:fake")
         await told(conversation, "one")
         await told(conversation, "two")
@@ -729,7 +731,7 @@ async def test_its_own_mode_is_set_before_every_prompt(home: Path) -> None:
 
 async def test_closing_the_session_ends_an_agent_in_the_middle_of_a_task(tmp_path: Path) -> None:
     """HARDENING C11: nothing is left."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         mark = tmp_path / "mark"
         acting.begin(conversation.message(f"hang {mark}"))

@@ -1,4 +1,4 @@
-"""What is said at the door."""
+"""What is said at the callback socket."""
 
 from __future__ import annotations
 

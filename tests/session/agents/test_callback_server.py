@@ -45,8 +45,8 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(door: AgentSocket) -> AsyncIterator[Caller]:
-    with short_path(door.path) as address:
+async def calling(callback_socket: AgentSocket) -> AsyncIterator[Caller]:
+    with short_path(callback_socket.path) as address:
         reader, writer = await asyncio.open_unix_connection(address, limit=2**24)
     try:
         yield Caller(reader, writer)
@@ -69,26 +69,26 @@ def error(heard: Any) -> str:
 async def test_it_is_there_with_the_first_agent_for_this_user_alone_and_gone_with_the_session() -> None:
     """Issue 9, item 6: 0600, in a directory of mode 0700."""
     async with stage() as acting:
-        door = acting.parts.agent_registry.callback_socket
-        assert (door.is_open, door.path.exists()) == (False, False)
+        callback_socket = acting.parts.agent_registry.callback_socket
+        assert (callback_socket.is_open, callback_socket.path.exists()) == (False, False)
         await acting.session.open()
-        assert not door.path.exists()
+        assert not callback_socket.path.exists()
         agent = await acting.session.open(agent=EMPLOYEE)
         await acting.session.open(agent={"name": "eva"})
-        assert door.path.name == f"{acting.session.id}.sock"
-        assert stat.S_IMODE(door.path.stat().st_mode) == 0o600
-        assert stat.S_IMODE(door.path.parent.stat().st_mode) == 0o700
+        assert callback_socket.path.name == f"{acting.session.id}.sock"
+        assert stat.S_IMODE(callback_socket.path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(callback_socket.path.parent.stat().st_mode) == 0o700
         variables = acting.parts.agent_registry.environment(agent.id)
         assert variables == {
-            "TERTULIA_TOKEN": acting.parts.agent_registry.token(agent.id), "TERTULIA_SOCKET": str(door.path),
+            "TERTULIA_TOKEN": acting.parts.agent_registry.token(agent.id), "TERTULIA_SOCKET": str(callback_socket.path),
         }  # fmt: skip
-    assert not door.path.exists()
-    door.close()
+    assert not callback_socket.path.exists()
+    callback_socket.close()
 
 
 async def test_a_token_is_looked_at_then_a_call_is_answered_and_audited_with_its_process() -> None:
     """S001-47, S001-50."""
-    async with opened() as (acting, door, token), calling(door) as caller:
+    async with opened() as (acting, callback_socket, token), calling(callback_socket) as caller:
         agent_registry = acting.parts.agent_registry
         owner = await caller.say({"token": token})
         session_id = agent_registry.internal.validate_token(token).session_id
@@ -110,11 +110,11 @@ async def test_a_token_is_looked_at_then_a_call_is_answered_and_audited_with_its
 )  # fmt: skip
 async def test_what_is_no_token_is_refused_in_a_sentence_and_hung_up_on(line: bytes) -> None:
     """HARDENING D6, A: nothing is called, and the next one is served."""
-    async with opened() as (acting, door, token):
-        async with calling(door) as caller:
+    async with opened() as (acting, callback_socket, token):
+        async with calling(callback_socket) as caller:
             assert error(await caller.say(line)) == "invalid_params"
             assert await caller.hear() is None
-        async with calling(door) as caller:
+        async with calling(callback_socket) as caller:
             assert (await caller.say({"token": token}))["error"] is None
         assert list(acting.parts.agent_registry.audit) == []
 
@@ -131,7 +131,7 @@ async def test_what_is_no_token_is_refused_in_a_sentence_and_hung_up_on(line: by
     ],
 )
 async def test_a_call_that_cannot_be_is_refused_and_changes_nothing(asked: Any, code: str) -> None:
-    async with opened() as (acting, door, token), calling(door) as caller:
+    async with opened() as (acting, callback_socket, token), calling(callback_socket) as caller:
         await caller.say({"token": token})
         assert error(await caller.say(asked)) == code
         assert acting.parts.agent_registry.canvases.list() == {}
@@ -140,23 +140,23 @@ async def test_a_call_that_cannot_be_is_refused_and_changes_nothing(asked: Any, 
 async def test_a_line_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded in length and in time."""
     monkeypatch.setattr(callback_server, "CLIENT_TIMEOUT_S", 0.05)
-    async with opened() as (_, door, token), calling(door) as silent:
+    async with opened() as (_, callback_socket, token), calling(callback_socket) as silent:
         assert await silent.hear() is None
-        async with calling(door) as caller:
+        async with calling(callback_socket) as caller:
             await caller.say({"token": token})
             assert await caller.hear() is None
 
 
 async def test_a_line_that_is_too_long_is_refused() -> None:
-    async with opened() as (_, door, token), calling(door) as caller:
+    async with opened() as (_, callback_socket, token), calling(callback_socket) as caller:
         heard = await caller.say(b"x" * (callback_server.MAX_LINE + 70_000) + b"\n")
         assert heard is None or error(heard) == "invalid_params"
-        async with calling(door) as other:
+        async with calling(callback_socket) as other:
             assert (await other.say({"token": token}))["error"] is None
 
 
 async def test_the_largest_page_passes_however_it_is_escaped() -> None:
-    async with opened() as (acting, door, token), calling(door) as caller:
+    async with opened() as (acting, callback_socket, token), calling(callback_socket) as caller:
         html = "\x01" * (512 * 1024)
         await caller.say({"token": token})
         assert (await caller.say({"tool": "canvas_update", "arguments": {"html": html}}))["error"] is None
@@ -165,28 +165,28 @@ async def test_the_largest_page_passes_however_it_is_escaped() -> None:
 
 async def test_one_too_many_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_socket, "MAX_CLIENTS", 1)
-    async with opened() as (_acting, door, token), calling(door) as first:
+    async with opened() as (_acting, callback_socket, token), calling(callback_socket) as first:
         await first.say({"token": token})
-        async with calling(door) as second:
+        async with calling(callback_socket) as second:
             assert error(await second.hear()) == "busy"
 
 
 async def test_another_user_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """SO_PEERCRED: even where the file's mode would allow it."""
-    async with opened() as (_, door, token):
+    async with opened() as (_, callback_socket, token):
         monkeypatch.setattr(agent_socket, "is_same_user", lambda connection: False)
-        async with calling(door) as stranger:
+        async with calling(callback_socket) as stranger:
             assert await stranger.say({"token": token}) is None
 
 
 async def test_who_goes_away_in_the_middle_hurts_nobody() -> None:
-    async with opened() as (_acting, door, token):
-        async with calling(door) as caller:
+    async with opened() as (_acting, callback_socket, token):
+        async with calling(callback_socket) as caller:
             await caller.say({"token": token})
-        async with calling(door):
+        async with calling(callback_socket):
             pass
-        await until(lambda: not door._clients)
-        async with calling(door) as caller:
+        await until(lambda: not callback_socket._clients)
+        async with calling(callback_socket) as caller:
             assert (await caller.say({"token": token}))["error"] is None
 
 
@@ -204,9 +204,9 @@ def breaking(error: BaseException | None) -> Any:
 @each_row("broken", [ValueError("secret"), FileNotFoundError("secret"), SystemExit(3), None], ids=repr)
 async def test_a_tool_that_breaks_down_is_an_answer_too(broken: BaseException | None) -> None:
     """S001-50, HARDENING H6: whatever it raises, and whatever it answers; the session goes on."""
-    async with opened(providers=[breaking(broken)]) as (acting, door, token):
+    async with opened(providers=[breaking(broken)]) as (acting, callback_socket, token):
         for _ in range(2):
-            async with calling(door) as caller:
+            async with calling(callback_socket) as caller:
                 assert (await caller.say({"token": token}))["error"] is None
                 heard = await caller.say({"tool": "break"})
             assert error(heard) == "internal"
@@ -228,7 +228,10 @@ def endless(called: asyncio.Event) -> Any:
 async def test_a_call_that_the_session_ends_is_told_so_and_ends_as_cancelled(is_gone: bool) -> None:
     """S001-50, HARDENING H1: nothing broke down, and nobody who is gone turns it into an error."""
     called = asyncio.Event()
-    async with opened(providers=[endless(called)]) as (acting, door, token), calling(door) as caller:
+    async with (
+        opened(providers=[endless(called)]) as (acting, callback_socket, token),
+        calling(callback_socket) as caller,
+    ):
         await caller.say({"token": token})
         caller.writer.write(b'{"tool": "wait"}\n')
         async with asyncio.timeout(10):
@@ -247,7 +250,7 @@ async def test_a_call_that_the_session_ends_is_told_so_and_ends_as_cancelled(is_
 
 async def test_a_token_that_is_revoked_between_the_lines_is_refused() -> None:
     """S001-44: what was valid a moment ago is looked at again."""
-    async with opened() as (acting, door, token), calling(door) as caller:
+    async with opened() as (acting, callback_socket, token), calling(callback_socket) as caller:
         owner = await caller.say({"token": token})
         await acting.session.conversation(owner["result"]["session_id"]).close()
         assert error(await caller.say({"tool": "canvas_clear"})) == "invalid_params"
@@ -264,8 +267,8 @@ async def test_sockets_of_the_dead_are_swept_and_those_of_the_living_are_not(tmp
                 each.bind(address)
         listening.listen()
         left.close()
-        async with opened() as (_, door, _token):
-            assert {path.name for path in home.iterdir()} == {"alive.sock", "notes.txt", door.path.name}
+        async with opened() as (_, callback_socket, _token):
+            assert {path.name for path in home.iterdir()} == {"alive.sock", "notes.txt", callback_socket.path.name}
 
 
 async def test_where_no_socket_can_be_an_agent_starts_all_the_same() -> None:
@@ -285,11 +288,11 @@ async def test_where_no_socket_can_be_an_agent_starts_all_the_same() -> None:
 async def test_what_a_killed_process_left_of_this_very_session_is_in_nobodys_way() -> None:
     """S001-44, crash: the session is resumed under the same id."""
     async with stage() as acting:
-        door = acting.parts.agent_registry.callback_socket
-        door.path.parent.mkdir(parents=True)
-        with socket.socket(socket.AF_UNIX) as left, short_path(door.path) as address:
+        callback_socket = acting.parts.agent_registry.callback_socket
+        callback_socket.path.parent.mkdir(parents=True)
+        with socket.socket(socket.AF_UNIX) as left, short_path(callback_socket.path) as address:
             left.bind(address)
         agent = await acting.session.open(agent=EMPLOYEE)
-        async with calling(door) as caller:
+        async with calling(callback_socket) as caller:
             token = acting.parts.agent_registry.token(agent.id)
             assert (await caller.say({"token": token}))["error"] is None

@@ -18,10 +18,10 @@ def started(path: Path) -> subprocess.Popen[bytes]:
 def test_bytes_go_both_ways_and_an_end_is_passed_on(tmp_path: Path) -> None:
     """Issue 11, point 4: the agent's MCP server is ours, through a program that decides nothing."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-        listening.bind(str(tmp_path / "door"))
+        listening.bind(str(tmp_path / "socket"))
         listening.listen()
         listening.settimeout(20)
-        with started(tmp_path / "door") as relay:
+        with started(tmp_path / "socket") as relay:
             assert relay.stdin is not None
             assert relay.stdout is not None
             line, _ = listening.accept()
@@ -37,10 +37,10 @@ def test_bytes_go_both_ways_and_an_end_is_passed_on(tmp_path: Path) -> None:
 
 def test_it_leaves_when_our_side_does_although_the_agent_says_nothing(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-        listening.bind(str(tmp_path / "door"))
+        listening.bind(str(tmp_path / "socket"))
         listening.listen()
         listening.settimeout(20)
-        with started(tmp_path / "door") as relay:
+        with started(tmp_path / "socket") as relay:
             line, _ = listening.accept()
             line.close()
             assert relay.wait(20) == 0

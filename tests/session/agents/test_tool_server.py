@@ -15,7 +15,7 @@ import pytest
 from tertulia.errors import McpError, NotRunningError
 from tertulia.mcp.serve.sources import ServedCall
 from tertulia.session.agents import agent_socket, tool_server
-from tests.executors.acp_stage import guests, received, said
+from tests.executors.acp_stage import acp_stage, received, said
 from tests.executors.agents import table, until
 from tests.session.mcp_stage import server
 from tests.session.staging import Stage, stage
@@ -105,7 +105,7 @@ async def test_where_mcp_is_not_installed_it_works_without(monkeypatch: pytest.M
         assert await asked(conversation) == {"tools": None}
 
 
-async def test_the_door_goes_with_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_socket_goes_with_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     async with visited() as acting:
         conversation = await acting.session.open(backend="command:caller")
@@ -140,12 +140,12 @@ async def test_whoever_misbehaves_there_harms_nobody_else(monkeypatch: pytest.Mo
     """Issue 11, bad input: nonsense, lines without end, half a request, calls before a greeting, a crowd."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(tool_server, "MAX_LINE", 100_000)
-    told = table("door", server=["--server", "{command}", "{args}"])
+    told = table("socket", server=["--server", "{command}", "{args}"])
     async with visited(executors={"told": told}) as acting:
         conversation = await acting.session.open(backend="command:told")
         task = acting.begin(conversation.message("hello"))
-        await until(lambda: (tmp_path / "door").exists() and (tmp_path / "door").read_text())
-        path = (tmp_path / "door").read_text()
+        await until(lambda: (tmp_path / "socket").exists() and (tmp_path / "socket").read_text())
+        path = (tmp_path / "socket").read_text()
         call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "fs__pid", "arguments": {}}}
         for said in (
             b"\0\xff\n" * 100,
@@ -197,26 +197,26 @@ async def _nobody(*_: object) -> object:
 
 async def test_one_socket_serves_every_task_of_a_conversation_and_goes_with_it(home: Path) -> None:
     """DESIGN: exactly one MCP server. Only this user can reach it; another conversation has another."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         one, two = [await acting.session.open(backend="acp:fake") for _ in range(2)]
         for conversation in (one, two, one):
             answer = json.loads(await said(conversation, 'call {"name": "conv_list", "arguments": {}}'))
             assert answer["answer"]["isError"] is False
-        doors = [Path(params["mcpServers"][0]["args"][-1]) for params in received(home, "session/new")]
-        assert len(set(doors)) == 2
-        assert all(stat.S_IMODE(door.parent.stat().st_mode) == 0o700 for door in doors)
+        agent_sockets = [Path(params["mcpServers"][0]["args"][-1]) for params in received(home, "session/new")]
+        assert len(set(agent_sockets)) == 2
+        assert all(stat.S_IMODE(agent_socket.parent.stat().st_mode) == 0o700 for agent_socket in agent_sockets)
         await one.close()
-        assert [door.exists() for door in doors] == [False, True]
-    assert not doors[1].parent.exists()
+        assert [agent_socket.exists() for agent_socket in agent_sockets] == [False, True]
+    assert not agent_sockets[1].parent.exists()
 
 
 async def test_between_two_tasks_nothing_can_be_called(home: Path) -> None:
     """DESIGN: rights are those of the task, and there is none; tools can be looked at."""
-    async with guests() as acting:
+    async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         await said(conversation, "hello")
-        (guest,) = [each for each in acting.parts.command_services.resources._all if hasattr(each, "_lasting")]
-        (room,) = guest._lasting.values()
+        (executor,) = [each for each in acting.parts.command_services.resources._all if hasattr(each, "_lasting")]
+        (room,) = executor._lasting.values()
         assert [tool.name for tool in await room.tools.tools()] == ["conv_list", "conv_history"]
         call = ServedCall("conv_list", {}, "x", False, _nobody, lambda *_: None)  # type: ignore[arg-type]
         with pytest.raises(NotRunningError):

@@ -320,17 +320,17 @@ async def test_a_stream_of_one_conversation_is_nobody_to_another(tmp_path: Path)
         stream = acting.root.stream("go", approver=True)
         first = await anext(stream)
         assert first.type == "task_started"
-        desk = acting.parts.command_services.approvals
+        queue = acting.parts.command_services.approvals
         untrusted = acting.parts.conversations.find(other.id).terms.rights.approval_policy
         seen = RequestedAction(
             kind="exec", conversation_id=other.id, title="t", detail="d", subject=GrantSubject(("touch",), "/", "", "")
         )
         with pytest.raises(NoApproverError):
-            await desk.ask(seen, untrusted, lambda _: None)
-        asking = acting.begin(desk.ask(replace(seen, chain=(acting.root.id,)), untrusted, lambda _: None))
+            await queue.ask(seen, untrusted, lambda _: None)
+        asking = acting.begin(queue.ask(replace(seen, chain=(acting.root.id,)), untrusted, lambda _: None))
         await ticks()
-        (waiting,) = desk.pending(acting.root.id)
-        desk.resolve(waiting.approval_id, "allow")
+        (waiting,) = queue.pending(acting.root.id)
+        queue.resolve(waiting.approval_id, "allow")
         assert (await asking).decider.kind == "client"
         held.set()
         assert [event.type async for event in stream][-1] == "task_complete"

@@ -6,31 +6,31 @@ from tertulia.events.bus import EventBus
 from tertulia.events.journal import NoJournal
 from tertulia.session.approvals.presence import ApproverPresence
 from tests.events.scripted import SESSION, StillClock
-from tests.policy.asking import A, B, request
+from tests.policy.approval_stage import A, B, request
 
 
 async def test_a_subscription_counts_as_long_as_it_is_open_and_held() -> None:
     """B9"""
-    bus, attendance = EventBus(SESSION, StillClock(), NoJournal()), ApproverPresence()
-    assert not attendance.sees(request(A))
+    bus, presence = EventBus(SESSION, StillClock(), NoJournal()), ApproverPresence()
+    assert not presence.sees(request(A))
     news = bus.subscribe()
-    attendance.add(news, None)
-    assert attendance.sees(request(A))
+    presence.add(news, None)
+    assert presence.sees(request(A))
     news.close()
-    assert not attendance.sees(request(A))
+    assert not presence.sees(request(A))
     held = bus.subscribe()
-    attendance.add(held, None)
-    assert attendance.sees(request(A))
+    presence.add(held, None)
+    assert presence.sees(request(A))
     del held
-    assert not attendance.sees(request(A))
+    assert not presence.sees(request(A))
 
 
 async def test_who_follows_one_conversation_sees_its_requests_alone() -> None:
-    bus, attendance = EventBus(SESSION, StillClock(), NoJournal()), ApproverPresence()
+    bus, presence = EventBus(SESSION, StillClock(), NoJournal()), ApproverPresence()
     news = bus.subscribe(conversation=A)
-    attendance.add(news, A)
-    assert attendance.sees(request(A))
-    assert not attendance.sees(request(B))
-    assert attendance.sees(request(B, chain=(A,)))
+    presence.add(news, A)
+    assert presence.sees(request(A))
+    assert not presence.sees(request(B))
+    assert presence.sees(request(B, chain=(A,)))
     news.close()
-    assert not attendance.sees(request(B, chain=(A,)))
+    assert not presence.sees(request(B, chain=(A,)))

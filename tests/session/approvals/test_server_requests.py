@@ -42,7 +42,7 @@ class Asked:
         self.bench = Bench(attended=attended)
         self.elicitations = Elicitations()
         context = replace(self.bench.call(approval_policy=policy, callers=("root",)), aside=aside)
-        self.caller = ServerRequests(self.bench.desk, self.elicitations).caller(
+        self.caller = ServerRequests(self.bench.approvals, self.elicitations).caller(
             replace(DEFINITION, **definition), context
         )
 
@@ -102,7 +102,7 @@ async def test_sampling_is_asked_for_each_time_and_bounded(decision: Any) -> Non
         "instructions, in the words of the server:\n│ Be brief.\nuser, in the words of the server:\n│ Say something."
     )
     assert request.scopes == ["once"]
-    asked.bench.desk.resolve(request.approval_id, decision)
+    asked.bench.approvals.resolve(request.approval_id, decision)
     if decision == "deny":
         with pytest.raises(ApprovalDeniedError):
             await asking

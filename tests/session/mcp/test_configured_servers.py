@@ -76,7 +76,7 @@ def test_on_the_command_line_a_server_may_be_said_in_any_order(place) -> None:
         place.servers("mcp_servers=0")
 
 
-def test_a_bad_name_is_that_servers_trouble_alone(place) -> None:
+def test_a_bad_name_fails_that_server_alone(place) -> None:
     """S000-31"""
     place.config.write_text('[mcp_servers."no good"]\ncommand = "x"\n[mcp_servers.fine]\ncommand = "x"\n')
     servers = place.servers()

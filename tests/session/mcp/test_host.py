@@ -15,7 +15,7 @@ from tertulia.testing import ScriptedModel, call, say
 from tests.mcp.connected import until
 from tests.mcp.fakes.number import lives
 from tests.session.mcp_stage import bad, calls, names, outputs, served, server, so_far
-from tests.session.test_operations import desk
+from tests.session.test_operations import client_stage
 
 
 async def pid_of(session, conversation) -> int:
@@ -176,7 +176,7 @@ async def test_interrupting_a_call_reaches_the_server(tmp_path) -> None:
 
 async def test_status_and_refresh_are_operations() -> None:
     """`mcp/status`, `mcp/refresh`"""
-    async with desk(mcp_servers={"fs": server("echo"), "off": server("echo", enabled=False)}) as on:
+    async with client_stage(mcp_servers={"fs": server("echo"), "off": server("echo", enabled=False)}) as on:
         listed = (await on("mcp/status"))["servers"]
         assert [(one["name"], one["status"], one["tools"]) for one in listed] == [
             ("fs", "ready", 1),

@@ -7,8 +7,8 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput
 from tertulia.session.resume.rebuild import _history, mend_segments
 from tertulia.session.resume.recorded_state import RecordedConversation, RecordedSegment
-from tests.conversation.making import terms
-from tests.history.saying import call, model, output, seed, user
+from tests.conversation.conversations import terms
+from tests.history.items import call, model, output, seed, user
 
 
 def past(*pieces: RecordedSegment, tasks: int = 1) -> RecordedConversation:

@@ -14,7 +14,7 @@ from tertulia.protocol.records import ForkRecord, ItemsRecord, Record, RewriteRe
 from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.format.row_reader import RecordLine
 from tertulia.session.resume.recorded_state import RecordedState
-from tests.history.saying import user
+from tests.history.items import user
 
 A, B = ConversationId("a"), ConversationId("b")
 

@@ -171,7 +171,7 @@ async def test_a_policy_that_is_agreed_later_is_kept_as_promptly(monkeypatch: py
 
 async def test_news_never_puts_a_sweep_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention_sweep, "SHORTEST_S", 0.01)
-    store = Shelf(ClosedError("over"))
+    store = ScriptedStore(ClosedError("over"))
     busy = sweeper(store, Ttl(0.01))
     running = asyncio.ensure_future(busy.run())
     async with asyncio.timeout(DEADLINE_S):
@@ -182,7 +182,7 @@ async def test_news_never_puts_a_sweep_off(monkeypatch: pytest.MonkeyPatch) -> N
     assert store.swept == [(1_000, "delete")]
 
 
-class Shelf:
+class ScriptedStore:
     """A store that answers as it is told."""
 
     def __init__(self, *answers: SweepResult | StorageError | ClosedError) -> None:
@@ -206,7 +206,7 @@ async def test_it_goes_on_after_a_failure_and_ends_with_the_record(
 ) -> None:
     monkeypatch.setattr(retention_sweep, "SHORTEST_S", 0.0)
     monkeypatch.setattr(retention_sweep, "LONGEST_S", 0.0)
-    store = Shelf(SweepResult(), StorageError("the disk is full"), ClosedError("over"))
+    store = ScriptedStore(SweepResult(), StorageError("the disk is full"), ClosedError("over"))
     await asyncio.wait_for(sweeper(store).run(), DEADLINE_S)
     assert store.swept == [(1_000, "delete")] * 3
     assert "the disk is full" in caplog.text

@@ -1,4 +1,4 @@
-"""Where a session is written down: what can go wrong at the door. The whole way is walked in test_recovery.py."""
+"""Where a session is written down: what can go wrong at the start. The whole way is walked in test_recovery.py."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_durability_full_is_passed_on(lives: Lives) -> None:
         assert again.root.info.message_count == 2
 
 
-async def test_what_mcp_servers_are_given_in_confidence_is_not_written_down(lives: Lives) -> None:
+async def test_the_secrets_of_mcp_servers_are_not_written_down(lives: Lives) -> None:
     """E6 for servers: not even where the model repeats it."""
     secret = "hunter2hunter2hunter2"
     servers = {"x": {"command": "x", "enabled": False, "env": {"API_TOKEN": secret}}}
@@ -81,7 +81,7 @@ async def test_what_mcp_servers_are_given_in_confidence_is_not_written_down(live
     assert secret.encode() not in written
 
 
-async def test_what_agents_are_given_in_confidence_is_not_written_down(lives: Lives) -> None:
+async def test_the_secrets_of_agents_are_not_written_down(lives: Lives) -> None:
     """S003-31, HARDENING A15: an agent that says its own keys says them to those who listen, and not to the record."""
     keys = {"AGENT_API_KEY": "a-plain-value-1", "SETTING": "a-common-value"}
     says = "import os; print(os.environ['AGENT_API_KEY'], os.environ['SETTING'])"

@@ -12,7 +12,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import TermsRecord
 from tertulia.protocol.storage import HeadersOnly, Ttl
 from tertulia.session.resume.terms_codec import keep_recorded_rights, read_terms, recorded_workspace, terms_record
-from tests.conversation.making import make_conversation, terms
+from tests.conversation.conversations import make_conversation, terms
 from tests.tables import each_row
 
 RIGHTS = replace(

@@ -13,7 +13,7 @@ from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tertulia.session.settings.settings import LoadedSettings, Settings, load_settings
 
 
-class House:
+class Files:
     """A home with a repository in it, and the files that settings come from."""
 
     def __init__(self, root: Path) -> None:
@@ -33,60 +33,60 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path.resolve())
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path.resolve())
 
 
 # ---- the layers
 
 
-def test_with_nothing_anywhere_everything_is_a_default(house) -> None:
-    loaded = house.load()
-    assert loaded.settings == Settings(cwd=str(house.repo))
+def test_with_nothing_anywhere_everything_is_a_default(files) -> None:
+    loaded = files.load()
+    assert loaded.settings == Settings(cwd=str(files.repo))
     assert set(loaded.provenance.values()) == {"default"}
     assert {name.partition(".")[0] for name in loaded.provenance} == set(Settings.__struct_fields__)
     assert (loaded.warnings, loaded.settings.project_servers) == ([], ())
     assert not loaded.environment.home.exists()
 
 
-def test_the_users_file_is_read_and_named(house) -> None:
-    house.user_file.write_text('model = "a/b"\nsandbox = "read-only"\n[limits]\nmcp_wait_s = 5\n')
-    loaded = house.load()
+def test_the_users_file_is_read_and_named(files) -> None:
+    files.user_file.write_text('model = "a/b"\nsandbox = "read-only"\n[limits]\nmcp_wait_s = 5\n')
+    loaded = files.load()
     assert (loaded.settings.model, loaded.settings.rights().sandbox) == ("a/b", "read_only")
     assert loaded.settings.rights().limits.mcp_wait_s == 5
-    named = {name for name, source in loaded.provenance.items() if source == str(house.user_file)}
+    named = {name for name, source in loaded.provenance.items() if source == str(files.user_file)}
     assert named == {"model", "sandbox", "limits.mcp_wait_s"}
 
 
-def test_each_layer_wins_over_the_one_below(house) -> None:
+def test_each_layer_wins_over_the_one_below(files) -> None:
     def model(*overrides: str, environ: dict[str, str] | None = None, **flags: str) -> tuple[object, str]:
-        loaded = house.load(*overrides, environ=environ, **flags)
+        loaded = files.load(*overrides, environ=environ, **flags)
         return loaded.settings.model, loaded.provenance["model"]
 
-    house.user_file.write_text('model = "file/m"')
+    files.user_file.write_text('model = "file/m"')
     variables = {"TERTULIA_MODEL": "env/m"}
-    assert model() == ("file/m", str(house.user_file))
+    assert model() == ("file/m", str(files.user_file))
     assert model(environ=variables) == ("env/m", "environment TERTULIA_MODEL")
     assert model("model=c/m", environ=variables) == ("c/m", "-c")
     assert model("model=c/m", environ=variables, model="flag/m") == ("flag/m", "flag --model")
 
 
-def test_an_empty_variable_is_no_model(house) -> None:
-    assert house.load(environ={"TERTULIA_MODEL": ""}).settings.model is None
+def test_an_empty_variable_is_no_model(files) -> None:
+    assert files.load(environ={"TERTULIA_MODEL": ""}).settings.model is None
 
 
-def test_overrides_reach_into_tables_and_later_ones_win(house) -> None:
-    house.user_file.write_text("[limits]\nmcp_wait_s = 5\nmax_conversations = 7\n")
-    loaded = house.load("limits.mcp_wait_s=6", "limits.mcp_wait_s=8", "storage_policy.ttl=60")
+def test_overrides_reach_into_tables_and_later_ones_win(files) -> None:
+    files.user_file.write_text("[limits]\nmcp_wait_s = 5\nmax_conversations = 7\n")
+    loaded = files.load("limits.mcp_wait_s=6", "limits.mcp_wait_s=8", "storage_policy.ttl=60")
     limits = loaded.settings.rights().limits
     assert (limits.mcp_wait_s, limits.max_conversations) == (8, 7)
     assert loaded.settings.storage_policy == Ttl(60)
     assert loaded.provenance["limits.mcp_wait_s"] == "-c"
-    assert loaded.provenance["limits.max_conversations"] == str(house.user_file)
+    assert loaded.provenance["limits.max_conversations"] == str(files.user_file)
 
 
-def test_flags_go_by_the_names_people_know(house) -> None:
-    loaded = house.load(approval_policy="never", storage_policy="headers-only", sandbox=None, network=None)
+def test_flags_go_by_the_names_people_know(files) -> None:
+    loaded = files.load(approval_policy="never", storage_policy="headers-only", sandbox=None, network=None)
     assert loaded.settings.approval_policy == NEVER
     assert loaded.settings.storage_policy == HeadersOnly()
     assert loaded.provenance["approval_policy"] == "flag --ask-for-approval"
@@ -94,112 +94,112 @@ def test_flags_go_by_the_names_people_know(house) -> None:
     assert loaded.provenance["sandbox"] == "default"
 
 
-def test_a_directory_that_is_added_is_added_to_the_workspace(house) -> None:
-    loaded = house.load(writable_roots=("../other", "~/data"))
-    roots = {str(house.repo), str(house.home / "other"), str(house.home / "data")}
+def test_a_directory_that_is_added_is_added_to_the_workspace(files) -> None:
+    loaded = files.load(writable_roots=("../other", "~/data"))
+    roots = {str(files.repo), str(files.home / "other"), str(files.home / "data")}
     assert set(loaded.settings.rights().writable_roots or ()) == roots
     assert loaded.provenance["writable_roots"] == "flag --add-dir"
 
 
-def test_roots_in_the_users_file_are_read_from_where_the_work_is(house) -> None:
-    house.user_file.write_text('writable_roots = ["build", "~/data"]')
-    roots = house.load().settings.rights().writable_roots
-    assert roots == (str(house.home / "data"), str(house.repo / "build"))
+def test_roots_in_the_users_file_are_read_from_where_the_work_is(files) -> None:
+    files.user_file.write_text('writable_roots = ["build", "~/data"]')
+    roots = files.load().settings.rights().writable_roots
+    assert roots == (str(files.home / "data"), str(files.repo / "build"))
 
 
-def test_the_environment_is_the_processs_own_when_none_is_given(house, monkeypatch) -> None:
-    monkeypatch.setitem(os.environ, "HOME", str(house.home))
+def test_the_environment_is_the_processs_own_when_none_is_given(files, monkeypatch) -> None:
+    monkeypatch.setitem(os.environ, "HOME", str(files.home))
     monkeypatch.delitem(os.environ, "XDG_CONFIG_HOME", raising=False)
     monkeypatch.setitem(os.environ, "TERTULIA_MODEL", "env/m")
-    loaded = load_settings(cwd=house.repo)
+    loaded = load_settings(cwd=files.repo)
     assert loaded.settings.model == "env/m"
-    assert loaded.environment.user_home == house.home
+    assert loaded.environment.user_home == files.home
 
 
-def test_the_working_directory_is_where_its_links_lead_and_must_exist(house) -> None:
-    (house.home / "link").symlink_to(house.repo)
-    assert house.load(cwd=house.home / "link").settings.cwd == str(house.repo)
+def test_the_working_directory_is_where_its_links_lead_and_must_exist(files) -> None:
+    (files.home / "link").symlink_to(files.repo)
+    assert files.load(cwd=files.home / "link").settings.cwd == str(files.repo)
     with pytest.raises(InvalidParamsError, match="missing is not a directory"):
-        house.load(cwd=house.home / "missing")
+        files.load(cwd=files.home / "missing")
 
 
 # ---- the project's file
 
 
-def test_a_project_narrows_and_the_command_line_holds_against_it(house) -> None:
-    house.project_file.write_text('sandbox = "read-only"\n')
-    loaded = house.load()
+def test_a_project_narrows_and_the_command_line_holds_against_it(files) -> None:
+    files.project_file.write_text('sandbox = "read-only"\n')
+    loaded = files.load()
     assert loaded.settings.sandbox == "read_only"
-    assert loaded.provenance["sandbox"] == str(house.project_file)
-    assert house.load(sandbox="workspace-write").settings.sandbox == "workspace_write"
-    assert house.load('sandbox="danger-full-access"').settings.sandbox == "danger_full_access"
+    assert loaded.provenance["sandbox"] == str(files.project_file)
+    assert files.load(sandbox="workspace-write").settings.sandbox == "workspace_write"
+    assert files.load('sandbox="danger-full-access"').settings.sandbox == "danger_full_access"
 
 
-def test_a_project_cannot_widen_what_the_user_set(house) -> None:
+def test_a_project_cannot_widen_what_the_user_set(files) -> None:
     """B7"""
-    house.user_file.write_text('sandbox = "read-only"\nnetwork = false\n')
-    house.project_file.write_text('sandbox = "danger-full-access"\nnetwork = true\nmodel = "evil/m"\n')
-    loaded = house.load()
+    files.user_file.write_text('sandbox = "read-only"\nnetwork = false\n')
+    files.project_file.write_text('sandbox = "danger-full-access"\nnetwork = true\nmodel = "evil/m"\n')
+    loaded = files.load()
     assert (loaded.settings.sandbox, loaded.settings.network, loaded.settings.model) == ("read_only", False, None)
-    assert loaded.provenance["sandbox"] == str(house.user_file)
+    assert loaded.provenance["sandbox"] == str(files.user_file)
     assert len(loaded.warnings) == 3
-    assert all(warning.startswith(f"{house.project_file}: ") for warning in loaded.warnings)
+    assert all(warning.startswith(f"{files.project_file}: ") for warning in loaded.warnings)
 
 
-def test_a_project_cannot_turn_web_search_on(house) -> None:
-    house.project_file.write_text("tools_web_search_request = true\n")
-    assert not house.load().settings.defaults().tools_web_search_request
+def test_a_project_cannot_turn_web_search_on(files) -> None:
+    files.project_file.write_text("tools_web_search_request = true\n")
+    assert not files.load().settings.defaults().tools_web_search_request
 
 
-def test_a_project_cannot_make_more_than_the_workspace_writable(house) -> None:
+def test_a_project_cannot_make_more_than_the_workspace_writable(files) -> None:
     """A8: nobody said where to write, and "/" is not stricter than that."""
-    house.project_file.write_text('writable_roots = ["/", "~"]\n')
-    loaded = house.load()
+    files.project_file.write_text('writable_roots = ["/", "~"]\n')
+    loaded = files.load()
     assert loaded.settings.writable_roots is None
     assert len(loaded.warnings) == 1
 
 
-def test_a_project_cannot_leave_the_roots_that_the_user_gave(house) -> None:
-    house.user_file.write_text('writable_roots = ["/srv/a", "/srv/b"]\n')
-    house.project_file.write_text('writable_roots = ["/srv/a/x", "/etc"]\n')
-    assert house.load().settings.writable_roots == ("/srv/a/x",)
+def test_a_project_cannot_leave_the_roots_that_the_user_gave(files) -> None:
+    files.user_file.write_text('writable_roots = ["/srv/a", "/srv/b"]\n')
+    files.project_file.write_text('writable_roots = ["/srv/a/x", "/etc"]\n')
+    assert files.load().settings.writable_roots == ("/srv/a/x",)
 
 
-def test_a_link_in_a_project_leads_nowhere(house) -> None:
+def test_a_link_in_a_project_leads_nowhere(files) -> None:
     """A7"""
-    (house.repo / "out").symlink_to("/usr")
-    house.project_file.write_text('writable_roots = ["out"]\n')
-    assert house.load().settings.writable_roots == ()
+    (files.repo / "out").symlink_to("/usr")
+    files.project_file.write_text('writable_roots = ["out"]\n')
+    assert files.load().settings.writable_roots == ()
 
 
-def test_roots_of_a_project_are_read_from_the_project(house) -> None:
-    (house.repo / "src").mkdir()
-    house.project_file.write_text('writable_roots = ["src/build", "docs"]\n')
-    loaded = house.load(cwd=house.repo / "src")
-    assert loaded.settings.writable_roots == (str(house.repo / "src" / "build"),)
+def test_roots_of_a_project_are_read_from_the_project(files) -> None:
+    (files.repo / "src").mkdir()
+    files.project_file.write_text('writable_roots = ["src/build", "docs"]\n')
+    loaded = files.load(cwd=files.repo / "src")
+    assert loaded.settings.writable_roots == (str(files.repo / "src" / "build"),)
 
 
-def test_every_file_between_root_and_working_directory_narrows(house) -> None:
-    inner = house.repo / "src"
+def test_every_file_between_root_and_working_directory_narrows(files) -> None:
+    inner = files.repo / "src"
     (inner / ".tertulia").mkdir(parents=True)
-    house.project_file.write_text('sandbox = "read-only"\n[limits]\nmax_conversations = 9\n')
+    files.project_file.write_text('sandbox = "read-only"\n[limits]\nmax_conversations = 9\n')
     (inner / ".tertulia" / "config.toml").write_text(
         'sandbox = "workspace-write"\nshell_mode = "none"\n[limits]\nmax_conversations = 4\n'
     )
-    loaded = house.load(cwd=inner)
+    loaded = files.load(cwd=inner)
     rights = loaded.settings.rights()
     assert (rights.sandbox, rights.shell, rights.limits.max_conversations) == ("read_only", False, 4)
     assert loaded.provenance["limits.max_conversations"] == str(inner / ".tertulia" / "config.toml")
 
 
-def test_servers_of_a_project_stay_apart_from_the_users(house) -> None:
+def test_servers_of_a_project_stay_apart_from_the_users(files) -> None:
     """C3"""
-    house.user_file.write_text('[mcp_servers.mine]\ncommand = "x"\n')
-    house.project_file.write_text('[mcp_servers.theirs]\ncommand = "evil"\n')
-    loaded = house.load()
+    files.user_file.write_text('[mcp_servers.mine]\ncommand = "x"\n')
+    files.project_file.write_text('[mcp_servers.theirs]\ncommand = "evil"\n')
+    loaded = files.load()
     assert set(loaded.settings.mcp_servers) == {"mine"}
     [theirs] = loaded.settings.project_servers
-    assert (theirs.name, theirs.source) == ("theirs", str(house.project_file))
+    assert (theirs.name, theirs.source) == ("theirs", str(files.project_file))
     assert loaded.warnings == []
 
 
@@ -217,11 +217,11 @@ def test_servers_of_a_project_stay_apart_from_the_users(house) -> None:
     ],
 )
 @pytest.mark.parametrize("place", ["user_file", "project_file"])
-def test_a_mistake_in_a_file_is_refused_with_file_and_key(house, place, text, said) -> None:
-    file: Path = getattr(house, place)
+def test_a_mistake_in_a_file_is_refused_with_file_and_key(files, place, text, said) -> None:
+    file: Path = getattr(files, place)
     file.write_text(text)
     with pytest.raises(InvalidParamsError, match=rf"{file}: .*{said}"):
-        house.load()
+        files.load()
 
 
 @pytest.mark.parametrize(
@@ -234,17 +234,17 @@ def test_a_mistake_in_a_file_is_refused_with_file_and_key(house, place, text, sa
         ([], {"approval_policy": "x"}, "flag --ask-for-approval: approval_policy must be"),
     ],
 )
-def test_a_mistake_on_the_command_line_is_refused_with_its_place(house, overrides, flags, said) -> None:
+def test_a_mistake_on_the_command_line_is_refused_with_its_place(files, overrides, flags, said) -> None:
     with pytest.raises(InvalidParamsError, match=said):
-        house.load(*overrides, **flags)
+        files.load(*overrides, **flags)
 
 
-def test_nothing_that_is_shown_holds_a_secret(house) -> None:
+def test_nothing_that_is_shown_holds_a_secret(files) -> None:
     """E6"""
-    house.user_file.write_text('[mcp_servers.fs]\ncommand = "x"\nenv = { KEY = "canary-1" }\n')
-    loaded = house.load('shell_environment.set.TOKEN="canary-2"', environ={"OPENAI_API_KEY": "canary-3"})
+    files.user_file.write_text('[mcp_servers.fs]\ncommand = "x"\nenv = { KEY = "canary-1" }\n')
+    loaded = files.load('shell_environment.set.TOKEN="canary-2"', environ={"OPENAI_API_KEY": "canary-3"})
     assert loaded.environment.variables["OPENAI_API_KEY"] == "canary-3"
-    assert loaded.provenance["mcp_servers.fs.env.KEY"] == str(house.user_file)
+    assert loaded.provenance["mcp_servers.fs.env.KEY"] == str(files.user_file)
     assert "canary" not in repr(loaded)
 
 
@@ -264,43 +264,43 @@ def test_nothing_that_is_shown_holds_a_secret(house) -> None:
         ("disable_response_storage = true", ["storage_policy=full"], Full()),
     ],
 )
-def test_the_switch_that_disabled_storage_means_headers_only(house, text, overrides, policy) -> None:
+def test_the_switch_that_disabled_storage_means_headers_only(files, text, overrides, policy) -> None:
     """S002-20, X-33: true is headers_only where nothing stricter was said, false asks for nothing."""
-    house.user_file.write_text(text)
-    assert house.load(*overrides).settings.storage_policy == policy
+    files.user_file.write_text(text)
+    assert files.load(*overrides).settings.storage_policy == policy
 
 
-def test_the_old_switch_has_the_provenance_of_its_place_and_narrows_in_a_project(house) -> None:
+def test_the_old_switch_has_the_provenance_of_its_place_and_narrows_in_a_project(files) -> None:
     """S002-20: what doctor shows is the policy and who asked for it."""
-    house.project_file.write_text("disable_response_storage = true")
-    loaded = house.load()
+    files.project_file.write_text("disable_response_storage = true")
+    loaded = files.load()
     assert (loaded.settings.storage_policy, loaded.warnings) == (HeadersOnly(), [])
-    assert loaded.provenance["storage_policy"] == str(house.project_file)
-    house.user_file.write_text('storage_policy = "none"')
-    loaded = house.load()
+    assert loaded.provenance["storage_policy"] == str(files.project_file)
+    files.user_file.write_text('storage_policy = "none"')
+    loaded = files.load()
     assert (loaded.settings.storage_policy, loaded.warnings) == (NoStorage(), [])
 
 
-def test_an_old_switch_that_is_neither_true_nor_false_is_refused_with_its_place(house) -> None:
+def test_an_old_switch_that_is_neither_true_nor_false_is_refused_with_its_place(files) -> None:
     """S002-20."""
     with pytest.raises(InvalidParamsError, match="-c: disable_response_storage must be true or false"):
-        house.load("disable_response_storage=perhaps")
+        files.load("disable_response_storage=perhaps")
 
 
 @pytest.mark.parametrize("root", [".git", ".git/hooks", "sub/.GIT", "link"])
-def test_a_project_cannot_make_what_is_protected_writable_by_asking_for_nothing_else(house, root: str) -> None:
+def test_a_project_cannot_make_what_is_protected_writable_by_asking_for_nothing_else(files, root: str) -> None:
     """A4: a smaller root would be narrower by its path, and yet let commands write what no other root lets them."""
-    (house.project_file.parent.parent / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
-    (house.project_file.parent.parent / "link").symlink_to(".git")
-    house.project_file.write_text(f'writable_roots = ["{root}", "src"]\n')
-    loaded = house.load()
-    workspace = os.path.realpath(house.project_file.parent.parent)
+    (files.project_file.parent.parent / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+    (files.project_file.parent.parent / "link").symlink_to(".git")
+    files.project_file.write_text(f'writable_roots = ["{root}", "src"]\n')
+    loaded = files.load()
+    workspace = os.path.realpath(files.project_file.parent.parent)
     assert loaded.settings.rights().writable_roots == (f"{workspace}/src",)
     assert any("protected" in warning for warning in loaded.warnings)
 
 
-def test_what_the_user_made_writable_a_project_may_keep(house) -> None:
-    house.user_file.write_text('writable_roots = [".git"]\n')
-    house.project_file.write_text('writable_roots = [".git/info"]\n')
-    workspace = os.path.realpath(house.project_file.parent.parent)
-    assert house.load().settings.rights().writable_roots == (f"{workspace}/.git/info",)
+def test_what_the_user_made_writable_a_project_may_keep(files) -> None:
+    files.user_file.write_text('writable_roots = [".git"]\n')
+    files.project_file.write_text('writable_roots = [".git/info"]\n')
+    workspace = os.path.realpath(files.project_file.parent.parent)
+    assert files.load().settings.rights().writable_roots == (f"{workspace}/.git/info",)

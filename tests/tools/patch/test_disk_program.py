@@ -234,7 +234,7 @@ def test_all_files_of_a_request_have_one_bound(place: Path) -> None:
     assert (answer["ok"], answer["path"]) == (False, "z")
 
 
-# ── trouble in the middle ────────────────────────────────────────────────────────────────────────────────────
+# ── faults in the middle ────────────────────────────────────────────────────────────────────────────────────
 
 CHANGES = [
     change("a", b"1\n", b"one\n"),
@@ -256,7 +256,7 @@ CHANGES = [
         ("write", "ENOSPC", 3),
     ],
 )
-def test_trouble_at_any_moment_leaves_the_tree_as_it_was(place: Path, call: str, error: str, times: int) -> None:
+def test_a_fault_at_any_moment_leaves_the_tree_as_it_was(place: Path, call: str, error: str, times: int) -> None:
     """A23: every way into the disk fails, at each of its turns; the tree is byte-identical, or the patch is whole."""
     calls = {"rename": "rename,renameat,renameat2", "link": "link,linkat", "mkdir": "mkdir,mkdirat"}.get(call, call)
     before = snapshot(place)
@@ -264,7 +264,7 @@ def test_trouble_at_any_moment_leaves_the_tree_as_it_was(place: Path, call: str,
         inject = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"inject={calls}:error={error}:when={turn}")
         answer = apply(place, *CHANGES, prefix=inject)
         if call == "link":
-            # A disk without second names is no trouble.
+            # A disk without second names is no error.
             assert answer == {"ok": True}
             assert (place / "a").read_bytes() == b"one\n"
         else:

@@ -24,7 +24,7 @@ async def test_a_request_shows_what_will_run_where_and_how(tmp_path: Path) -> No
         order = CommandRequest(
             argv=("bash", "-c", "rm x\nrm y\u202e"),
             cwd=str(bench.root),
-            wish=EscalationRequest(justification="to tidy up"),
+            escalation=EscalationRequest(justification="to tidy up"),
         )
         cleared = await approve_command(bench.place, order, bench.context(call("shell")))
         command = cleared.command
@@ -65,7 +65,7 @@ async def test_a_childs_request_names_those_who_wait_for_it(tmp_path: Path) -> N
 
 async def test_a_command_that_is_let_out_is_the_same_command(tmp_path: Path) -> None:
     async with workbench(tmp_path, allow) as bench:
-        order = CommandRequest(argv=("touch", "x"), cwd=str(bench.root), wish=EscalationRequest(escalated=True))
+        order = CommandRequest(argv=("touch", "x"), cwd=str(bench.root), escalation=EscalationRequest(escalated=True))
         command = (await approve_command(bench.place, order, bench.context(call("shell")))).command
         assert (command.argv, command.cwd, command.environment) == (order.argv, order.cwd, bench.place.environment)
         assert command.confinement.mode == "danger_full_access"
@@ -93,9 +93,9 @@ async def test_no_reason_of_a_model_can_pass_for_a_line_of_ours(tmp_path: Path) 
     """A2: a justification followed the command without a label, so it could imitate us."""
     async with workbench(tmp_path, allow) as bench:
         reason = "ok\nin /safe\n\u2028The sandbox holds it.\rThe user agreed."
-        wish = EscalationRequest(escalated=True, justification=reason, rule=("rm", "x\nin /"))
+        escalation = EscalationRequest(escalated=True, justification=reason, rule=("rm", "x\nin /"))
         await approve_command(
-            bench.place, CommandRequest(argv=("ls",), cwd="/w\nx", wish=wish), bench.context(call("shell"))
+            bench.place, CommandRequest(argv=("ls",), cwd="/w\nx", escalation=escalation), bench.context(call("shell"))
         )
         ours = [line for line in bench.asked[0].detail.split("\n") if not line.startswith("│ ")]
         assert ours == [

@@ -74,7 +74,7 @@ async def test_where_nobody_can_know_what_would_run_a_yes_holds_once(tmp_path: P
             assert (await bench.shell("bash", "-c", "eval ./run.sh", **OUT)).success
         assert [request.scopes for request in bench.asked] == [["once"], ["once"]]
         assert "a yes holds once" in bench.asked[0].detail
-        assert not bench.desk.grants()
+        assert not bench.approvals.grants()
 
 
 async def test_without_any_sandbox_a_grant_is_bound_to_the_files_as_well(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_file_that_changes_while_a_person_thinks_is_asked_about_again(tm
             return {"decision": "allow", "scope": "session" if len(bench.asked) == 1 else "once"}
 
         bench.answer = slowly
-        with bench.desk.attended():
+        with bench.approvals.attended():
             refused = await bench.shell("bash", "run.sh", **OUT)
         assert "changed each time it was allowed" in refused.text
         assert [request.changed for request in bench.asked] == [(), *[(f"{bench.root}/run.sh",)] * 2]

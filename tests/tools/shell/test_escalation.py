@@ -1,4 +1,4 @@
-"""The words that models bring along: understood where they mean something, and never more than a wish."""
+"""The words that models bring along: understood where they mean something, and never more than a escalation."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_suggested_rule_is_shown_and_widens_nothing(tmp_path: Path, form
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form[0])
 @pytest.mark.parametrize(
-    ("wish", "reason"),
+    ("escalation", "reason"),
     [
         ({"sandbox_permissions": "with_additional_permissions"}, "single permissions"),
         ({"additional_permissions": {"network": {"enabled": True}}}, "single permissions"),
@@ -96,10 +96,10 @@ async def test_a_suggested_rule_is_shown_and_widens_nothing(tmp_path: Path, form
     ],
 )
 async def test_what_nobody_could_allow_is_refused_with_a_reason(
-    tmp_path: Path, form: Any, wish: dict[str, Any], reason: str
+    tmp_path: Path, form: Any, escalation: dict[str, Any], reason: str
 ) -> None:
     async with workbench(tmp_path, allow) as bench:
-        result = await ask(bench, form, **wish)
+        result = await ask(bench, form, **escalation)
         assert code(result) == "invalid_params"
         assert reason in result.text
         assert bench.events == []
@@ -131,7 +131,7 @@ async def test_a_picture_is_looked_at_whatever_detail_is_asked_for(tmp_path: Pat
         assert code(await bench.call("view_image", {"path": "a.png", "environment_id": "x"})) == "invalid_params"
 
 
-def test_a_wish_is_read_once_for_all_forms() -> None:
+def test_an_escalation_is_read_once_for_all_forms() -> None:
     assert read_escalation({}) == EscalationRequest()
     asked = {"sandbox_permissions": "use_default", "with_escalated_permissions": True, "prefix_rule": ["git", "pull"]}
     assert read_escalation(asked) == EscalationRequest(escalated=True, rule=("git", "pull"))

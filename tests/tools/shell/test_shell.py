@@ -300,7 +300,7 @@ async def test_waiting_for_a_person_costs_no_time_of_the_tool(tmp_path: Path) ->
         patient = asyncio.Event()
         loop.call_later(0.1, patient.set)
         await patient.wait()
-        bench.desk.resolve(bench.asked[0].approval_id, "allow")
+        bench.approvals.resolve(bench.asked[0].approval_id, "allow")
         assert (await asking).success
 
 

@@ -42,7 +42,7 @@ _CHUNK = 65_536
 _MAX_WELCOME = 65_536
 _MAX_LOG = 1024 * 1024
 _ATTEMPTS = 3
-_PARTING_S = 0.5
+_CLOSE_S = 0.5
 
 _MORE = """
 \b
@@ -120,7 +120,7 @@ def relay_to_broker(place: Path, view: str | None, start: Sequence[str], config:
     """
     with _connect(place, view, start, config) as connection:
         up = copy_standard_streams(connection)
-        up.join(_PARTING_S)
+        up.join(_CLOSE_S)
         if up.is_alive():
             raise McpError("the shared broker went away")
     return 0

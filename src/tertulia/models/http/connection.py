@@ -149,7 +149,7 @@ class ProviderConnection:
             raise malformed_response(self._place, f"an event of {error}") from None
         except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
             # What these say can hold the whole address; none of it is passed on but what the system said.
-            raise (_ours(self._place) if sent.cut_off else _trouble(error, self._place)) from None
+            raise (_ours(self._place) if sent.cut_off else _attempt_error(error, self._place)) from None
         finally:
             self._sent.discard(sent)
             # An answer that has come in whole has given its connection back, and others may be using it by now.
@@ -246,7 +246,7 @@ def _ours(place: ProviderAddress) -> ProviderAttemptError:
     return ProviderAttemptError(f"the connection to {place.provider} was closed on our side")
 
 
-def _trouble(error: Exception, place: ProviderAddress) -> ProviderAttemptError:
+def _attempt_error(error: Exception, place: ProviderAddress) -> ProviderAttemptError:
     match error:
         case aiohttp.ClientSSLError():
             return ProviderAttemptError(f"no trusted connection to {place.provider} at {place.host}: {_reason(error)}")

@@ -47,16 +47,16 @@ def sweep_home(home: Path, retention: Retention, clock: Clock, hands: SweepActio
 
     Opens only files that have something to lose. Sessions that a process owns are left alone.
     """
-    broom = _Sweeper(home, retention, clock.now(), hands or _RealActions(clock))
+    sweeper = _Sweeper(home, retention, clock.now(), hands or _RealActions(clock))
     try:
         entries = refresh(home)
     except OSError as error:
         return HomeSweepResult(troubles=(explain(error, sessions_folder(home)).message,))
-    broom.drop_remains(entries)
+    sweeper.drop_remains(entries)
     for entry in sorted(entries.values(), key=lambda entry: entry.updated):
-        broom.sweep(entry)
-    broom.shrink()
-    return broom.swept
+        sweeper.sweep(entry)
+    sweeper.shrink()
+    return sweeper.swept
 
 
 class _RealActions:

@@ -151,21 +151,21 @@ class _Watched:
     def __init__(self, command: Command, watch: Watch, roots: Sequence[str], nested: NestedProtectedPaths) -> None:
         self.unkept: list[str] = []
         self._command, self._watch, self._roots, self._nested = command, watch, roots, nested
-        self._vigil: ChangeWatch | None = None
+        self._change_watch: ChangeWatch | None = None
 
     def before(self) -> None:
         """Look for what is the user's, everywhere in the roots."""
         found = [entry.path for root in self._roots for entry in self._nested.before(root)]
-        self._vigil = ChangeWatch(self._watch, self._roots, self._command.confinement, found)
+        self._change_watch = ChangeWatch(self._watch, self._roots, self._command.confinement, found)
         self._nested.began(self._roots)
-        self.unkept = self._vigil.unkept
+        self.unkept = self._change_watch.unkept
 
     def after(self) -> tuple[Change, ...]:
         """What has changed among protected files."""
-        if self._vigil is None:
+        if self._change_watch is None:
             return ()
         self._nested.ended(self._roots)
-        return self._vigil.end(held=False)
+        return self._change_watch.end(held=False)
 
 
 def _temporary_folder() -> str:

@@ -29,7 +29,7 @@ class MountEntry(NamedTuple):
     """The number under which bubblewrap has mounted it aside."""
 
     def merged(self, other: MountEntry) -> MountEntry:
-        """Of two wishes for one place the stricter counts; where it lies aside is kept."""
+        """Of two entries for one place the stricter counts; where it lies aside is kept."""
         strict, mild = (self, other) if _STRICTER[self.kind] >= _STRICTER[other.kind] else (other, self)
         return strict._replace(staged=mild.staged if strict.staged is None else strict.staged)
 

@@ -46,7 +46,7 @@ class MountPlan:
         self.fds: list[int] = []
         self.changes: tuple[Change, ...] = ()
         """Protected files that changed, once it is closed."""
-        self._vigil: ChangeWatch | None = None
+        self._change_watch: ChangeWatch | None = None
         self._command = command
         self._nested = nested
         self._roots: dict[str, int] = {}
@@ -90,8 +90,8 @@ class MountPlan:
             if self._began:
                 self._began = False
                 self._nested.ended(self._roots)
-            if self._vigil is not None:
-                self.changes += self._vigil.end(held=True)
+            if self._change_watch is not None:
+                self.changes += self._change_watch.end(held=True)
             while self._stubs:
                 self._stubs.popitem()[1].release()
             while self._roots:
@@ -144,7 +144,7 @@ class MountPlan:
             self._began = True
             self._nested.began(self._roots)
             if self._command.watch is not None and self._roots:
-                self._vigil = ChangeWatch(
+                self._change_watch = ChangeWatch(
                     self._command.watch, self._roots, confinement, [found.path for found in nested]
                 )
         places = GuardedMounts(self._roots, self._stubs, frozenset(confinement.missing_files))

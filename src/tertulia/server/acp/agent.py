@@ -90,13 +90,13 @@ class AcpAgent:
         self.refuse = self.peer.refuse
         self.idle = self.peer.idle
         self._editor: EditorCapabilities | None = None
-        self._tabs: dict[str, AcpSession] = {}
+        self._sessions: dict[str, AcpSession] = {}
 
     def input_ended(self) -> None:
         """Nothing more comes from the client: prompts are cancelled, and requests to it count as refused."""
         self.peer.forsake()
-        for tab in self._tabs.values():
-            tab.cancel()
+        for acp_session in self._sessions.values():
+            acp_session.cancel()
 
     async def close(self, timeout_s: float) -> bool:
         """Close the sessions that were opened here; what still runs is answered, at most so long later.
@@ -105,8 +105,8 @@ class AcpAgent:
         """
         self.input_ended()
         async with asyncio.TaskGroup() as group:
-            for tab in list(self._tabs.values()):
-                group.create_task(self._let_go(tab))
+            for acp_session in list(self._sessions.values()):
+                group.create_task(self._let_go(acp_session))
         await self.peer.close(timeout_s)
         return await is_drained(self._sink, min(timeout_s, PATIENCE_S))
 
@@ -122,8 +122,8 @@ class AcpAgent:
         answered = await entry.run(self, request)
         for field in _find_skipped_lists(request, params):
             # Not an error: a newer protocol may know more of them. Not silence either.
-            tab = self._tab(answered.result.get("sessionId", params.get("sessionId")))
-            tab.remark(f"{field}: what cannot be read of it is left out")
+            acp_session = self._session(answered.result.get("sessionId", params.get("sessionId")))
+            acp_session.remark(f"{field}: what cannot be read of it is left out")
         return answered
 
     def _initialize(self, request: s.InitializeRequest) -> MethodResult:
@@ -136,24 +136,24 @@ class AcpAgent:
 
     async def new(self, request: s.NewSessionRequest) -> MethodResult:
         """`session/new`: start a session in a directory."""
-        tab = await self._open(request, self._factory.begin)
-        return MethodResult({"sessionId": tab.session.id, **tab.state()}, tab.begin)
+        acp_session = await self._open(request, self._factory.begin)
+        return MethodResult({"sessionId": acp_session.session.id, **acp_session.state()}, acp_session.begin)
 
     async def load(self, request: s.LoadSessionRequest) -> MethodResult:
         """`session/load`: all that was said is told again, then the answer comes."""
-        tab = await self._open(request, partial(self._factory.bring_back, request.session_id))
-        await tab.retell()
-        return MethodResult(tab.state(), tab.begin)
+        acp_session = await self._open(request, partial(self._factory.bring_back, request.session_id))
+        await acp_session.retell()
+        return MethodResult(acp_session.state(), acp_session.begin)
 
     async def resume(self, request: s.ResumeSessionRequest) -> MethodResult:
         """`session/resume`: the same, and nothing is told again."""
-        tab = await self._open(request, partial(self._factory.bring_back, request.session_id))
-        return MethodResult(tab.state(), tab.begin)
+        acp_session = await self._open(request, partial(self._factory.bring_back, request.session_id))
+        return MethodResult(acp_session.state(), acp_session.begin)
 
     async def fork(self, request: s.ForkSessionRequest) -> MethodResult:
         """`session/fork`: start a session with the history of another."""
-        tab = await self._open(request, partial(self._factory.fork, request.session_id))
-        return MethodResult({"sessionId": tab.session.id, **tab.state()}, tab.begin)
+        acp_session = await self._open(request, partial(self._factory.fork, request.session_id))
+        return MethodResult({"sessionId": acp_session.session.id, **acp_session.state()}, acp_session.begin)
 
     async def list(self, request: s.ListSessionsRequest) -> MethodResult:
         """`session/list`: one page of the stored sessions."""
@@ -162,14 +162,14 @@ class AcpAgent:
 
     async def close_session(self, request: s.CloseSessionRequest) -> MethodResult:
         """`session/close`: what runs in it is stopped, and answered as cancelled."""
-        await self._let_go(self._tab(request.session_id))
+        await self._let_go(self._session(request.session_id))
         return MethodResult()
 
     async def delete(self, request: s.DeleteSessionRequest) -> MethodResult:
         """`session/delete`: nothing of it is left."""
-        tab = self._tabs.get(request.session_id)
-        if tab is not None:
-            await self._let_go(tab)
+        acp_session = self._sessions.get(request.session_id)
+        if acp_session is not None:
+            await self._let_go(acp_session)
         await asyncio.to_thread(delete_session, self._factory.environment.home, request.session_id)
         return MethodResult()
 
@@ -177,11 +177,11 @@ class AcpAgent:
 
     async def prompt(self, request: s.PromptRequest) -> MethodResult:
         """`session/prompt`: answered when the turn has ended."""
-        return MethodResult(await self._tab(request.session_id).prompt(request.prompt))
+        return MethodResult(await self._session(request.session_id).prompt(request.prompt))
 
     async def steer(self, request: s.PromptRequest) -> MethodResult:
         """`_session/steering`, which is not of the protocol: other agents have it, and their clients use it."""
-        if await self._tab(request.session_id).steer(request.prompt):
+        if await self._session(request.session_id).steer(request.prompt):
             return MethodResult({"outcome": "injected"})
         # No task is begun that no prompt would be answered by: the client may send one.
         steering = (request.field_meta or {}).get("steering")
@@ -191,25 +191,25 @@ class AcpAgent:
 
     async def cancel(self, request: s.CancelNotification) -> MethodResult:
         """`session/cancel`: stop the prompt that is being answered."""
-        self._tab(request.session_id).cancel()
+        self._session(request.session_id).cancel()
         return MethodResult()
 
     async def set_mode(self, request: s.SetSessionModeRequest) -> MethodResult:
         """`session/set_mode`: choose the mode of a session."""
-        await choose_mode(self._tab(request.session_id).session, request.mode_id)
+        await choose_mode(self._session(request.session_id).session, request.mode_id)
         return MethodResult()
 
     async def set_option(self, request: s.SetSessionConfigOptionSelectRequest) -> MethodResult:
         """`session/set_config_option`: the mode or the model."""
-        tab = self._tab(request.session_id)
+        acp_session = self._session(request.session_id)
         match request.config_id:
             case "mode":
-                await choose_mode(tab.session, request.value)
+                await choose_mode(acp_session.session, request.value)
             case "model":
-                await choose_model(tab.session, request.value)
+                await choose_model(acp_session.session, request.value)
             case other:
                 raise InvalidParamsError(f"configId must be mode or model, not {other[:64]!r}")
-        return MethodResult({"configOptions": tab.options()})
+        return MethodResult({"configOptions": acp_session.options()})
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -222,9 +222,9 @@ class AcpAgent:
         opened = await opening(SessionRequest(request.cwd, request.additional_directories or (), servers, buffers))
         if buffers is not None:
             buffers.session_id = opened.session.id
-        if (tab := self._tabs.get(opened.session.id)) is not None:
-            return tab
-        tab = self._tabs[opened.session.id] = AcpSession(
+        if (acp_session := self._sessions.get(opened.session.id)) is not None:
+            return acp_session
+        acp_session = self._sessions[opened.session.id] = AcpSession(
             opened.session,
             self.peer,
             self._sink,
@@ -232,19 +232,19 @@ class AcpAgent:
             models=self._factory.models,
             remarks=opened.remarks,
         )
-        return tab
+        return acp_session
 
-    def _tab(self, session_id: str) -> AcpSession:
-        tab = self._tabs.get(session_id)
-        if tab is None:
+    def _session(self, session_id: str) -> AcpSession:
+        acp_session = self._sessions.get(session_id)
+        if acp_session is None:
             raise NotFoundError(f"session {session_id[:64]!r} is not open here; load or resume it first")
-        return tab
+        return acp_session
 
-    async def _let_go(self, tab: AcpSession) -> None:
+    async def _let_go(self, acp_session: AcpSession) -> None:
         # Not for the next prompt to find while it closes.
-        self._tabs.pop(tab.session.id, None)
-        await self._factory.host.close_session(tab.session)
-        await tab.close(_GRACE_S)
+        self._sessions.pop(acp_session.session.id, None)
+        await self._factory.host.close_session(acp_session.session)
+        await acp_session.close(_GRACE_S)
 
 
 async def _authenticate(agent: AcpAgent, request: s.AuthenticateRequest) -> MethodResult:

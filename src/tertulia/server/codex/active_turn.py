@@ -105,9 +105,9 @@ class _OpenCall:
 class CodexToolCalls:
     """Of all conversations of a session. Those of others than the root have the conversation in their id."""
 
-    def __init__(self, moment: ActiveTurn, root: ConversationId, cwd: Callable[[ConversationId], str]) -> None:
+    def __init__(self, active_turn: ActiveTurn, root: ConversationId, cwd: Callable[[ConversationId], str]) -> None:
         """`cwd`: where a conversation works."""
-        self._moment = moment
+        self._active_turn = active_turn
         self._root = root
         self._cwd = cwd
         self._open: dict[tuple[ConversationId, CallId], _OpenCall] = {}
@@ -118,7 +118,7 @@ class CodexToolCalls:
         """A turn is over: nothing of it is open any more."""
         self._open.clear()
         self._asked.clear()
-        self._moment.waiting = False
+        self._active_turn.waiting = False
 
     def item_of(self, approval_id: str) -> CodexItem | None:
         """What an approval that waits is about, as far as that is known."""
@@ -134,13 +134,13 @@ class CodexToolCalls:
         call = self._open[conversation, data.call_id] = _OpenCall(
             i.call_item(id, data.name, data.arguments, self._cwd(conversation))
         )
-        yield self._moment.started(event, call.item)
+        yield self._active_turn.started(event, call.item)
 
     def end(self, event: Event, data: t.ToolCallEnd) -> Iterator[CodexNotification]:
         """The one end of a call."""
         call = self._open.pop((event.conversation_id or self._root, data.call_id), None)
         if call is not None:
-            yield self._moment.completed(event, i.with_outcome(call.item, data, declined=call.declined))
+            yield self._active_turn.completed(event, i.with_outcome(call.item, data, declined=call.declined))
 
     def running(self, event: Event, data: t.ExecCommandBegin) -> Iterator[CodexNotification]:
         """A command starts: now it is known how."""
@@ -151,7 +151,7 @@ class CodexToolCalls:
     def output(self, event: Event, data: t.ExecCommandOutputDelta) -> Iterator[CodexNotification]:
         """A piece of a command's output."""
         if (call := self._find(event, data.call_id)) is not None:
-            yield self._moment.here("item/commandExecution/outputDelta", itemId=call.item["id"], delta=data.text)
+            yield self._active_turn.here("item/commandExecution/outputDelta", itemId=call.item["id"], delta=data.text)
 
     def ran(self, event: Event, data: t.ExecCommandEnd) -> Iterator[CodexNotification]:
         """A command has ended; its call says so later."""
@@ -164,13 +164,13 @@ class CodexToolCalls:
         """An MCP server says how far it is."""
         call = self._find(event, data.call_id)
         if call is not None and data.message is not None:
-            yield self._moment.here("item/mcpToolCall/progress", itemId=call.item["id"], message=data.message)
+            yield self._active_turn.here("item/mcpToolCall/progress", itemId=call.item["id"], message=data.message)
 
     def searched(self, event: Event, data: t.WebSearchEnd) -> Iterator[CodexNotification]:
         """The provider has searched the web."""
         item = i.web_search(data.call_id, data.query)
-        yield self._moment.started(event, item)
-        yield self._moment.completed(event, item)
+        yield self._active_turn.started(event, item)
+        yield self._active_turn.completed(event, item)
 
     def asked(self, event: Event, data: t.ApprovalRequest) -> Iterator[CodexNotification]:
         """A person is asked, about a call; an agent's question, about its last one."""
@@ -188,9 +188,9 @@ class CodexToolCalls:
         yield from self._waiting()
 
     def _waiting(self) -> Iterator[CodexNotification]:
-        if self._moment.waiting != bool(self._asked):
-            self._moment.waiting = bool(self._asked)
-            yield self._moment.status()
+        if self._active_turn.waiting != bool(self._asked):
+            self._active_turn.waiting = bool(self._asked)
+            yield self._active_turn.status()
 
     def _find(self, event: Event, call_id: CallId) -> _OpenCall | None:
         return self._open.get((event.conversation_id or self._root, call_id))

@@ -37,14 +37,14 @@ class ThreadNotifications:
 
     def __init__(
         self,
-        moment: ActiveTurn,
+        active_turn: ActiveTurn,
         calls: CodexToolCalls,
         root: ConversationId,
         opening_message: Callable[[TaskId], CodexItem | None],
         spent: Usage = NO_USAGE,
     ) -> None:
         """`opening_message`: the message that a task of ours begins with, given once. `spent`: before we listened."""
-        self.moment = moment
+        self.active_turn = active_turn
         self.calls = calls
         self._root = root
         self._opening_message = opening_message
@@ -71,17 +71,17 @@ class ThreadNotifications:
         self._task = event.task_id
         if data.kind == "continuation":
             return
-        self.moment.turn_id, self._began_ms = event.task_id, event_time_ms(event)
+        self.active_turn.turn_id, self._began_ms = event.task_id, event_time_ms(event)
         self._error = self._answer = None
         self.calls.forget()
         self._words.clear()
-        yield self.moment.status()
+        yield self.active_turn.status()
         turn = turn_object(event.task_id, began_ms=self._began_ms)
-        yield "turn/started", {"threadId": self.moment.thread_id, "turn": turn}
+        yield "turn/started", {"threadId": self.active_turn.thread_id, "turn": turn}
         message = self._opening_message(event.task_id)
         if message is not None:
-            yield self.moment.started(event, message)
-            yield self.moment.completed(event, message)
+            yield self.active_turn.started(event, message)
+            yield self.active_turn.completed(event, message)
 
     def complete(self, event: e.Event, data: e.TaskComplete) -> CodexNotifications:
         """A task has ended by itself."""
@@ -106,19 +106,19 @@ class ThreadNotifications:
         """Of a turn that was stopped while it waited, or whose beginning got lost on the way."""
         if event.task_id is not None and self._opening_message(event.task_id) is not None:
             ended = turn_object(event.task_id, status, ended_ms=event_time_ms(event))
-            yield "turn/completed", {"threadId": self.moment.thread_id, "turn": ended}
+            yield "turn/completed", {"threadId": self.active_turn.thread_id, "turn": ended}
 
     def _end(self, event: e.Event, error: e.ErrorEvent | None, status: str) -> CodexNotifications:
-        if self.moment.turn_id is None:
+        if self.active_turn.turn_id is None:
             return
-        ended = turn_object(self.moment.turn_id, status, began_ms=self._began_ms, ended_ms=event_time_ms(event))
+        ended = turn_object(self.active_turn.turn_id, status, began_ms=self._began_ms, ended_ms=event_time_ms(event))
         ended["error"] = None if error is None else turn_error(error.message)
         if self._answer is not None:
             ended |= {"items": [self._answer], "itemsView": "summary"}
-        self.moment.turn_id = None
+        self.active_turn.turn_id = None
         self.calls.forget()
-        yield self.moment.status()
-        yield "turn/completed", {"threadId": self.moment.thread_id, "turn": ended}
+        yield self.active_turn.status()
+        yield "turn/completed", {"threadId": self.active_turn.thread_id, "turn": ended}
 
     # ── words ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -129,14 +129,14 @@ class ThreadNotifications:
         spoken = isinstance(data, e.AgentMessageDelta)
         if data.item_id not in self._words:
             self._words[data.item_id] = 0
-            yield self.moment.started(event, _text_item(data.item_id, "", spoken=spoken))
+            yield self.active_turn.started(event, _text_item(data.item_id, "", spoken=spoken))
         if data.offset == self._words[data.item_id]:
             self._words[data.item_id] += len(data.text)
             if spoken:
-                yield self.moment.here("item/agentMessage/delta", itemId=data.item_id, delta=data.text)
+                yield self.active_turn.here("item/agentMessage/delta", itemId=data.item_id, delta=data.text)
             else:
                 params = {"itemId": data.item_id, "delta": data.text, "summaryIndex": 0}
-                yield self.moment.here("item/reasoning/summaryTextDelta", **params)
+                yield self.active_turn.here("item/reasoning/summaryTextDelta", **params)
 
     def whole(self, event: e.Event, data: e.AgentMessage | e.AgentReasoning) -> CodexNotifications:
         """A whole message or thought of the root."""
@@ -145,56 +145,56 @@ class ThreadNotifications:
         spoken = isinstance(data, e.AgentMessage)
         item = _text_item(data.item_id, data.text, spoken=spoken)
         if self._words.pop(data.item_id, None) is None:
-            yield self.moment.started(event, _text_item(data.item_id, "", spoken=spoken))
+            yield self.active_turn.started(event, _text_item(data.item_id, "", spoken=spoken))
         if spoken:
             self._answer = item
-        yield self.moment.completed(event, item)
+        yield self.active_turn.completed(event, item)
 
     # ── the rest ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def plan(self, event: e.Event, data: t.PlanUpdate) -> CodexNotifications:
         """The plan of the root conversation."""
-        if event.conversation_id == self._root and self.moment.turn_id is not None:
+        if event.conversation_id == self._root and self.active_turn.turn_id is not None:
             steps = [{"step": step.step, "status": _STEPS[step.status]} for step in data.plan]
-            yield self.moment.here("turn/plan/updated", explanation=data.explanation, plan=steps)
+            yield self.active_turn.here("turn/plan/updated", explanation=data.explanation, plan=steps)
 
     def count(self, event: e.Event, data: e.TokenCount) -> CodexNotifications:
         """Tokens that were used, in total and by the last request."""
         self._usage += data.usage
-        if self.moment.turn_id is not None:
+        if self.active_turn.turn_id is not None:
             used = {"total": _tokens(self._usage), "last": _tokens(data.usage)}
             usage = {**used, "modelContextWindow": data.context_window}
-            yield self.moment.here("thread/tokenUsage/updated", tokenUsage=usage)
+            yield self.active_turn.here("thread/tokenUsage/updated", tokenUsage=usage)
 
     def compacted(self, event: e.Event, data: e.HistoryCompacted) -> CodexNotifications:
         """The history of the root was summarised, or not."""
-        if event.conversation_id != self._root or self.moment.turn_id is None:
+        if event.conversation_id != self._root or self.active_turn.turn_id is None:
             return
         if not data.compacted:
-            yield self.moment.warning(f"nothing was summarised: {data.reason or 'there is too little'}")
+            yield self.active_turn.warning(f"nothing was summarised: {data.reason or 'there is too little'}")
             return
-        item = i.compaction(f"{self.moment.turn_id}/{event.seq}")
-        yield self.moment.started(event, item)
-        yield self.moment.completed(event, item)
+        item = i.compaction(f"{self.active_turn.turn_id}/{event.seq}")
+        yield self.active_turn.started(event, item)
+        yield self.active_turn.completed(event, item)
 
     def background(self, event: e.Event, data: e.BackgroundEvent) -> CodexNotifications:
         """Remarks on the way. A retry is no error yet; a right that was narrowed is worth a word."""
-        if data.discard_deltas and self.moment.turn_id is not None:
-            yield self.moment.here("error", error=turn_error(data.message), willRetry=True)
+        if data.discard_deltas and self.active_turn.turn_id is not None:
+            yield self.active_turn.here("error", error=turn_error(data.message), willRetry=True)
         elif data.narrowed:
-            yield self.moment.warning(data.message)
+            yield self.active_turn.warning(data.message)
 
     def failed(self, event: e.Event, data: e.ErrorEvent) -> CodexNotifications:
         """An error that the turn ends with."""
-        if self.moment.turn_id is not None:
+        if self.active_turn.turn_id is not None:
             self._error = data
-            yield self.moment.here("error", error=turn_error(data.message), willRetry=False)
+            yield self.active_turn.here("error", error=turn_error(data.message), willRetry=False)
 
     def server(self, event: e.Event, data: t.McpServerStatus) -> CodexNotifications:
         """The state of an MCP server."""
         status = _SERVERS.get(data.status)
         if status is not None:
-            params = {"threadId": self.moment.thread_id, "name": data.name, "status": status, "error": data.error}
+            params = {"threadId": self.active_turn.thread_id, "name": data.name, "status": status, "error": data.error}
             yield "mcpServer/startupStatus/updated", params
 
 
@@ -223,7 +223,7 @@ _HANDLERS: dict[type[e.EventData], NotificationHandler] = {
     e.TokenCount: ThreadNotifications.count,
     e.HistoryCompacted: ThreadNotifications.compacted,
     e.BackgroundEvent: ThreadNotifications.background,
-    e.WarningEvent: lambda notifications, event, data: iter([notifications.moment.warning(data.message)]),
+    e.WarningEvent: lambda notifications, event, data: iter([notifications.active_turn.warning(data.message)]),
     e.ErrorEvent: ThreadNotifications.failed,
     t.McpServerStatus: ThreadNotifications.server,
     t.PlanUpdate: ThreadNotifications.plan,

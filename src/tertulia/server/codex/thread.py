@@ -58,8 +58,8 @@ class CodexThread:
         self._origin = origin
         self._nursery = Nursery()
         root = session.root.id
-        self._moment = ActiveTurn(session.id)
-        calls = CodexToolCalls(self._moment, root, self._cwd)
+        self._active_turn = ActiveTurn(session.id)
+        calls = CodexToolCalls(self._active_turn, root, self._cwd)
         self._opening_messages: dict[TaskId, CodexItem] = {}
         """What was said in turns that have not begun."""
         self._turn_ids: dict[str, str] = {turn_id: turn_id for turn_id in past.endings}
@@ -67,9 +67,9 @@ class CodexThread:
         self._endings: dict[str, dict[str, Any]] = {turn_id: {"status": end} for turn_id, end in past.endings.items()}
         """By turn: whatever the client was told of it, but for its items."""
         self._notifications = ThreadNotifications(
-            self._moment, calls, root, lambda task: self._opening_messages.pop(task, None), past.usage
+            self._active_turn, calls, root, lambda task: self._opening_messages.pop(task, None), past.usage
         )
-        self._questions = CodexApprovalRequests(session, peer, self._moment, calls, self._nursery)
+        self._questions = CodexApprovalRequests(session, peer, self._active_turn, calls, self._nursery)
         # The client is asked by requests of its own protocol, whatever it shows of the events.
         self._feed = EventSender(session.events(session.activity.began_after, attend=True), sink, self._messages)
         self._begun = False
@@ -91,7 +91,7 @@ class CodexThread:
 
     def state(self) -> dict[str, Any]:
         """The status of the thread, in the form of Codex."""
-        return self._moment.state()
+        return self._active_turn.state()
 
     def opened(self, *, turns: bool) -> dict[str, Any]:
         """The answer to whatever opens it."""
@@ -125,7 +125,7 @@ class CodexThread:
 
     def _as_it_is(self, past: dict[str, Any]) -> dict[str, Any]:
         """A turn of the history, with how it stands or ended: a history does not know."""
-        if past["id"] == self._moment.turn_id:
+        if past["id"] == self._active_turn.turn_id:
             return {**past, "status": "inProgress"}
         return {**past, **self._endings.get(past["id"], {})}
 

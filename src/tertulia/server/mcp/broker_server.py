@@ -43,7 +43,7 @@ MAX_CLIENTS = 256
 GREETING_S = 10.0
 MAX_GREETING = 4096
 _BACKLOG = 128
-_PARTING_S = 5.0
+_CLOSE_S = 5.0
 _CHUNK = 65_536
 
 
@@ -79,7 +79,7 @@ class BrokerSocket:
             for client in self._clients:
                 client.cancel()
             if self._clients:
-                await asyncio.wait(self._clients, timeout=_PARTING_S)
+                await asyncio.wait(self._clients, timeout=_CLOSE_S)
 
     def stop(self) -> None:
         """Let `serve` return and clients go."""
@@ -194,4 +194,4 @@ async def open_client_broker(session: Session, view: NamedView, title: str) -> A
     finally:
         broker.close()
         await asyncio.shield(conversation.close())
-        await nursery.close(_PARTING_S)
+        await nursery.close(_CLOSE_S)

@@ -44,7 +44,7 @@ class ApprovalCallback:
         self._decider = Decider("callback", getattr(handler, "__qualname__", type(handler).__name__))
         self._asking: dict[str, asyncio.Task[object]] = {}
         self._news = parts.bus.subscribe(conversation=conversation)
-        parts.command_services.attendance.add(self._news, conversation, elicitations=False)
+        parts.command_services.presence.add(self._news, conversation, elicitations=False)
         for request in parts.command_services.approvals.pending(conversation):
             self._ask(request)
         parts.nursery.start(self._serve(self._news), "answer approvals")

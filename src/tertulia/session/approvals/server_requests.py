@@ -1,4 +1,4 @@
-"""How an MCP server asks back while it is called: a person through the desks, the model through its conversation.
+"""How an MCP server asks back during a call: a person, by approvals and elicitations, or the conversation's own model.
 
 Denied unless the server's configuration, the chain's approval policy and the presence of an approver allow it (C16).
 """

@@ -94,7 +94,7 @@ class RecordedConversation:
         self.notes: dict[str, NoteRecord] = {}
         """The last under each name."""
         self.native_session_is_stale = False
-        """Whether the history was rewritten since that of its bond."""
+        """Whether the history was rewritten since that of its native session."""
         self.closed = False
         self.told = False
         """Whether anybody heard of it: what the journal refused was never there."""

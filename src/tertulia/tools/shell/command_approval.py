@@ -45,7 +45,7 @@ class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     argv: tuple[str, ...]
     cwd: str
-    wish: EscalationRequest = EscalationRequest()
+    escalation: EscalationRequest = EscalationRequest()
     terminal: TerminalSize | None = None
 
 
@@ -71,10 +71,12 @@ def check_argv(argv: tuple[str, ...]) -> None:
 async def approve_command(place: CommandEnvironment, order: CommandRequest, call: CallContext) -> ApprovedCommand:
     """The command as it may run. ApprovalDenied where it may not, NoApprover where there is no approver to ask."""
     reading, confinement = analyse_command(order.argv), place.confinement(call.rights)
-    if order.wish.escalated and confinement.mode != "danger_full_access":
-        granted = await _ask(place, order, call, reading, "escalation", _reason(order.wish))
+    if order.escalation.escalated and confinement.mode != "danger_full_access":
+        granted = await _ask(place, order, call, reading, "escalation", _reason(order.escalation))
         return ApprovedCommand(_command(place, order, _unconfined(confinement), call), granted.decider)
-    granted = await _ask(place, order, call, reading, "exec", _reason(order.wish) if order.wish.justification else "")
+    granted = await _ask(
+        place, order, call, reading, "exec", _reason(order.escalation) if order.escalation.justification else ""
+    )
     command = _command(place, order, confinement, call)
     if granted.by_policy and call.rights.approval_policy.auto_run == "trusted":
         # It runs because it only reads, which is true of it in such an environment alone.
@@ -129,7 +131,7 @@ async def approve_typing(place: CommandEnvironment, command: Command, chars: str
         parts=ApprovalParts(command=command.argv, cwd=command.cwd, sandbox=describe_confinement(command.confinement)),
     )
     with call.unhurried():
-        await place.desk.ask(request, call.rights.approval_policy, call.publish)
+        await place.approvals.ask(request, call.rights.approval_policy, call.publish)
 
 
 async def _ask(
@@ -152,7 +154,7 @@ async def _ask(
     for _ in range(_TRIES):
         request = _request(place, order, call, reading.canonical, kind, _and_why_once(why, named))
         with call.unhurried():
-            granted = await place.desk.ask(replace(request, named=named), policy, call.publish, known_safe=safe)
+            granted = await place.approvals.ask(replace(request, named=named), policy, call.publish, known_safe=safe)
         now = named if named is WORDS_ALONE else await _named(place, order, confinement)
         # A command that was started meanwhile may write between this look and the start.
         if now.files == named.files and (now.known or granted.decider.kind != "grant"):
@@ -190,12 +192,17 @@ def _request(
         title=f"run outside the sandbox: {line}" if outside else f"run: {line}",
         detail="\n".join(
             part
-            for part in (command_text(order.argv), f"in {as_one_line(order.cwd)}", why, _suggested(order.wish.rule))
+            for part in (
+                command_text(order.argv),
+                f"in {as_one_line(order.cwd)}",
+                why,
+                _suggested(order.escalation.rule),
+            )
             if part
         ),
         subject=subject,
         parts=ApprovalParts(
-            command=order.argv, cwd=order.cwd, sandbox=subject.sandbox, justification=order.wish.justification
+            command=order.argv, cwd=order.cwd, sandbox=subject.sandbox, justification=order.escalation.justification
         ),
         # A yes for the project is stored with the words of the command.
         scopes=STORED_GRANT_SCOPES if isinstance(call.rights.storage_policy, Full) else GRANT_SCOPES,

@@ -100,7 +100,7 @@ class ExecCommand:
         order = CommandRequest(
             argv=argv,
             cwd=directory,
-            wish=read_escalation(arguments),
+            escalation=read_escalation(arguments),
             terminal=TerminalSize() if arguments.get("tty") else None,
         )
         wait_s = _wait_s(arguments)

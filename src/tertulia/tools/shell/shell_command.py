@@ -91,7 +91,7 @@ class ShellCommandTool:
         directory = place.directory(arguments.get(self.directory_argument), call)
         if (patch := patch_for(argv, call)) is not None:
             return await apply_patch_in(directory, patch, self._patch, call)
-        order = CommandRequest(argv=argv, cwd=directory, wish=read_escalation(arguments))
+        order = CommandRequest(argv=argv, cwd=directory, escalation=read_escalation(arguments))
         timeout_ms = arguments.get("timeout_ms")
         timeout_s = place.timeout_s if timeout_ms is None else min(timeout_ms / 1000, place.timeout_s)
         return await run_command(place, order, timeout_s, call)

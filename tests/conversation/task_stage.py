@@ -1,4 +1,4 @@
-"""A floor to stand on: one task of one conversation, without a scheduler."""
+"""One task of one conversation, without a scheduler."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tertulia.models.wire import AnswerPiece, ModelRequest
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import TaskId
 from tertulia.tools.registry import ToolRegistry
-from tests.conversation.making import make_conversation, terms
+from tests.conversation.conversations import make_conversation, terms
 from tests.events.scripted import SESSION, StillClock, drain
 
 SCOPE = EventScope("sub/1", None, TaskId("task"), "trace", "span")
 
 
-class Standing:
-    """A floor, what stands under it, and what was told."""
+class TaskStage:
+    """The scope of a task, what it stands on, and what was published."""
 
     def __init__(self, conversation: ConversationState | None = None, journal: Journal | None = None) -> None:
         self.clock = StillClock(10.0)
@@ -62,7 +62,7 @@ class Pieces(ScriptedModel):
             self.hung_up = True
 
 
-def standing(**given: Any) -> Standing:
+def task_stage(**given: Any) -> TaskStage:
     """With terms made of what is given."""
     clock = StillClock(10.0)
-    return Standing(make_conversation(terms(**given), clock=clock))
+    return TaskStage(make_conversation(terms(**given), clock=clock))

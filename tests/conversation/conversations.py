@@ -1,4 +1,4 @@
-"""Terms, grounds and talks in a few words, for the tests of conversations and their tasks."""
+"""Terms and conversations in a few words, for the tests of conversations and their tasks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class KeepingJournal:
         self.kept: list[Record] = []
 
     def write(self, event: Any, storage: Any = None) -> None:
-        raise AssertionError("a talk publishes nothing by itself")
+        raise AssertionError("a conversation publishes nothing by itself")
 
     def keep(self, record: Record) -> None:
         self.kept.append(record)
@@ -84,7 +84,7 @@ class KeepingJournal:
 def make_conversation(
     given: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None
 ) -> ConversationState:
-    """A talk that has not been seeded."""
+    """A conversation that has not been seeded."""
     return ConversationState(
         ConversationId("c"), given or terms(), clock=clock or StillClock(1.0), journal=journal or KeepingJournal()
     )

@@ -16,7 +16,7 @@ PATIENCE = 10_000
 T = TypeVar("T")
 
 
-def session(*replies: Any, **settings: Any) -> AbstractAsyncContextManager[tertulia.Session]:
+def start_session(*replies: Any, **settings: Any) -> AbstractAsyncContextManager[tertulia.Session]:
     """A session whose model says these things, one after another."""
     return tertulia.Session.start(tertulia.Settings(**{"model": ScriptedModel(list(replies)), **settings}))
 
@@ -36,13 +36,13 @@ async def becomes(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never happened")
 
 
-async def past(house: tertulia.Session, **where: Any) -> list[tertulia.Event]:
+async def past(session: tertulia.Session, **where: Any) -> list[tertulia.Event]:
     """Every durable event so far that `Session.events` would replay."""
     seen: list[tertulia.Event] = []
     async with asyncio.timeout(DEADLINE_S):
         # An event of our own marks the end: without it the stream would wait for news.
-        mark = await house.open(title="mark")
-        async for event in house.events(after=0):
+        mark = await session.open(title="mark")
+        async for event in session.events(after=0):
             if event.type == "conversation_opened" and event.conversation_id == mark.id:
                 break
             seen.append(event)

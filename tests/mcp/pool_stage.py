@@ -1,4 +1,4 @@
-"""A pool with a twin behind it, and what it takes to call."""
+"""A pool with a fake server behind it, and what it takes to call."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ async def call(server: PooledServer, tool: str = "echo", **options: Any) -> Call
 
 
 def no_runner() -> CommandRunner:
-    return None  # type: ignore[return-value] # a twin runs nothing
+    return None  # type: ignore[return-value] # a fake server runs nothing
 
 
-class House:
+class PoolStage:
     """What stands around a pool."""
 
     def __init__(self, home: Path | None, connect: Connect | None) -> None:
-        self.nursery, self.twin = Nursery(), FakeMcpServer([ECHO])
+        self.nursery, self.fake = Nursery(), FakeMcpServer([ECHO])
         self.spawned: list[str] = []
         """The name of every task that was started."""
         self.pool = ServerPool(
-            spawn=self._spawn, clock=LoopClock(), runner=no_runner, home=home, connect=connect or self.twin.connect
+            spawn=self._spawn, clock=LoopClock(), runner=no_runner, home=home, connect=connect or self.fake.connect
         )
 
     def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
@@ -85,13 +85,13 @@ class House:
 
 
 @asynccontextmanager
-async def house(*, home: Path | None = None, connect: Connect | None = None) -> AsyncIterator[House]:
+async def pool_stage(*, home: Path | None = None, connect: Connect | None = None) -> AsyncIterator[PoolStage]:
     """Closed at the end, when nothing must be left: no task, no connection, no lease."""
-    made = House(home, connect)
+    made = PoolStage(home, connect)
     yield made
     await made.pool.close()
     await threads_ended()
-    assert made.twin.open == 0
+    assert made.fake.open == 0
     assert len(made.nursery) == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -12,7 +12,7 @@ SESSION, ROOT, CHILD = SessionId("session"), ConversationId("root-id"), Conversa
 CONFIGURED = SessionConfigured(ROOT, "1", "0", "scripted/test", {})
 
 
-class Teller:
+class EventMaker:
     """Numbers durable events, as the bus does."""
 
     def __init__(self) -> None:

@@ -44,15 +44,15 @@ def request(conversation: ConversationId = A, **changes: Any) -> RequestedAction
     return RequestedAction(**fields | changes)
 
 
-class Desk:
-    """A desk with somebody at it, and all that it published."""
+class ApprovalStage:
+    """An approval queue with an approver present, and all that it published."""
 
     def __init__(self, **settings: Any) -> None:
         self.clock = HandClock()
-        self.desk = ApprovalQueue(self.clock, **settings)
+        self.queue = ApprovalQueue(self.clock, **settings)
         self.events: list[EventData] = []
         self._news = asyncio.Event()
-        self._presence = self.desk.attended()
+        self._presence = self.queue.attended()
         self._presence.__enter__()
 
     def publish(self, event: EventData) -> None:
@@ -66,15 +66,15 @@ class Desk:
     def start(
         self, asked: RequestedAction | None = None, policy: ApprovalPolicy = UNTRUSTED
     ) -> asyncio.Task[Permission]:
-        return asyncio.get_running_loop().create_task(self.desk.ask(asked or request(), policy, self.publish))
+        return asyncio.get_running_loop().create_task(self.queue.ask(asked or request(), policy, self.publish))
 
     async def asked(self, count: int = 1) -> list[ApprovalRequest]:
         """The requests that wait, as soon as there are so many."""
         async with asyncio.timeout(10):
-            while len(self.desk.pending()) < count:
+            while len(self.queue.pending()) < count:
                 self._news.clear()
                 await self._news.wait()
-        return self.desk.pending()
+        return self.queue.pending()
 
     def resolved(self) -> list[ApprovalResolved]:
         return [event for event in self.events if isinstance(event, ApprovalResolved)]

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.speaking import Server
+from tests.contract.app_server import Server
 from tests.durability.afterlife import lines_of
 from tests.durability.children import Children
 from tests.durability.families import judged, on_all, points_of
@@ -91,7 +91,7 @@ def fail_at(families: SimpleQueue[Children], room: Path, fault: tuple[str, str, 
 
 
 @contextlib.asynccontextmanager
-async def trouble(server: Server, file: Path, fault: str) -> AsyncIterator[None]:
+async def fault_injected(server: Server, file: Path, fault: str) -> AsyncIterator[None]:
     """While this lasts, the disk does that to one file and its journal."""
     name = fault.partition(":")[0]
     strace = await asyncio.create_subprocess_exec(
@@ -122,7 +122,7 @@ async def test_a_full_disk_fails_the_task_and_nothing_else_and_it_goes_on_when_t
         file = tmp_path / "home" / "sessions" / f"{poor}.db"
         assert (await server.say("before"))["status"] == "completed"
         seen = len(delivered(server, poor))
-        async with trouble(server, file, f"pwrite64:error={error}"):
+        async with fault_injected(server, file, f"pwrite64:error={error}"):
             for text in ("one", "two"):
                 answer = await server.say(text)
                 assert answer["status"] == "failed"
@@ -156,7 +156,7 @@ async def test_after_a_failed_flush_nothing_is_acknowledged_until_the_session_is
         file = tmp_path / "home" / "sessions" / f"{poor}.db"
         assert (await server.say("before"))["status"] == "completed"
         seen = len(delivered(server, poor))
-        async with trouble(server, file, "fdatasync:error=EIO:when=1"):
+        async with fault_injected(server, file, "fdatasync:error=EIO:when=1"):
             answers = [await server.say("during")]
         answers += [await server.say("after"), await server.say("long after")]
         for answer in answers:
