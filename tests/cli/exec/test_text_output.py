@@ -134,7 +134,7 @@ def test_other_conversations_are_only_noted() -> None:
     seen = Watched(live=True)
     seen.show(e.AgentMessageDelta("psst", ONE, 0), e.AgentMessage("psst", ONE), conversation=CHILD)
     assert seen.out == ""
-    assert seen.notes == ["said psst"]
+    assert seen.notes == ["child-id said psst"]
 
 
 def test_what_the_model_does_is_told_in_lines() -> None:

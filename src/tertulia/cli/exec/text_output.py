@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from tertulia.cli.exec.run_message import MessageOutcome, StopReason, warning_text
-from tertulia.cli.output.terminal import Style, TerminalOutput, one_line_json, shorten
+from tertulia.cli.output.tables import conversation_name
+from tertulia.cli.output.terminal import Style, TerminalOutput, shorten
+from tertulia.cli.output.work_lines import Line, WorkLines
 from tertulia.protocol import events as e
-from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import ConversationId, ItemId
-
-_BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 
 
 class TextView:
@@ -25,6 +24,8 @@ class TextView:
         self._out = out
         self._notes = notes
         self._root: ConversationId | None = None
+        self._names: dict[ConversationId | None, str] = {}
+        self._work = WorkLines()
         self._open: ItemId | None = None
         """The answer that the cursor stands behind."""
         self._shown: set[ItemId] = set()
@@ -39,6 +40,8 @@ class TextView:
         shower = self._showers.get(type(event.data))
         if shower is not None:
             shower(self, event, event.data)
+        elif (lines := self._work.take(event)) is not None:
+            self._show_work(event, lines)
         elif (sentence := warning_text(event.data)) is not None:
             self._note("warning", "yellow", sentence)
 
@@ -76,7 +79,7 @@ class TextView:
 
     def _message(self, event: e.Event, data: e.AgentMessage) -> None:
         if event.conversation_id != self._root:
-            self._note("said", "dim", shorten(data.text))
+            self._note(self._name(event.conversation_id), "magenta", f"said {shorten(data.text)}")
         elif not self._out.live:
             self._pass_held()
             self._held = data.text
@@ -97,17 +100,22 @@ class TextView:
 
     # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _call(self, event: e.Event, data: t.ToolCallBegin) -> None:
-        self._pass_held()
-        self._note("call", "cyan", f"{data.name} {shorten(one_line_json(data.arguments))}")
+    def _show_work(self, event: e.Event, lines: list[Line]) -> None:
+        if event.conversation_id == self._root:
+            # What was said before it works was not the final answer.
+            self._pass_held()
+        others = event.conversation_id not in (self._root, None)
+        author = ((f"{self._name(event.conversation_id)} ", "magenta"),) if others else ()
+        for line in lines:
+            self._break_line()
+            self._notes.line(*author, *line)
 
-    def _called(self, event: e.Event, data: t.ToolCallEnd) -> None:
-        word, style = ("result", "green") if data.success else ("failed", "red")
-        self._note(word, style, shorten(data.output))
+    def _opened(self, event: e.Event, data: e.ConversationOpened) -> None:
+        if event.conversation_id is not None:
+            self._names[event.conversation_id] = conversation_name(event.conversation_id, data.title, data.parent_id)
 
-    def _plan(self, event: e.Event, data: t.PlanUpdate) -> None:
-        for step in data.plan:
-            self._note("plan", "cyan", f"{_BOXES[step.status]} {shorten(step.step)}")
+    def _name(self, conversation_id: ConversationId | None) -> str:
+        return self._names.get(conversation_id) or str(conversation_id)[:8]
 
     def _aborted(self, event: e.Event, data: e.TurnAborted) -> None:
         if data.reason == "replaced":
@@ -140,9 +148,7 @@ class TextView:
         e.AgentMessageDelta: _piece,
         e.AgentMessage: _message,
         e.AgentReasoning: _reasoning,
-        t.ToolCallBegin: _call,
-        t.ToolCallEnd: _called,
-        t.PlanUpdate: _plan,
+        e.ConversationOpened: _opened,
         e.TurnAborted: _aborted,
         e.BackgroundEvent: _background,
         e.ErrorEvent: _error,

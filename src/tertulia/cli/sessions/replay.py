@@ -43,7 +43,6 @@ class Transcript(TextView):
     def __init__(self, out: TerminalOutput, conversation_id: ConversationId | None = None) -> None:
         super().__init__(out, out, ())
         self._only = conversation_id
-        self._names: dict[ConversationId | None, str] = {}
         self._begun = False
         self._unsaid: dict[ItemId, tuple[ConversationId, str]] = {}
         """Answers in the record without their event so far. In a fork they have none."""
@@ -80,9 +79,6 @@ class Transcript(TextView):
                     self._note("you", "bold", item.text)
                 else:
                     self._note(self._name(record.conversation_id), "magenta", f"was asked {shorten(item.text)}")
-
-    def _name(self, conversation_id: ConversationId | None) -> str:
-        return self._names.get(conversation_id) or str(conversation_id)[:8]
 
     def _again(self, event: e.Event, data: e.SessionConfigured) -> None:
         self.finish()

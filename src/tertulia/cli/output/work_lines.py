@@ -1,0 +1,220 @@
+"""Renders what a model does as lines for people: commands with their output, patches as diffs, calls of other tools.
+
+Pure: takes events, returns lines, prints nothing. Commands stand as one would type them, a patch shows what it changes,
+long texts are folded in the middle with a count, and a failure is one line. Every surface that shows work uses it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.cli.output.terminal import Style, StyledText, one_line_json, shorten
+from tertulia.protocol.events import Event
+from tertulia.protocol.ids import CallId, ConversationId
+from tertulia.protocol.tool_events import (
+    ExecCommandBegin,
+    ExecCommandEnd,
+    McpToolCallBegin,
+    PatchApplyBegin,
+    PatchApplyEnd,
+    PlanUpdate,
+    ToolCallBegin,
+    ToolCallEnd,
+)
+
+Line = tuple[StyledText, ...]
+
+MAX_COMMAND_LINES = 12
+MAX_OUTPUT_LINES = 12
+MAX_DIFF_LINES = 60
+MAX_WIDTH = 2_000
+"""Characters of one line; what is longer is cut, and says so."""
+_SLOW_MS = 1_000
+_COMMAND_TOOLS = frozenset({"shell", "local_shell", "exec_command", "command_execution", "terminal", "Bash"})
+_SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
+_SCRIPT_FLAGS = frozenset({"-c", "-lc"})
+_BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+_FILE_WORDS = {"*** Add File: ": "add", "*** Update File: ": "edit", "*** Delete File: ": "delete"}
+_MOVE = "*** Move to: "
+_SCAFFOLD = ("*** Begin Patch", "*** End Patch", "*** End of File")
+_NOT_STORED = "[not stored]"
+
+_Key = tuple[ConversationId | None, CallId]
+
+
+class WorkLines:
+    """Follows each call from its begin to its end."""
+
+    def __init__(self) -> None:
+        self._held: dict[_Key, ToolCallBegin] = {}
+        """Calls whose own event, or end, will tell what they do."""
+        self._told: set[_Key] = set()
+        """Calls of which an own event told the end."""
+
+    def take(self, event: Event) -> list[Line] | None:
+        """The lines for an event; None for one that is not about work."""
+        match event.data:
+            case ToolCallBegin() as data:
+                return self._begin((event.conversation_id, data.call_id), data)
+            case ToolCallEnd() as data:
+                return self._end((event.conversation_id, data.call_id), data)
+            case ExecCommandBegin() as data:
+                self._held.pop((event.conversation_id, data.call_id), None)
+                return command_lines(data)
+            case ExecCommandEnd() as data:
+                self._told.add((event.conversation_id, data.call_id))
+                return command_end_lines(data)
+            case PatchApplyBegin() as data:
+                call = self._held.pop((event.conversation_id, data.call_id), None)
+                return patch_lines(_patch_text(call), data)
+            case PatchApplyEnd() as data:
+                self._told.add((event.conversation_id, data.call_id))
+                return [] if data.success else [(("patch failed", "red"), f" {shorten(data.message, 300)}")]
+            case McpToolCallBegin() as data:
+                call = self._held.pop((event.conversation_id, data.call_id), None)
+                name = f"{data.server} · {data.tool}"
+                return [_call_line(name, None if call is None else call.arguments)]
+            case PlanUpdate() as data:
+                return [(("plan", "cyan"), f" {_BOXES[step.status]} {shorten(step.step)}") for step in data.plan]
+            case _:
+                return None
+
+    def _begin(self, key: _Key, data: ToolCallBegin) -> list[Line]:
+        if data.name in _COMMAND_TOOLS or data.name in ("apply_patch", "update_plan") or "__" in data.name:
+            self._held[key] = data
+            return []
+        return [_call_line(data.name, data.arguments)]
+
+    def _end(self, key: _Key, data: ToolCallEnd) -> list[Line]:
+        held, told = self._held.pop(key, None), key in self._told
+        self._told.discard(key)
+        if told or (held is not None and data.name == "update_plan" and data.success):
+            # Its own event has shown how it ended.
+            return []
+        before = [] if held is None else [_held_line(held)]
+        if not data.success:
+            return [*before, (("failed", "red"), f" {shorten(refusal_text(data.output) or data.output, 300)}")]
+        return [*before, (("result", "green"), f" {shorten(data.output)}")]
+
+
+# ---- commands
+
+
+def command_text(argv: Sequence[str]) -> str:
+    """A command as one would type it: what a shell is given to read stands for itself."""
+    match list(argv):
+        case [shell, flag, script] if shell.rpartition("/")[2] in _SHELLS and flag in _SCRIPT_FLAGS:
+            return script.strip("\n")
+        case words:
+            return shlex.join(words)
+
+
+def command_lines(data: ExecCommandBegin) -> list[Line]:
+    """`$ ` and the command, further lines of a script below it."""
+    first, *more = fold(command_text(data.command).split("\n"), MAX_COMMAND_LINES)
+    outside = data.sandbox == "danger-full-access"
+    note: tuple[StyledText, ...] = ((" (outside the sandbox)", "yellow"),) if outside else ()
+    return [(("$ ", "cyan"), (first, "bold"), *note), *((("> ", "cyan"), (line, "bold")) for line in more)]
+
+
+def command_end_lines(data: ExecCommandEnd) -> list[Line]:
+    """The output, folded, and how it ended where that is worth a line."""
+    text = data.output.rstrip("\n")
+    lines: list[Line] = [((f"  {line}", "dim"),) for line in fold(text.split("\n"), MAX_OUTPUT_LINES)] if text else []
+    took = f" after {data.duration_ms / 1000:.1f} s" if data.duration_ms >= _SLOW_MS else ""
+    if data.exit_code is None:
+        lines.append(((f"  stopped{took}", "red"),))
+    elif data.exit_code:
+        lines.append(((f"  exit code {data.exit_code}{took}", "red"),))
+    elif took:
+        lines.append(((f"  done{took}", "dim"),))
+    return lines
+
+
+# ---- patches
+
+
+def patch_lines(text: str | None, data: PatchApplyBegin) -> list[Line]:
+    """What a patch changes, coloured; where its text is not known, the names of the files."""
+    if text is None:
+        return [((change.get("kind", "change"), "cyan"), f" {change.get('path', '')}") for change in data.changes]
+    wanted = [line for line in text.strip("\n").split("\n") if not line.startswith(_SCAFFOLD)]
+    return [_diff_line(line) for line in fold(wanted, MAX_DIFF_LINES)]
+
+
+def _diff_line(line: str) -> Line:
+    for beginning, word in _FILE_WORDS.items():
+        if line.startswith(beginning):
+            return ((word, "cyan"), (f" {line.removeprefix(beginning)}", "bold"))
+    if line.startswith(_MOVE):
+        return (("move to", "cyan"), (f" {line.removeprefix(_MOVE)}", "bold"))
+    styles: dict[str, Style] = {"+": "green", "-": "red", "@": "cyan", "…": "dim"}
+    return ((f"  {line}", styles.get(line[:1], "dim")),)
+
+
+def _patch_text(call: ToolCallBegin | None) -> str | None:
+    """The text of a patch in the arguments of its call: the whole input of a custom tool, or the field `input`."""
+    arguments = None if call is None else call.arguments
+    if isinstance(arguments, dict):
+        arguments = cast("dict[str, Any]", arguments).get("input")
+    return arguments if isinstance(arguments, str) and arguments.lstrip().startswith("***") else None
+
+
+# ---- other calls
+
+
+def _call_line(name: str, arguments: Any) -> Line:
+    shown = "" if arguments is None else f" {shorten(one_line_json(arguments))}"
+    return (("call", "cyan"), f" {name}{shown}")
+
+
+def _held_line(call: ToolCallBegin) -> Line:
+    """A call that came to no event of its own: it was refused, or never got there."""
+    fields = cast("dict[str, Any]", call.arguments) if isinstance(call.arguments, dict) else {}
+    argv = fields.get("command", fields.get("cmd"))
+    if call.name in _COMMAND_TOOLS and argv:
+        words = [argv] if isinstance(argv, str) else list(map(str, cast("list[Any]", argv)))
+        text = argv if isinstance(argv, str) else command_text(words)
+        return (("$ ", "cyan"), (shorten(text), "bold"))
+    return _call_line(call.name, call.arguments)
+
+
+def refusal_text(output: str) -> str | None:
+    """The reason in the output of a call that was refused, which is JSON; None for any other output."""
+    refusal = refusal_fields(output)
+    return None if refusal is None else str(refusal.get("reason") or refusal.get("code"))
+
+
+def refusal_fields(output: str) -> dict[str, Any] | None:
+    """The fields of a refusal: `code` and `reason`; None for any other output."""
+    if not output.startswith("{"):
+        return None
+    try:
+        decoded: object = msgspec.json.decode(output)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    fields = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
+    return fields if isinstance(fields.get("code"), str) and fields.get("ok") is False else None
+
+
+# ---- folding
+
+
+def fold(lines: Sequence[str], most: int) -> list[str]:
+    """At most about `most` lines: the first two thirds, how many are not shown, and the end."""
+    shown = [_cut(line) for line in lines] if len(lines) <= most else None
+    if shown is not None:
+        return shown
+    tail = most // 3
+    head = most - tail - 1
+    middle = len(lines) - head - tail
+    return [*map(_cut, lines[:head]), f"… {middle:,} more lines …", *map(_cut, lines[len(lines) - tail :])]
+
+
+def _cut(line: str) -> str:
+    line = line.expandtabs(4)
+    return line if len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]}… {len(line) - MAX_WIDTH:,} more characters"
