@@ -97,6 +97,10 @@ class ResumeRequest(msgspec.Struct, frozen=True):
             return cls(session_id, settings, settings.cwd)
         return cls(session_id, replace(settings, cwd=None))
 
+    def unattended(self) -> ResumeRequest:
+        """The same where no one can answer approvals."""
+        return replace(self, settings=replace(self.settings, unattended=True))
+
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[Session]:
         """The resumed session, closed at the end."""

@@ -86,7 +86,9 @@ def resolve_terms(request: ContextFields, current: Terms, ground: TermsBase) -> 
     wire = _wire(request.model, current, ground)
     view, tools = _view(context.mcp_view, rights), tool_preferences(rights, shell_mode, wire.family)
     context, functions = ConversationContext(base, user, view, tools), _functions(request, current)
-    terms = Terms(context, rights, wire, backend, cwd, shell_mode, current.agent, functions)
+    terms = Terms(
+        context, rights, wire, backend, cwd, shell_mode, current.agent, functions, unattended=current.unattended
+    )
     return ResolvedTerms(terms, tuple(_narrowed_as_asked(narrowed, request)), tuple(warnings))
 
 

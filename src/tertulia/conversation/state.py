@@ -104,7 +104,8 @@ class ConversationState:
         """Write the first messages: the user's instructions and an agent's additions, if any, then the environment."""
         terms = self.terms
         additions = [] if terms.agent is None else [addition.text for addition in terms.agent.additions]
-        items = seeds(terms.context.user_instructions, terms.cwd, terms.rights, additions)
+        standing = terms.context.user_instructions
+        items = seeds(standing, terms.cwd, terms.rights, additions, unattended=terms.unattended)
         self.history = HistoryStore(history_limits(terms.rights), items)
         self.note(ItemsRecord(self.id, tuple(items), pinned=True, seed=True))
 
@@ -200,8 +201,8 @@ class ConversationState:
         updates: list[UserMessage] = []
         if text != before.context.user_instructions:
             updates.append(user_instructions_message(text or INSTRUCTIONS_WITHDRAWN))
-        environment = environment_message(terms.cwd, terms.rights)
-        if environment.parts != environment_message(before.cwd, before.rights).parts:
+        environment = environment_message(terms.cwd, terms.rights, unattended=terms.unattended)
+        if environment.parts != environment_message(before.cwd, before.rights, unattended=before.unattended).parts:
             updates.append(environment)
         self.instruct(updates)
         self.history.kept_by = binding_policy(

@@ -89,6 +89,8 @@ class Terms(msgspec.Struct, frozen=True):
     """Of a conversation that was opened as one. No other conversation inherits it."""
     functions: tuple[Tool, ...] = ()
     """Python functions that only this conversation can call. A child does not inherit them, a fork has them."""
+    unattended: bool = False
+    """No one can answer approvals in this session, and models are told so."""
 
 
 def tool_preferences(rights: Rights, shell_mode: ShellMode | None, family: str) -> ToolsPrefs:

@@ -19,6 +19,8 @@ from tertulia.protocol.items import Part, TextPart, UserMessage
 INSTRUCTIONS_WITHDRAWN = "The instructions above no longer hold."
 """Said when a user takes instructions back: a history is added to, never rewritten."""
 
+NO_ANSWERS = "no one can answer; what needs an approval is refused, unless exactly that was allowed before"
+
 _BETWEEN = "\n\n---\n\n"
 
 
@@ -34,21 +36,23 @@ def additions_message(texts: Sequence[str], tag: str = "context_additions") -> U
     return UserMessage(new_item_id(), (TextPart(wrapped),), injected=True)
 
 
-def environment_message(cwd: str, rights: Rights) -> UserMessage:
-    """Where the conversation works and what it may do there."""
+def environment_message(cwd: str, rights: Rights, *, unattended: bool = False) -> UserMessage:
+    """Where the conversation works and what it may do there; `unattended`: that no one can answer approvals."""
     approval = approval_to_wire(rights.approval_policy)
     named = approval if isinstance(approval, str) else msgspec.json.encode(approval).decode()
-    parts = _environment(cwd, named, sandbox_to_wire(rights.sandbox), rights.network)
+    no_answers = unattended and rights.approval_policy.may_ask
+    parts = _environment(cwd, named, sandbox_to_wire(rights.sandbox), rights.network, no_answers)
     return UserMessage(new_item_id(), parts, injected=True)
 
 
 @lru_cache(maxsize=256)
-def _environment(cwd: str, approval: str, sandbox: str, network: bool) -> tuple[Part, ...]:
+def _environment(cwd: str, approval: str, sandbox: str, network: bool, no_answers: bool) -> tuple[Part, ...]:
     # Cached so that ten thousand conversations in one directory share one text.
     lines = (
         "<environment_context>",
         f"  <cwd>{cwd}</cwd>",
         f"  <approval_policy>{approval}</approval_policy>",
+        *([f"  <approvals>{NO_ANSWERS}</approvals>"] if no_answers else []),
         f"  <sandbox_mode>{sandbox}</sandbox_mode>",
         f"  <network_access>{'enabled' if network else 'restricted'}</network_access>",
         "</environment_context>",
@@ -63,9 +67,14 @@ def not_stored_message() -> UserMessage:
 
 
 def seeds(
-    user_instructions: str | None, cwd: str, rights: Rights, additions: Sequence[str] = ()
+    user_instructions: str | None,
+    cwd: str,
+    rights: Rights,
+    additions: Sequence[str] = (),
+    *,
+    unattended: bool = False,
 ) -> tuple[UserMessage, ...]:
     """All of them, in the order in which the model reads them."""
     instructions = (user_instructions_message(user_instructions),) if user_instructions else ()
     added = (additions_message(additions),) if additions else ()
-    return (*instructions, *added, environment_message(cwd, rights))
+    return (*instructions, *added, environment_message(cwd, rights, unattended=unattended))

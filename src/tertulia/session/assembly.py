@@ -200,7 +200,7 @@ def _terms_resolver(parts: SessionParts) -> TermsResolver:
     context = ConversationContext(None, None, McpView(), tool_preferences(rights, settings.shell_mode, wire.family))
     cwd = os.path.abspath(settings.cwd or ".")
     return TermsResolver(
-        Terms(context, rights, wire, NATIVE, cwd, settings.shell_mode),
+        Terms(context, rights, wire, NATIVE, cwd, settings.shell_mode, unattended=settings.unattended),
         settings.rights(),
         wires=parts.wires,
         toolbox=parts.toolbox,

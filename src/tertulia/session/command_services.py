@@ -107,6 +107,7 @@ def open_command_services(
         timeout_s=settings.approval_timeout_s,
         default_ttl_s=settings.approval_ttl_s,
         is_seen=presence.sees,
+        unattended=settings.unattended,
         project=_project_grants(settings, environment, clock, redactor),
     )
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=_warning_publisher(bus))

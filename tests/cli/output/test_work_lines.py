@@ -1,4 +1,4 @@
-"""What a model does, as lines for people: commands as typed, patches as diffs, long texts folded, failures in one line."""
+"""What a model does, as lines: commands as typed, patches as diffs, long texts folded, failures in one line."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_patch_is_shown_as_a_diff(arguments: Any) -> None:
 
 
 def test_added_moved_and_deleted_files_are_named() -> None:
-    patch = "*** Begin Patch\n*** Add File: a\n+x\n*** Update File: b\n*** Move to: c\n*** Delete File: d\n*** End Patch"
+    patch = "*** Begin Patch\n*** Add File: a\n+x\n*** Update File: b\n*** Move to: c\n*** Delete File: d"
     lines = shown(begin("apply_patch", patch), t.PatchApplyBegin(CALL, []))
     assert lines == ["add a", "  +x", "edit b", "move to c", "delete d"]
 

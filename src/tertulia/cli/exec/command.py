@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.cli.exec.run_message import MessageRequest, MessageView, resume_and_show, run_message
+from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
 from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.terminal import TerminalOutput
@@ -87,7 +88,7 @@ Examples:
 \b
 Exit codes:
   0    done
-  1    the task failed
+  1    the task failed, or something was refused because no one could answer
   2    usage or configuration
   124  --timeout, or a limit of time in the settings, has passed
   130  stopped by SIGINT or SIGTERM; the second signal kills
@@ -160,12 +161,23 @@ def command(
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_user_message(None, items, cwd="/")
     message_request = MessageRequest(items, schema, timeout_s, backend=backend)
+    keyboard = TerminalInput.open((sys.stdin, sys.stderr))
+    if keyboard is None:
+        loaded = replace(loaded, settings=replace(loaded.settings, unattended=True))
+        resume_request = None if resume_request is None else resume_request.unattended()
     entering = _new_session(loaded, backend) if resume_request is None else resume_request.session()
     view = choose_view(loaded, as_json=as_json, resume_request=resume_request)
-    ending = asyncio.run(run_message(entering, message_request, view))
+    ending = asyncio.run(run_message(entering, message_request, view, _approver(keyboard, view, loaded)))
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")
     return ending.exit_code
+
+
+def _approver(keyboard: TerminalInput | None, view: MessageView, loaded: LoadedSettings) -> TerminalApprover | None:
+    if keyboard is None:
+        return None
+    out = TerminalOutput(sys.stderr, loaded.environment.variables)
+    return TerminalApprover(keyboard, out, view.pause if isinstance(view, TextView) else lambda: None)
 
 
 @asynccontextmanager

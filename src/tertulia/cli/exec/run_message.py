@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from tertulia.cli.exec.terminal_approver import TerminalApprover
+from tertulia.cli.output.work_lines import call_text, refusal_fields
 from tertulia.cli.session_lookup import find_open_conversation
 from tertulia.cli.stop_signals import on_stop_signal
 from tertulia.conversation.terms import NATIVE
@@ -22,7 +24,7 @@ from tertulia.protocol.events import (
     WarningEvent,
 )
 from tertulia.protocol.inputs import InputItem
-from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged
+from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged, ToolCallBegin, ToolCallEnd
 from tertulia.scheduler.reply import Reply
 from tertulia.session.conversations import ROOT
 from tertulia.session.handle import Conversation
@@ -52,10 +54,14 @@ class MessageOutcome(msgspec.Struct, frozen=True):
 
     status: Literal["completed", "failed", "interrupted", "timeout"]
     reply: Reply | None = None
+    refused: tuple[str, ...] = ()
+    """What was refused because no one could answer, a line each."""
 
     @property
     def exit_code(self) -> int:
         """For the process that ran it."""
+        if self.status == "completed" and self.refused:
+            return 1
         return {"completed": 0, "failed": 1, "timeout": 124, "interrupted": 130}[self.status]
 
 
@@ -76,21 +82,29 @@ class MessageView(Protocol):
 
 
 async def run_message(
-    entering: AbstractAsyncContextManager[Session], message_request: MessageRequest, view: MessageView
+    entering: AbstractAsyncContextManager[Session],
+    message_request: MessageRequest,
+    view: MessageView,
+    approver: TerminalApprover | None = None,
 ) -> MessageOutcome:
-    """Run a message. SIGINT, SIGTERM and the timeout stop it in good order; every event is shown before the end."""
+    """Run a message. SIGINT, SIGTERM and the timeout stop it in good order; every event is shown before the end.
+
+    `approver` asks the person at the terminal; None: no one can answer approvals.
+    """
     stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
     with on_stop_signal(lambda: _settle(stopped, "interrupted")):
         timer = _start_timer(message_request.timeout_s, stopped)
         try:
             async with entering as session, asyncio.TaskGroup() as group:
                 conversation = await _target_conversation(session, message_request)
-                group.create_task(_watch(session, conversation, view))
+                refusals = Refusals(counted=approver is None and session.settings.rights().approval_policy.may_ask)
+                group.create_task(_watch(session, conversation, view, approver, refusals))
                 asking = group.create_task(
                     conversation.message(message_request.items, output_schema=message_request.output_schema)
                 )
                 ending = await _wait_for_outcome(asking, stopped, view)
                 await session.close()
+                ending = replace(ending, refused=tuple(refusals.lines))
         except ExceptionGroup as several:
             # The first is the cause; the other tasks of the group fail because of it.
             raise several.exceptions[0] from None
@@ -104,7 +118,7 @@ async def run_message(
 async def resume_and_show(entering: AbstractAsyncContextManager[Session], view: MessageView) -> str | None:
     """Resume a session, show its events, run nothing, and return the last answer of its root."""
     async with entering as session, asyncio.TaskGroup() as group:
-        group.create_task(_watch(session, session.root, view))
+        group.create_task(_watch(session, session.root, view, None, Refusals(counted=False)))
         entries = await session.root.history()
         await session.close()
     return next((entry.text for entry in reversed(entries) if entry.role == "assistant"), None)
@@ -121,8 +135,38 @@ async def _target_conversation(session: Session, message_request: MessageRequest
     return conversation
 
 
-async def _watch(session: Session, conversation: Conversation, view: MessageView) -> None:
-    async for event in session.events(after=session.activity.began_after):
+class Refusals:
+    """Collects the calls that were refused because no one could answer an approval."""
+
+    def __init__(self, *, counted: bool) -> None:
+        """`counted`: False where the user wants that no one is asked, or can be asked."""
+        self._counted = counted
+        self._calls: dict[tuple[str | None, str], ToolCallBegin] = {}
+        self.lines: list[str] = []
+
+    def take(self, event: Event) -> None:
+        """One event of the session, in its order."""
+        match event.data:
+            case ToolCallBegin() as begin:
+                self._calls[event.conversation_id, begin.call_id] = begin
+            case ToolCallEnd() as end:
+                begin = self._calls.pop((event.conversation_id, end.call_id), None)
+                refusal = None if end.success else refusal_fields(end.output)
+                refused = refusal is not None and refusal["code"] == "no_approver"
+                if refused and begin is not None and self._counted:
+                    self.lines.append(call_text(begin))
+            case _:
+                pass
+
+
+async def _watch(
+    session: Session,
+    conversation: Conversation,
+    view: MessageView,
+    approver: TerminalApprover | None,
+    refusals: Refusals,
+) -> None:
+    async for event in session.events(after=session.activity.began_after, attend=approver is not None):
         if isinstance(event.data, SessionConfigured):
             # For a view the conversation that got the message is the root: its answer is the answer.
             event = replace(event, data=replace(event.data, root_conversation_id=conversation.id))
@@ -134,6 +178,9 @@ async def _watch(session: Session, conversation: Conversation, view: MessageView
             # An executor answers without a model.
             continue
         view.show(event)
+        refusals.take(event)
+        if approver is not None:
+            approver.take(session, event)
 
 
 async def _wait_for_outcome(

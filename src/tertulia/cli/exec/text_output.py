@@ -13,6 +13,7 @@ from tertulia.cli.exec.run_message import MessageOutcome, StopReason, warning_te
 from tertulia.cli.output.tables import conversation_name
 from tertulia.cli.output.terminal import Style, TerminalOutput, shorten
 from tertulia.cli.output.work_lines import Line, WorkLines
+from tertulia.policy.approvals.approval_queue import WAYS_OUT
 from tertulia.protocol import events as e
 from tertulia.protocol.ids import ConversationId, ItemId
 
@@ -59,10 +60,18 @@ class TextView:
         else:
             self._pass_held()
             self._note(ending.status, "red")
+        for line in ending.refused:
+            self._note("refused", "red", f"{line}: no one could answer")
+        if ending.refused:
+            self._note("note", "yellow", WAYS_OUT)
         if reply is not None:
             usage = reply.usage
             spent = f"{usage.input_tokens:,} in ({usage.cached_input_tokens:,} cached), {usage.output_tokens:,} out"
             self._note("tokens", "dim", f"{spent} · {reply.tool_calls} tool calls · {reply.duration:.1f} s")
+
+    def pause(self) -> None:
+        """End a line that is being written: something else will be printed."""
+        self._break_line()
 
     # ── what the model says ──────────────────────────────────────────────────────────────────────────────────
 
@@ -105,7 +114,7 @@ class TextView:
             # What was said before it works was not the final answer.
             self._pass_held()
         others = event.conversation_id not in (self._root, None)
-        author = ((f"{self._name(event.conversation_id)} ", "magenta"),) if others else ()
+        author: Line = ((f"{self._name(event.conversation_id)} ", "magenta"),) if others else ()
         for line in lines:
             self._break_line()
             self._notes.line(*author, *line)

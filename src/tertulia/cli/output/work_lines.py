@@ -174,13 +174,23 @@ def _call_line(name: str, arguments: Any) -> Line:
 
 def _held_line(call: ToolCallBegin) -> Line:
     """A call that came to no event of its own: it was refused, or never got there."""
+    if (command := _command_of(call)) is not None:
+        return (("$ ", "cyan"), (shorten(command), "bold"))
+    return _call_line(call.name, call.arguments)
+
+
+def call_text(call: ToolCallBegin) -> str:
+    """A call in one line without styles."""
+    command = _command_of(call)
+    return f"$ {shorten(command)}" if command is not None else f"{call.name} {shorten(one_line_json(call.arguments))}"
+
+
+def _command_of(call: ToolCallBegin) -> str | None:
     fields = cast("dict[str, Any]", call.arguments) if isinstance(call.arguments, dict) else {}
     argv = fields.get("command", fields.get("cmd"))
-    if call.name in _COMMAND_TOOLS and argv:
-        words = [argv] if isinstance(argv, str) else list(map(str, cast("list[Any]", argv)))
-        text = argv if isinstance(argv, str) else command_text(words)
-        return (("$ ", "cyan"), (shorten(text), "bold"))
-    return _call_line(call.name, call.arguments)
+    if call.name not in _COMMAND_TOOLS or not argv:
+        return None
+    return argv if isinstance(argv, str) else command_text(list(map(str, cast("list[Any]", argv))))
 
 
 def refusal_text(output: str) -> str | None:

@@ -44,6 +44,12 @@ HOW_TO_ATTEND = (
 )
 """What a refusal says about why no approver was asked."""
 
+WAYS_OUT = (
+    "the user can run it at a terminal and be asked, allow more with `--sandbox`, have nothing asked with `-a never`,"
+    " or allow this for the project at a terminal once (`tertulia grants` lists that)"
+)
+"""What the user of a run can do in which no one can answer."""
+
 Publish = Callable[[EventData], object]
 Decision = Literal["allow", "deny"]
 
@@ -114,7 +120,7 @@ class ApprovalQueue:
 
     __slots__ = (
         "_all_grants", "_at", "_attending", "_clock", "_closed", "_grants", "_ids", "_is_seen", "_max_pending",
-        "_pending", "_timeout_s",
+        "_pending", "_timeout_s", "_unattended",
     )  # fmt: skip
 
     def __init__(
@@ -126,13 +132,15 @@ class ApprovalQueue:
         max_pending: int = MAX_PENDING,
         is_seen: Callable[[RequestedAction, bool], bool] = lambda request, elicitation: False,
         project: ProjectGrants | None = None,
+        unattended: bool = False,
     ) -> None:
         """`is_seen`: whether a client of a surface attends, besides `attended` blocks; with whether it is asked in the
         name of an MCP server, which not every client can answer. `project`: where a yes for the project is kept; None:
-        none is offered."""
+        none is offered. `unattended`: the user has no way to answer, and a refusal says what they can do instead."""
         self._timeout_s = timeout_s
         self._max_pending = max_pending
         self._is_seen = is_seen
+        self._unattended = unattended
         self._clock = clock
         self._at = Timestamps(clock).at
         self._grants = Grants(clock)
@@ -267,7 +275,11 @@ class ApprovalQueue:
         if self._closed:
             raise ClosedError("the session is closing; no approver is asked any more")
         if not self.is_heard(request):
-            raise NoApproverError(f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}")
+            raise NoApproverError(
+                f"this has to be asked, and no one can answer in this run: {WAYS_OUT}"
+                if self._unattended
+                else f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}"
+            )
         if len(self._pending) >= self._max_pending:
             raise BusyError(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)
 

@@ -119,7 +119,16 @@ class ConversationRestorer:
         )
         cwd = agreement.cwd or default.cwd
         agent = _agent(agreement)
-        terms = Terms(context, rights, wire, agreement.backend, cwd, agreement.shell_mode, agent)
+        terms = Terms(
+            context,
+            rights,
+            wire,
+            agreement.backend,
+            cwd,
+            agreement.shell_mode,
+            agent,
+            unattended=default.unattended,
+        )
         return terms, (*warnings, *_missing_functions(old.id, agreement.functions))
 
     def _wire(self, old: RecordedConversation, agreement: RecordedTerms) -> tuple[Wire, tuple[str, ...]]:
@@ -158,7 +167,7 @@ def _history(old: RecordedConversation, terms: Terms) -> tuple[HistoryStore, int
     """What was said, how much of it is not there, and what is known where none of it is."""
     limits = history_limits(terms.rights)
     missing = sum(len(piece.missing) for piece in old.pieces)
-    fresh = seeds(terms.context.user_instructions, terms.cwd, terms.rights)
+    fresh = seeds(terms.context.user_instructions, terms.cwd, terms.rights, unattended=terms.unattended)
     if not _has_stored_text(old):
         store = HistoryStore(limits, fresh)
         stand_ins = (not_stored_message(),) if old.tasks else ()

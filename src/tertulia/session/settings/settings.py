@@ -118,6 +118,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tool_timeout_s: float = 300.0
     cwd: str | None = None
     """Where conversations work; None: where the process was started."""
+    unattended: bool = False
+    """No one can answer approvals in this session: models are told so, and what would have to be asked is refused,
+    unless a grant covers it."""
     is_broker: bool = False
     """Each conversation is a program that shares the MCP servers with others: it has a share, and no workspace."""
 

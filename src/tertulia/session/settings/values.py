@@ -32,7 +32,7 @@ from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_w
 from tertulia.rollout.sweep.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
-PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers"})
+PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers", "unattended"})
 """Settings that no file can hold."""
 
 OLD_STORAGE_SWITCH = "disable_response_storage"
@@ -276,5 +276,6 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "project_grant_ttl_s": _seconds_or_zero,
     "tool_timeout_s": _seconds,
     "cwd": _optional(_directory),
+    "unattended": _switch,
     "is_broker": _switch,
 }

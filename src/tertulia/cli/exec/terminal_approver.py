@@ -1,0 +1,211 @@
+"""Asks the person at the terminal what an agent may do, one question at a time, in the order in which they came.
+
+What was typed before a question was shown is no answer to it. A question that another client answers, or that has
+become pointless, is withdrawn. The end of input is a no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import termios
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from tertulia.cli.output.approval_question import (
+    HELP,
+    ApprovalAnswer,
+    FormField,
+    answer_prompt,
+    elicitation_lines,
+    form_fields,
+    parse_answer,
+    question_lines,
+)
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.errors import TertuliaError
+from tertulia.protocol.events import Event
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.approvals.approvals import answering_as
+from tertulia.session.session import Session
+
+CLIENT = "terminal"
+"""How answers are told in events: who gave them."""
+_Question = ApprovalRequest | ElicitationRequest
+
+
+class TerminalInput:
+    """Lines that a person types into a terminal, read only while one is awaited."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._typed = b""
+
+    @classmethod
+    def open(cls, streams: tuple[Any, Any]) -> TerminalInput | None:
+        """Of the terminal that a person sits at; None where there is none. `streams`: standard input and error."""
+        stdin, stderr = streams
+        if stderr is None or not stderr.isatty():
+            return None
+        if stdin is not None and stdin.isatty():
+            return cls(stdin.fileno())
+        # Standard input is a pipe or a file, and a person still watches.
+        try:
+            return cls(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
+        except OSError:
+            return None
+
+    def forget(self) -> None:
+        """Drop what was typed so far."""
+        self._typed = b""
+        with suppress(termios.error):
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+
+    async def line(self) -> str | None:
+        """The next line; None at the end of input."""
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._typed:
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(self._fd, lambda ready=ready: None if ready.done() else ready.set_result(None))
+            try:
+                await ready
+            finally:
+                loop.remove_reader(self._fd)
+            if not (typed := _read(self._fd)):
+                return None
+            self._typed += typed
+        line, _, self._typed = self._typed.partition(b"\n")
+        return line.decode("utf-8", "replace")
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 65_536)
+    except OSError:
+        # The terminal is gone.
+        return b""
+
+
+class TerminalApprover:
+    """Takes the events of a session, shows each question and resolves it by what is typed."""
+
+    def __init__(self, keyboard: TerminalInput, out: TerminalOutput, pause: Callable[[], None]) -> None:
+        """`pause` ends the line that a view may be writing."""
+        self._keyboard = keyboard
+        self._out = out
+        self._pause = pause
+        self._waiting: dict[str, _Question] = {}
+        self._current: tuple[str, asyncio.Task[None]] | None = None
+        self._nursery = Nursery()
+
+    def take(self, session: Session, event: Event) -> None:
+        """One event of the session, in its order."""
+        match event.data:
+            case ApprovalRequest() as request:
+                self._waiting[request.approval_id] = request
+            case ElicitationRequest() as request:
+                self._waiting[request.elicitation_id] = request
+            case ApprovalResolved(approval_id=question_id) | ElicitationResolved(elicitation_id=question_id):
+                self._withdraw(question_id)
+            case _:
+                return
+        self._ask_next(session)
+
+    def _withdraw(self, question_id: str) -> None:
+        if self._waiting.pop(question_id, None) is None:
+            # It is this terminal's own answer that is told.
+            return
+        if self._current is not None and self._current[0] == question_id and not self._current[1].done():
+            self._current[1].cancel()
+            self._out.line()
+            self._out.line(("  no answer is needed any more", "dim"))
+
+    def _ask_next(self, session: Session) -> None:
+        if self._current is not None and not self._current[1].done():
+            return
+        if not self._waiting:
+            self._current = None
+            return
+        question_id, question = next(iter(self._waiting.items()))
+        asking = self._nursery.start(self._ask(session, question_id, question), "ask at the terminal")
+        self._current = (question_id, asking)
+        asking.add_done_callback(lambda _: self._ask_next(session))
+
+    async def _ask(self, session: Session, question_id: str, question: _Question) -> None:
+        self._pause()
+        self._keyboard.forget()
+        try:
+            if isinstance(question, ApprovalRequest):
+                decision, fields = await self._ask_approval(session, question)
+            else:
+                decision, fields = await self._ask_elicitation(question)
+        finally:
+            self._waiting.pop(question_id, None)
+        with answering_as(CLIENT):
+            try:
+                answer = await session.approvals.resolve(question_id, decision, **fields)
+            except TertuliaError as error:
+                self._out.line(("  not taken: ", "red"), error.message)
+                return
+        if answer.narrowed is not None:
+            self._out.line((f"  {answer.narrowed}", "yellow"))
+
+    async def _ask_approval(self, session: Session, request: ApprovalRequest) -> tuple[str, Mapping[str, Any]]:
+        for line in question_lines(request):
+            self._out.line(*line)
+        while True:
+            self._out.write(*answer_prompt(request))
+            typed = await self._keyboard.line()
+            answer = ApprovalAnswer("deny") if typed is None else parse_answer(typed, request.scopes)
+            if typed is None:
+                self._out.line()
+            match answer:
+                case None:
+                    self._out.line((f"  {HELP}", "dim"))
+                case ApprovalAnswer("more"):
+                    self._show_all(session, request)
+                case ApprovalAnswer(decision):
+                    return decision, answer.fields()
+
+    def _show_all(self, session: Session, request: ApprovalRequest) -> None:
+        offset: int | None = 0
+        while offset is not None:
+            page = session.approvals.get(request.approval_id, "detail", offset)
+            self._out.write(page.text)
+            offset = page.next_offset
+        self._out.line()
+
+    async def _ask_elicitation(self, request: ElicitationRequest) -> tuple[str, Mapping[str, Any]]:
+        for line in elicitation_lines(request):
+            self._out.line(*line)
+        if not await self._agrees("[y]es, answer it" if request.url is None else "[y]es, I was there"):
+            return "deny", {}
+        if request.url is not None:
+            return "allow", {}
+        content: dict[str, Any] = {}
+        for field in form_fields(request):
+            value = await self._ask_value(field)
+            if value is None:
+                return "deny", {}
+            content.update(value)
+        return "allow", {"content": content}
+
+    async def _agrees(self, label: str) -> bool:
+        self._out.write((f"{label}  [n]o", "yellow"), " › ")
+        return (await self._keyboard.line() or "").strip().lower() in ("y", "yes")
+
+    async def _ask_value(self, field: FormField) -> dict[str, Any] | None:
+        """The value by its name, nothing where it was left out, None at the end of input."""
+        while True:
+            self._out.write(*field.prompt)
+            typed = await self._keyboard.line()
+            if typed is None:
+                return None
+            if not typed.strip() and not field.required:
+                return {}
+            try:
+                return {field.name: field.parse(typed)}
+            except ValueError as error:
+                self._out.line((f"  {error}", "red"))
