@@ -36,7 +36,7 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
     message: str | None = None
 
     def fields(self) -> dict[str, Any]:
-        """For `approval/resolve`."""
+        """The further fields of `approval/resolve` for this answer."""
         given = {"scope": self.scope, "message": self.message}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -78,7 +78,7 @@ def parse_answer(typed: str, scopes: Sequence[GrantScope]) -> ApprovalAnswer | N
 
 
 def elicitation_lines(request: ElicitationRequest) -> list[Line]:
-    """Who asks, and what."""
+    """Which server asks, and in which words."""
     lines: list[Line] = [(("? ", "yellow"), (f"the MCP server {request.server} asks", "bold"))]
     lines.extend((("  │ ", "dim"), line) for line in request.message.split("\n"))
     if request.url is not None:

@@ -52,8 +52,8 @@ class WorkLines:
     def __init__(self) -> None:
         self._held: dict[_Key, ToolCallBegin] = {}
         """Calls whose own event, or end, will tell what they do."""
-        self._told: set[_Key] = set()
-        """Calls of which an own event told the end."""
+        self._ended: set[_Key] = set()
+        """Calls whose own event has shown how they ended."""
 
     def take(self, event: Event) -> list[Line] | None:
         """The lines for an event; None for one that is not about work."""
@@ -66,13 +66,13 @@ class WorkLines:
                 self._held.pop((event.conversation_id, data.call_id), None)
                 return command_lines(data)
             case ExecCommandEnd() as data:
-                self._told.add((event.conversation_id, data.call_id))
+                self._ended.add((event.conversation_id, data.call_id))
                 return command_end_lines(data)
             case PatchApplyBegin() as data:
                 call = self._held.pop((event.conversation_id, data.call_id), None)
                 return patch_lines(_patch_text(call), data)
             case PatchApplyEnd() as data:
-                self._told.add((event.conversation_id, data.call_id))
+                self._ended.add((event.conversation_id, data.call_id))
                 return [] if data.success else [(("patch failed", "red"), f" {shorten(data.message, 300)}")]
             case McpToolCallBegin() as data:
                 call = self._held.pop((event.conversation_id, data.call_id), None)
@@ -90,9 +90,9 @@ class WorkLines:
         return [_call_line(data.name, data.arguments)]
 
     def _end(self, key: _Key, data: ToolCallEnd) -> list[Line]:
-        held, told = self._held.pop(key, None), key in self._told
-        self._told.discard(key)
-        if told or (held is not None and data.name == "update_plan" and data.success):
+        held, has_ended = self._held.pop(key, None), key in self._ended
+        self._ended.discard(key)
+        if has_ended or (held is not None and data.name == "update_plan" and data.success):
             # Its own event has shown how it ended.
             return []
         before = [] if held is None else [_held_line(held)]
