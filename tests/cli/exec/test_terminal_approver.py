@@ -11,8 +11,8 @@ import pytest
 from tertulia.cli.output.approval_question import ApprovalAnswer, FormField, form_fields, parse_answer, question_lines
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
-from tests.cli.keeping import Screen
 from tests.cli.running import Shell
+from tests.cli.stored_sessions import Screen
 from tests.sandbox.confined import need
 
 SCOPES: list[Any] = ["once", "conversation", "session", "project"]
