@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 import tertulia
+from tertulia.conversation.resolve_terms import resolve_terms
 from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.protocol.inputs import NewConversation
 from tertulia.session.session import Session
-from tertulia.testing import ScriptedModel
+from tertulia.testing import ScriptedModel, call, say
+from tests.session.staging import stage
 
 
 def started(**settings: object) -> Session:
@@ -48,6 +53,35 @@ async def test_an_unrelated_change_does_not_forget_what_was_cut() -> None:
         assert [cut.field for cut in (await (await conversation.fork()).context()).narrowed] == ["sandbox"]
         await conversation.set_context(sandbox="read-only")
         assert (await conversation.context()).narrowed == []
+
+
+async def test_the_terms_of_a_child_are_resolved_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A call of conv_create is checked, admitted and carried out; each sibling has its own instructions and wire."""
+    resolved: list[NewConversation] = []
+
+    def count(spec: NewConversation, *others: Any) -> Any:
+        resolved.append(spec)
+        return resolve_terms(spec, *others)
+
+    monkeypatch.setattr("tertulia.session.terms.resolve_terms", count)
+    (tmp_path / "brief.md").write_text("from a file")
+    calls = [
+        call("conv_create", {"user_instruction": "go", **fields}, call_id)
+        for call_id, fields in {
+            "c1": {},
+            "c2": {"base_instruction_text": "own"},
+            "c3": {"base_instruction_file": "brief.md"},
+            "c4": {"title": "other"},
+        }.items()
+    ]
+    async with stage(say("", *calls), "1", "2", "3", "4", "done", cwd=str(tmp_path)) as on:
+        reply = await on.root.message("go")
+        children = on.session.conversations()[1:]
+        assert (reply.text, [(await child.context()).base_instructions for child in children]) == (
+            "done",
+            [None, "own", "from a file", None],
+        )
+        assert (len(children), len(resolved)) == (4, 4)
 
 
 async def test_a_rehearsal_raises_what_the_opening_would_and_keeps_no_wire() -> None:

@@ -174,7 +174,7 @@ class Conversations:
         """Raise what `open_child` would raise once so many others are open; nothing is opened. What it might do."""
         self._check_room(promised)
         _check_spec(spec)
-        return self._terms_resolver.rehearse(spec, caller)
+        return self._terms_resolver.check_under_caller(spec, caller)
 
     def open_child(
         self, spec: NewConversation, caller: ConversationState, cause: EventScope | None = None, shared: Rounds = None

@@ -20,7 +20,7 @@ from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Rights
 from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import NewConversation, SetContext
+from tertulia.protocol.inputs import NewConversation, SetContext, check_text
 from tertulia.scheduler.nursery import Nursery
 
 
@@ -60,6 +60,8 @@ class WireCache:
 
 
 _KEPT_STEPS = 16
+_KEPT_DRAFTS = 63
+"""Of children that were checked and never opened."""
 
 
 class PreparedAgent(msgspec.Struct, frozen=True):
@@ -79,6 +81,20 @@ class OpenTerms(msgspec.Struct, frozen=True):
     """What null goes back to."""
     ceiling: Rights
     because: str
+
+
+class _Draft(msgspec.Struct, frozen=True, eq=False):
+    """The terms of a child that a model has asked for and that is not open yet."""
+
+    spec: NewConversation
+    """Without its base instructions."""
+    caller: Terms
+    default: Terms
+    resolved: ResolvedTerms
+
+    def is_for(self, spec: NewConversation, caller: Terms, default: Terms) -> bool:
+        """Whether it is what these come to; the terms have to be the same objects."""
+        return self.caller is caller and self.default is default and self.spec == spec
 
 
 class TermsResolver:
@@ -105,6 +121,7 @@ class TermsResolver:
         self._skip_conflicts = skip_conflicts
         self._backends = backends
         self._sandboxes = sandboxes
+        self._drafts: list[_Draft] = []
         self._steps: dict[tuple[int, int, int], tuple[McpView, McpView]] = {}
         """Both views are held, so that no id in a key becomes another's."""
 
@@ -142,14 +159,35 @@ class TermsResolver:
 
     def under_caller(self, spec: NewConversation, caller: ConversationState) -> OpenTerms:
         """For one that a model opens: it inherits from its caller and can only be narrower."""
-        return self._draw(spec, _inheritable(caller.terms), self._below(caller))
-
-    def rehearse(self, spec: NewConversation, caller: ConversationState) -> Rights:
-        """Raise what `under_caller` would raise, and keep nothing. The rights that it would have."""
-        resolved = self._check_tools(resolve_terms(spec, _inheritable(caller.terms), self._below(caller)))
+        resolved, ground = self._resolve_below(spec, caller), self._below(caller)
+        self._drafts = [draft for draft in self._drafts if draft.resolved is not resolved]
+        terms = resolved.terms
+        if spec.base_instructions is not UNSET:
+            terms = replace(terms, context=replace(terms.context, base_instructions=spec.base_instructions))
         if spec.model not in (UNSET, None):
+            terms = replace(terms, wire=self._wires.find(spec.model))
+        return self._with_own_wire(spec, replace(resolved, terms=terms), ground)
+
+    def check_under_caller(self, spec: NewConversation, caller: ConversationState) -> Rights:
+        """Raise what `under_caller` would raise, and make nothing. The rights that it would have."""
+        return self._resolve_below(spec, caller).terms.rights
+
+    def _resolve_below(self, spec: NewConversation, caller: ConversationState) -> ResolvedTerms:
+        """Once for each child: a call is checked, admitted and carried out, and nothing changes meanwhile."""
+        if isinstance(spec.base_instructions, str):
+            check_text(spec.base_instructions, "base_instructions")
+        # Its instructions apart: they may come from a file that is read after the call was checked.
+        plain = replace(spec, base_instructions=UNSET)
+        key = plain, caller.terms, self.default
+        for draft in self._drafts:
+            if draft.is_for(*key):
+                return draft.resolved
+        resolved = self._check_tools(resolve_terms(plain, _inheritable(caller.terms), self._below(caller)))
+        if spec.model not in (UNSET, None):
+            # Whether there is such a model is known now; a wire of its own it gets when it is opened.
             self.release(resolved.terms)
-        return resolved.terms.rights
+        self._drafts = [*self._drafts[-_KEPT_DRAFTS:], _Draft(*key, resolved)]
+        return resolved
 
     def changed(self, conversation: ConversationState, params: SetContext) -> ResolvedTerms:
         """For one that exists already."""
@@ -176,7 +214,9 @@ class TermsResolver:
         return self._ground(self.default, caller.terms.rights, f"ancestor:{caller.id}")
 
     def _draw(self, spec: NewConversation, inherited: Terms, ground: TermsBase) -> OpenTerms:
-        resolved = self._check_tools(resolve_terms(spec, inherited, ground))
+        return self._with_own_wire(spec, self._check_tools(resolve_terms(spec, inherited, ground)), ground)
+
+    def _with_own_wire(self, spec: NewConversation, resolved: ResolvedTerms, ground: TermsBase) -> OpenTerms:
         if spec.model in (UNSET, None):
             resolved = replace(resolved, terms=self.copied(resolved.terms))
         return OpenTerms(resolved, ground.default, ground.ceiling, ground.because)
