@@ -60,6 +60,7 @@ PUBLIC = [
     "McpToolCallEnd",
     "McpToolCallProgress",
     "McpToolsChanged",
+    "MessageOptions",
     "NoStorage",
     "Part",
     "PatchApplyBegin",

@@ -69,6 +69,26 @@ def test_a_function_is_typed_in_full_and_says_what_it_does(name: str) -> None:
     assert function.__doc__
 
 
+WITH_SECTIONS = [
+    name
+    for name, value in PUBLIC.items()
+    if inspect.isfunction(value) and name.partition(".")[0] in ("Session", "Conversation", "Host")
+]
+
+
+@pytest.mark.parametrize("name", WITH_SECTIONS)
+def test_a_method_says_what_it_takes_and_returns(name: str) -> None:
+    """Google style: each parameter by name under Args, and what comes back, but for properties, which are no calls."""
+    function, (kind, _, member) = PUBLIC[name], name.partition(".")
+    if isinstance(inspect.getattr_static(getattr(tertulia, kind), member), property):
+        return
+    lines = [line.strip() for line in (inspect.getdoc(function) or "").splitlines()]
+    parameters = [each for each in inspect.signature(function).parameters if each not in ("self", "cls")]
+    assert not [each for each in parameters if not any(line.startswith(f"{each}: ") for line in lines)]
+    assert ("Args:" in lines) == bool(parameters)
+    assert ("Returns:" in lines) == (typing.get_type_hints(function)["return"] is not type(None))
+
+
 def test_the_fields_of_a_conversation_are_those_of_the_operations() -> None:
     """`ConversationFields` is what type checkers see; `ContextFields` is what is parsed."""
     assert set(typing.get_type_hints(tertulia.ConversationFields)) == {*ContextFields.__struct_fields__, "tools"}

@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from tertulia.protocol.usage import Usage
     from tertulia.scheduler.reply import Reply
     from tertulia.session.approvals.callback import ApprovalDecision
-    from tertulia.session.handle import Conversation
+    from tertulia.session.handle import Conversation, MessageOptions
     from tertulia.session.host import Host
     from tertulia.session.session import Session
     from tertulia.session.settings.conversation_fields import AgentFields, ConversationFields, LimitFields
@@ -135,7 +135,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "tertulia.scheduler.reply": ("Reply",),
     "tertulia.session.approvals.callback": ("ApprovalDecision",),
     "tertulia.session.settings.conversation_fields": ("AgentFields", "ConversationFields", "LimitFields"),
-    "tertulia.session.handle": ("Conversation",),
+    "tertulia.session.handle": ("Conversation", "MessageOptions"),
     "tertulia.session.host": ("Host",),
     "tertulia.session.session": ("Session",),
     "tertulia.session.settings.settings": ("Settings",),
@@ -194,6 +194,7 @@ __all__ = [
     "McpToolCallEnd",
     "McpToolCallProgress",
     "McpToolsChanged",
+    "MessageOptions",
     "NoStorage",
     "Part",
     "PatchApplyBegin",

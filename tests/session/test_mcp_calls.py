@@ -69,7 +69,10 @@ async def test_waiting_for_a_server_is_told_and_counted() -> None:
         assert (
             waits == ["fake__slow waits for its turn: the server fake has 1 calls under way (its concurrency is 1)"] * 2
         )
-        for counts in (acting.session.metrics().session, acting.session.metrics("root").conversations[0]):
+        for counts in (
+            (await acting.session.metrics()).session,
+            (await acting.session.metrics("root")).conversations[0],
+        ):
             assert counts.mcp_waits == 2
             assert counts.mcp_waited_ms >= 200
             assert counts.mcp.calls == 3
@@ -87,7 +90,7 @@ async def test_one_that_waits_too_long_is_refused_and_the_others_end_well() -> N
         assert said["code"] == "limit"
         assert "mcp_wait_s" in said["reason"]
         assert "mcp_concurrency" in said["reason"]
-        assert acting.session.metrics().session.mcp_waits == 1
+        assert (await acting.session.metrics()).session.mcp_waits == 1
         assert acting.events.types().count("mcp_tool_call_begin") == 1
 
 

@@ -100,11 +100,14 @@ async def test_what_was_stopped_is_cancelled_and_what_ran_out_of_time_has_failed
         await events.until("task_started")
         await session.root.interrupt()
         assert (await stopping).status == "interrupted"
-        by_id = {each.conversation_id: each.tasks for each in session.metrics().conversations}
+        by_id = {each.conversation_id: each.tasks for each in (await session.metrics()).conversations}
         assert (by_id[hasty.id].aborted["timeout"], by_id[hasty.id].failure_rate) == (1, 1.0)
         assert by_id[hasty.id].cancel_rate == 0.0
         assert (by_id[session.root.id].aborted["interrupted"], by_id[session.root.id].cancel_rate) == (1, 1.0)
-        assert (session.metrics().session.tasks.cancel_rate, session.metrics().session.tasks.failure_rate) == (0.5, 0.5)
+        assert (
+            (await session.metrics()).session.tasks.cancel_rate,
+            (await session.metrics()).session.tasks.failure_rate,
+        ) == (0.5, 0.5)
 
 
 async def test_a_compaction_is_counted_with_its_tokens() -> None:
@@ -140,12 +143,12 @@ async def test_python_gets_what_the_operation_answers_and_still_after_the_close(
     async with client_stage("hello") as ask:
         await ask("conversation/message", conversation_id="root", text="hi")
         answer = await ask("metrics/get")
-        assert msgspec.to_builtins(ask.session.metrics()) == answer
-        (root,) = ask.session.metrics("root").conversations
+        assert msgspec.to_builtins(await ask.session.metrics()) == answer
+        (root,) = (await ask.session.metrics("root")).conversations
         assert msgspec.to_builtins(root) == answer["conversations"][0]
         assert root["tasks"]["completed"] == root.tasks.completed == 1
         session = ask.session
-    assert session.metrics().session.tasks.completed == 1
+    assert (await session.metrics()).session.tasks.completed == 1
 
 
 @each_row("key", KEYS)

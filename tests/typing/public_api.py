@@ -39,6 +39,8 @@ async def what_is_right(session: tertulia.Session) -> None:
         parent_id=session.root.id,
     )
     await conversation.set_context(title=None, storage_policy={"ttl": 60}, refresh_mcp_view=True)
+    options: tertulia.MessageOptions = {"message_id": "m1", "if_busy": "fail"}
+    await conversation.message("hi", **options)
     fields: tertulia.ConversationFields = {"title": "helper", "visibility": "subtree"}
     await session.open(**fields)
     cost: float = price("tea", cups=2)
@@ -55,6 +57,8 @@ async def what_is_wrong(session: tertulia.Session) -> None:
     await session.open(agent={"archetype": "repo"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await session.root.set_context(parent_id="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await session.root.set_context(shell_mode="bash")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await session.root.message("hi", if_bussy="fail")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await session.root.message("hi", if_busy="no")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await session.root.message(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     tertulia.Settings(modle="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     tertulia.Settings(network="on")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Approval
@@ -39,6 +40,25 @@ from tertulia.session.transactions import change_conversation, fork_conversation
 from tertulia.tools.tool import Result
 
 MessageContent = str | Sequence[InputItem | dict[str, Any]]
+
+
+class MessageOptions(TypedDict, total=False):
+    """How a message is submitted. None is the default of each."""
+
+    message_id: str | None
+    """The same id again gives the same answer, not a second run."""
+    sender: str | None
+    """Who says it, where several people write in one conversation."""
+    if_busy: Literal["wait", "fail"] | None
+    """What to do while a task runs; `wait` is the default."""
+    output_schema: dict[str, Any] | None
+    """The JSON Schema that the answer is to have."""
+    task_type: Literal["code", "chat"] | None
+    """For executors: how much they are told of earlier messages."""
+    previous_result: Any
+    """For executors: what the step before this one of a pipeline came to."""
+    base_instructions_override: str | None
+    """In place of the conversation's base instructions, for this task and its continuations only."""
 
 
 class Conversation:
@@ -74,87 +94,90 @@ class Conversation:
     def submit(self, message: Message, *, follow: bool = False, approver: bool = False) -> Submission:
         """Queue a message that a surface has parsed, and return at once; `message` and `stream` are this and a wait.
 
-        `follow`: its events will be read. `approver`: and the reader answers the approvals that show there.
+        Args:
+            message: What `conversation/message` takes.
+            follow: Whether its events will be read.
+            approver: Whether their reader answers the approvals that show there.
+
+        Returns:
+            The message on its way: its task, its events and its one answer.
+
+        Raises:
+            InvalidParamsError: The message is empty or too long.
+            BusyError: A task runs, and `if_busy` is "fail".
+            ClosedError: The conversation or the session is closed.
         """
         conversation = self._parts.conversations.find(self.id)
         return submission.submit(self._parts, conversation, message, follow=follow, approver=approver)
 
-    async def message(
-        self,
-        content: MessageContent,
-        *,
-        message_id: str | None = None,
-        sender: str | None = None,
-        if_busy: Literal["wait", "fail"] = "wait",
-        output_schema: dict[str, Any] | None = None,
-        task_type: Literal["code", "chat"] | None = None,
-        previous_result: Any = None,
-        base_instructions_override: str | None = None,
-    ) -> Reply:
-        """Say something and wait for the answer. A failed task is an answer: look at `Reply.status`.
+    async def message(self, content: MessageContent, **options: Unpack[MessageOptions]) -> Reply:
+        """Say something and wait for the answer. Cancelling the wait stops the task.
 
-        Cancelling the wait stops the task. The same `message_id` again gives the same answer, not a second run.
-        `task_type` and `previous_result` are for conversations that another agent works for: how much it is told of
-        earlier messages, and what the step before this one of a pipeline came to. `base_instructions_override` stands
-        in place of the conversation's base instructions for this task only, its continuations included.
+        Args:
+            content: A text, or items: texts and pictures.
+            options: How it is submitted; `help(tertulia.MessageOptions)` has each.
+
+        Returns:
+            The answer of the whole chain. A failed task is an answer as well: look at `Reply.status`.
+
+        Raises:
+            InvalidParamsError: The message is empty or too long, or an option is unknown or wrong.
+            BusyError: A task runs, and `if_busy` is "fail".
+            ClosedError: The conversation or the session is closed.
         """
-        message = _message(
-            self.id,
-            content,
-            message_id=message_id,
-            sender=sender,
-            if_busy=if_busy,
-            output_schema=output_schema,
-            task_type=task_type,
-            previous_result=previous_result,
-            base_instructions_override=base_instructions_override,
-        )
-        return await self.submit(message).reply()
+        return await self.submit(_message(self.id, content, options)).reply()
 
     async def stream(
-        self,
-        content: MessageContent,
-        *,
-        message_id: str | None = None,
-        sender: str | None = None,
-        if_busy: Literal["wait", "fail"] = "wait",
-        output_schema: dict[str, Any] | None = None,
-        task_type: Literal["code", "chat"] | None = None,
-        previous_result: Any = None,
-        base_instructions_override: str | None = None,
-        approver: bool = False,
+        self, content: MessageContent, *, approver: bool = False, **options: Unpack[MessageOptions]
     ) -> AsyncGenerator[Event, None]:
         """Say something and get every event of the answer as it comes. Leaving the loop early stops the task.
 
-        `approver`: the loop answers each `approval_request` with `Session.approvals.resolve`. Without it what has to be
-        asked is refused at once, unless another client or function attends.
+        Args:
+            content: A text, or items: texts and pictures.
+            approver: Whether the loop answers each `approval_request` with `Session.approvals.resolve`. Without it
+                what has to be asked is refused at once, unless another client or function attends.
+            options: How it is submitted; `help(tertulia.MessageOptions)` has each.
+
+        Returns:
+            The events, for `async for`; the last one is the end of the last task.
+
+        Raises:
+            InvalidParamsError: The message is empty or too long, or an option is unknown or wrong.
+            BusyError: A task runs, and `if_busy` is "fail".
+            ClosedError: The conversation or the session is closed.
         """
-        message = _message(
-            self.id,
-            content,
-            message_id=message_id,
-            sender=sender,
-            if_busy=if_busy,
-            output_schema=output_schema,
-            task_type=task_type,
-            previous_result=previous_result,
-            base_instructions_override=base_instructions_override,
-        )
+        message = _message(self.id, content, options)
         async with aclosing(self.submit(message, follow=True, approver=approver).events()) as events:
             async for event in events:
                 yield event
 
     async def steer(self, text: str) -> None:
-        """Put in a word while a task runs; the model reads it before its next request."""
+        """Put in a word while a task runs; the model reads it before its next request.
+
+        Args:
+            text: What to say.
+
+        Raises:
+            NotRunningError: No task runs here; send a message instead.
+            ClosedError: The conversation or the session is closed.
+        """
         await submission.steer(self._parts, self._parts.conversations.find(self.id), text)
 
     async def interrupt(self) -> InterruptAnswer:
-        """Stop what runs here, and the whole chain it belongs to."""
+        """Stop what runs here, and the whole chain it belongs to.
+
+        Returns:
+            Whether there was anything to stop.
+        """
         conversation = self._parts.conversations.find(self.id)
         return InterruptAnswer(self._parts.scheduler.interrupt(conversation.id))
 
     async def compact(self) -> CompactAnswer:
-        """Have the model replace the older part of the history by notes, as a task of its own."""
+        """Have the model replace the older part of the history by notes, as a task of its own.
+
+        Returns:
+            Whether it was done and why not, and the tokens before and after.
+        """
         return await submission.compact(self._parts, self._parts.conversations.find(self.id))
 
     async def set_context(
@@ -181,7 +204,17 @@ class Conversation:
         return describe.open_answer(self._parts, conversation, resolved)
 
     async def history(self, limit: int | None = None) -> list[HistoryEntry]:
-        """What was said, oldest first; the newest `limit` messages."""
+        """What was said, oldest first, without tool calls.
+
+        Args:
+            limit: Only the newest so many messages.
+
+        Returns:
+            The messages. What Tertulia puts in itself is left out.
+
+        Raises:
+            InvalidParamsError: The limit is less than 1.
+        """
         params = parse(GetHistory, {"conversation_id": self.id, "limit": limit})
         if params.limit is not None and params.limit < 1:
             raise InvalidParamsError(f"limit must be a whole number of at least 1, not {limit}")
@@ -189,46 +222,96 @@ class Conversation:
         return [self._parts.redactor.without_tokens(entry) for entry in entries]
 
     def tools(self) -> list[ToolInfo]:
-        """What the model is offered now, in the order it is offered."""
+        """What the model is offered now.
+
+        Returns:
+            The tools with their sources and digests, in the order in which they are offered.
+        """
         return describe.tools(self._parts, self._parts.conversations.find(self.id))[0]
 
     def served_tools(self, approval: Approval | None = None) -> ServedConversation:
-        """Its tools for a program that calls them over MCP. `approval`: in place of what the servers' settings say."""
+        """Its tools for a program that calls them over MCP.
+
+        Args:
+            approval: When calls of MCP tools ask, in place of what the servers' settings say.
+
+        Returns:
+            What an MCP endpoint lists and calls.
+        """
         state = self._parts.conversations.find(self.id)
         if approval is not None:
             self._parts.servers.approvals[state.id] = approval
         return ServedConversation(self._parts, state)
 
     async def fork(self, at: str | int | None = None) -> Conversation:
-        """A new conversation that shares this history up to an item, the end of a round, or now."""
+        """A new conversation that shares this history up to a point, and its terms.
+
+        Args:
+            at: An item's id, or how many rounds; None: all of it.
+
+        Returns:
+            The new conversation, open.
+
+        Raises:
+            InvalidParamsError: There is no such point, or a call is open before it.
+            LimitError: The session holds as many conversations as it may.
+        """
         conversation = self._parts.conversations.find(self.id)
         point = ItemId(at) if isinstance(at, str) else at
         fork = await fork_conversation(self._parts, conversation, point)
         return Conversation(self._parts, fork.id)
 
     async def context(self) -> ContextInfo:
-        """Everything that decides what the model sees and may do."""
+        """Everything that decides what the model sees and may do.
+
+        Returns:
+            Instructions, policies, limits, tool switches, and what was narrowed.
+        """
         return describe.context(self._parts, self._parts.conversations.find(self.id))
 
     async def call_conv_tool(self, name: str, arguments: str) -> Result:
         """What a conversation tool answers when this conversation calls it; its own history stays as it is.
 
-        A refusal is an answer; InvalidParams only for a name that is no conversation tool.
+        Args:
+            name: The name of the tool, such as `conv_list`.
+            arguments: A JSON object with its arguments.
+
+        Returns:
+            The tool's answer; a refusal is one.
+
+        Raises:
+            InvalidParamsError: There is no conversation tool of that name.
         """
         return await call_conv_tool(self._parts, self._parts.conversations.find(self.id), name, arguments)
 
     async def close(self, timeout: float | None = None) -> CloseAnswer:
-        """Stop what runs here, within the timeout, and let the conversation go. Twice does no harm."""
+        """Stop what runs here, within the timeout, and let the conversation go. Twice does no harm.
+
+        Args:
+            timeout: How many seconds a task has to end by itself; None: `close_timeout_s` of the settings.
+
+        Returns:
+            Whether it was closed before, and whether something had to be abandoned.
+
+        Raises:
+            InvalidParamsError: It is the root, which closes with the session, or the timeout is no such time.
+        """
         return await close_conversation(self._parts, self.id, timeout)
 
 
-def _message(conversation: ConversationId, content: MessageContent, **fields: Any) -> Message:
-    present = {name: value for name, value in fields.items() if value is not None}
+def _message(conversation: ConversationId, content: MessageContent, options: MessageOptions) -> Message:
+    if unknown := options.keys() - MessageOptions.__annotations__.keys():
+        raise InvalidParamsError(f"a message has no option {min(unknown)!r}; see tertulia.MessageOptions")
+    present = {name: value for name, value in options.items() if value is not None}
+    if isinstance(content, str):
+        if not present:
+            return Message(conversation_id=conversation, text=content)
+        return replace(parse(Message, {"conversation_id": conversation, **present}), text=content)
     try:
-        body = {"text": content} if isinstance(content, str) else {"items": msgspec.to_builtins(list(content))}
+        items = msgspec.to_builtins(list(content))
     except (TypeError, RecursionError) as error:
         raise InvalidParamsError(f"a message is a text or a list of items: {error}") from None
-    return parse(Message, {"conversation_id": conversation, **body, **present})
+    return parse(Message, {"conversation_id": conversation, "items": items, **present})
 
 
 class SessionActivity:

@@ -36,7 +36,17 @@ class Host:
         return len(self._sessions)
 
     async def start(self, settings: Settings | None = None) -> Session:
-        """A running session; Limit when there are too many."""
+        """Start a session here.
+
+        Args:
+            settings: What it is started with; None: those of the host.
+
+        Returns:
+            The session, running.
+
+        Raises:
+            LimitError: The process holds as many sessions as it may.
+        """
         return await self._enter(Session(settings or self.settings, swept=True, mcp_host=self._below()))
 
     async def _enter(self, session: Session) -> Session:
@@ -49,7 +59,19 @@ class Host:
         return session
 
     async def resume(self, session_id: str, settings: Settings | None = None) -> Session:
-        """A session of the past, running again; the same one if it runs here already. NotFound for any other id."""
+        """A session of the past, running again; the same one if it runs here already.
+
+        Args:
+            session_id: The id of the stored session.
+            settings: What it may have at most; None: those of the host.
+
+        Returns:
+            The session, running.
+
+        Raises:
+            NotFoundError: There is no such session.
+            LimitError: The process holds as many sessions as it may.
+        """
         if not is_session_id(session_id):
             raise NotFoundError(f"session not found: {session_id[:64]!r}")
         while (coming := self._coming.get(session_id)) is not None:
@@ -81,7 +103,18 @@ class Host:
         await asyncio.shield(self._swept)
 
     def find(self, session_id: str) -> Session:
-        """The running session of that id; NotFound or Closed."""
+        """The running session of that id.
+
+        Args:
+            session_id: Its id.
+
+        Returns:
+            The session.
+
+        Raises:
+            NotFoundError: None of that id ran here.
+            ClosedError: It is closed.
+        """
         session = self._sessions.get(session_id)
         if session is not None:
             return session
@@ -90,17 +123,33 @@ class Host:
         raise NotFoundError(f"session not found: {session_id[:64]!r}")
 
     def was_closed(self, session_id: str) -> bool:
-        """Whether there was a session of that id, and it has not come back."""
+        """Whether there was a session of that id, and it has not come back.
+
+        Args:
+            session_id: Its id.
+
+        Returns:
+            False as well for one that never ran here.
+        """
         return session_id in self._gone and session_id not in self._sessions
 
     def sessions(self) -> list[Session]:
-        """All of them, by start."""
+        """All sessions that run here.
+
+        Returns:
+            The one that was started first comes first.
+        """
         return list(self._sessions.values())
 
     async def close_session(self, session: Session, timeout: float | None = None) -> bool:
-        """Close one; whether something had to be abandoned.
+        """Close one. A caller that gives up does not stop it; it stays here until it is closed.
 
-        A caller that gives up does not stop it; it stays here until it is closed, so that `close` can wait for it.
+        Args:
+            session: One that runs here.
+            timeout: How many seconds its tasks have to end by themselves; None: as its settings say.
+
+        Returns:
+            Whether something had to be abandoned.
         """
         answer = await session.close(timeout)
         if self._sessions.get(session.id) is session:
@@ -109,7 +158,11 @@ class Host:
         return answer.forced
 
     async def close(self, timeout: float | None = None) -> None:
-        """Close all of them at the same time."""
+        """Close all of them at the same time.
+
+        Args:
+            timeout: How many seconds their tasks have to end by themselves; None: as the settings of each say.
+        """
         async with asyncio.TaskGroup() as group:
             for session in self.sessions():
                 group.create_task(self.close_session(session, timeout))

@@ -210,7 +210,7 @@ async def _internal_call(host: Host, session: Session, params: i.InternalCall) -
 
 
 async def _metrics(host: Host, session: Session, params: i.GetMetrics) -> Any:
-    return session.metrics(params.conversation_id)
+    return await session.metrics(params.conversation_id)
 
 
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -82,7 +82,17 @@ class Session:
     ) -> Session:
         """A session to be entered. Nothing runs before that.
 
-        `on_approval` answers what has to be asked, as `Approvals.answer_with` does, from the first request on.
+        Args:
+            settings: What it is started with; None: the defaults.
+            clock: Where it reads the time; for tests.
+            journal: What keeps its events and items instead of the store of the settings; for tests.
+            on_approval: Answers what has to be asked, as `Approvals.answer_with` does, from the first request on.
+
+        Returns:
+            An async context manager; leaving it closes the session.
+
+        Raises:
+            InvalidParamsError: `on_approval` cannot be called with a request.
         """
         return cls(settings or Settings(), clock=clock, journal=journal, on_approval=check_handler(on_approval))
 
@@ -97,9 +107,19 @@ class Session:
     ) -> Session:
         """A session of the past, to be entered: all its conversations as they were, and nothing running.
 
-        Entering raises NotFound, Busy where another process has it open, or StorageError. Rights are those of then,
-        within what the settings allow now; the model is that of then unless the settings name one. `on_approval` as
-        in `start`.
+        Entering raises NotFoundError, BusyError where another process has it open, or StorageError.
+
+        Args:
+            id: The id of the stored session.
+            settings: Rights are those of then within what these allow; the model is that of then unless one is named.
+            clock: Where it reads the time; for tests.
+            on_approval: Answers what has to be asked, as in `start`.
+
+        Returns:
+            An async context manager; leaving it closes the session.
+
+        Raises:
+            InvalidParamsError: `on_approval` cannot be called with a request.
         """
         on_approval = check_handler(on_approval)
         return cls(settings or Settings(), clock=clock, resumed=str(id), on_approval=on_approval)
@@ -176,17 +196,39 @@ class Session:
         return Conversation(self.parts, conversation.id, resolved.warnings)
 
     def conversation(self, id: str) -> Conversation:
-        """The open conversation of that id, or of the name "root"; NotFound or Closed."""
+        """The open conversation of that id.
+
+        Args:
+            id: Its id, or "root".
+
+        Returns:
+            The conversation.
+
+        Raises:
+            NotFoundError: There never was one of that id.
+            ClosedError: It is closed.
+        """
         params = parse(ConversationParams, {"conversation_id": id})
         return Conversation(self.parts, self.parts.conversations.find(params.conversation_id).id)
 
     def find(self, id: str) -> Conversation | None:
-        """The open conversation of that id; None where there is none, or none any more."""
+        """The open conversation of that id, if there is one.
+
+        Args:
+            id: Its id.
+
+        Returns:
+            The conversation; None where there is none, or none any more.
+        """
         state = self.parts.conversations.peek(ConversationId(id))
         return None if state is None else Conversation(self.parts, state.id)
 
     def conversations(self) -> list[Conversation]:
-        """All open ones, root first, then by creation."""
+        """All open conversations.
+
+        Returns:
+            Root first, then by creation.
+        """
         return [Conversation(self.parts, conversation.id) for conversation in self.parts.conversations]
 
     def events(
@@ -197,11 +239,19 @@ class Session:
         attend: bool = False,
         limit: int = 1_000,
     ) -> Subscription:
-        """Every event from this call on, or from the one after number `after` on; ends when the session closes.
+        """Every event from this call on; ends when the session closes.
 
-        Iterate with `async for`. One that is no longer held is cleaned up; `async with` does it at once. With `attend`
-        its reader answers each `approval_request` that shows in it, see `approvals`; without it the reader looks on.
-        `limit`: how many events may wait for a slow reader before it is told that it lags.
+        Args:
+            after: Begin with the event after this number instead.
+            conversation: Only the events of this one, by its id.
+            attend: Whether the reader answers each `approval_request` that shows in it; without it the reader looks on.
+            limit: How many events may wait for a slow reader before it is told that it lags.
+
+        Returns:
+            A subscription, for `async for`. One that is no longer held is cleaned up; `async with` does it at once.
+
+        Raises:
+            NotFoundError: There is no such conversation.
         """
         params = parse(Subscribe, {"after_seq": after, "conversation_id": conversation})
         wanted = None if params.conversation_id is None else self.parts.conversations.find(params.conversation_id).id
@@ -225,15 +275,33 @@ class Session:
         """The MCP servers: `await session.mcp.status()`, `await session.mcp.refresh()`."""
         return McpServers(self.parts)
 
-    def metrics(self, conversation: str | None = None) -> MetricsAnswer:
-        """What this session and its conversations did and cost since it was entered; with an id, that one's only.
+    async def metrics(self, conversation: str | None = None) -> MetricsAnswer:
+        """What this session and its conversations did and cost since it was entered.
 
-        The numbers of the newest 1,000 closed conversations are kept.
+        Args:
+            conversation: The id of one, or "root": only its numbers, beside those of the session.
+
+        Returns:
+            The numbers of the session and of each conversation that did anything, and of the newest 1,000 closed ones.
+
+        Raises:
+            NotFoundError: There is no such conversation.
+            ClosedError: It is closed, and its numbers are not kept any more.
         """
         return describe.metrics(self.parts, parse(GetMetrics, {"conversation_id": conversation}).conversation_id)
 
     async def close(self, timeout: float | None = None) -> CloseAnswer:
-        """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent."""
+        """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent.
+
+        Args:
+            timeout: How many seconds tasks have to end by themselves; None: `close_timeout_s` of the settings.
+
+        Returns:
+            Whether it was closed before, and whether something had to be abandoned.
+
+        Raises:
+            InvalidParamsError: The timeout is no such time.
+        """
         seconds = close_seconds(self.settings, timeout)
         already = self._closed is not None
         if self._closed is None:

@@ -210,8 +210,8 @@ async def test_the_model_answers_a_server_without_tools_and_on_the_tasks_account
         aside = next(asked for asked in model.requests if asked.instructions == "s")
         assert list(aside.tools) == []
         assert len(list(aside.items)) == 1
-        assert acting.session.metrics().session.model_requests == 3
-        assert done.usage.total_tokens == acting.session.metrics().session.usage.total_tokens
+        assert (await acting.session.metrics()).session.model_requests == 3
+        assert done.usage.total_tokens == (await acting.session.metrics()).session.usage.total_tokens
         assert "forty-two" not in str(await acting.root.history())
 
 

@@ -175,7 +175,7 @@ async def test_an_approval_is_asked_through_the_client(era: str, answers: list[A
             assert text(result) == "hi"
         else:
             assert refusal(result)["code"] == code
-        assert session.metrics().session.mcp.calls == (code is None)
+        assert (await session.metrics()).session.mcp.calls == (code is None)
         assert session.approvals.pending() == []
     [asked] = person.asked
     assert isinstance(asked, t.ElicitRequestFormParams)
@@ -216,7 +216,7 @@ async def test_a_call_that_is_given_up_while_somebody_is_asked_asks_nobody_any_m
         calling.cancel()
         await until(lambda: session.approvals.pending() == [])
         person.may_answer.set()
-        assert session.metrics().session.mcp.calls == 0
+        assert (await session.metrics()).session.mcp.calls == 0
 
 
 @eras
@@ -227,7 +227,7 @@ async def test_where_the_client_cannot_ask_the_refusal_names_the_setting_at_once
         refused = refusal(await client.call_tool("fake__echo", {"text": "hi"}))
         assert refused["code"] == "no_approver"
         assert '[mcp_servers.fake] approval = "approve"' in refused["reason"]
-        assert session.metrics().session.mcp.calls == 0
+        assert (await session.metrics()).session.mcp.calls == 0
 
 
 @eras

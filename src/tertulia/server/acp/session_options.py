@@ -109,7 +109,7 @@ async def _help(session: Session, rest: str, models: Iterable[str]) -> str:
 
 async def _status(session: Session, rest: str, models: Iterable[str]) -> str:
     info, context = session.info, await session.root.context()
-    counts = session.metrics().session
+    counts = (await session.metrics()).session
     rows = {
         "session": info.session_id,
         "model": info.model,
