@@ -87,7 +87,7 @@ class _Draft(msgspec.Struct, frozen=True, eq=False):
     """The terms of a child that a model has asked for and that is not open yet."""
 
     spec: NewConversation
-    """Without its base instructions."""
+    """What was asked for, without base instructions."""
     caller: Terms
     default: Terms
     resolved: ResolvedTerms
