@@ -146,8 +146,9 @@ class EditorStage:
         made = (await self.conn.new_session(cwd=str(self.cwd), **fields)).session_id
         # A busy machine may need longer for a server than a first turn waits for it.
         async with asyncio.timeout(DEADLINE_S):
-            for server in self.session(made).parts.servers._servers():
-                await server.monitor.settled()
+            for member in self.session(made).parts.servers.members:
+                if member.server is not None:
+                    await member.server.monitor.settled()
         return made
 
     async def prompt(self, session_id: str, *blocks: Any) -> Any:

@@ -339,8 +339,9 @@ async def test_servers_that_do_not_work_are_named_and_the_session_works(tmp_path
     given = [{"name": f"bad{number}", **server} for number, server in enumerate(BROKEN)]
     async with editor_stage(scripted(say("hi", repeat=True)), tmp_path) as at:
         session = (await at.raw("session/new", {"cwd": str(tmp_path), "mcpServers": [*given, fake]}))["sessionId"]
-        for server in at.session(session).parts.servers._servers():
-            await server.monitor.settled()
+        for member in at.session(session).parts.servers.members:
+            if member.server is not None:
+                await member.server.monitor.settled()
         assert (await at.prompt(session, "hello")).stop_reason == "end_turn"
 
         def said() -> list[str]:
