@@ -28,6 +28,10 @@ def verdict(program: bytes, arch: int, number: int, arguments: Sequence[int] = (
                 at += yes if accumulator == value else no
             case 0x25:
                 at += yes if accumulator > value else no
+            case 0x35:
+                at += yes if accumulator >= value else no
+            case 0x05:
+                at += value
             case 0x45:
                 at += yes if accumulator & value else no
             case 0x06:

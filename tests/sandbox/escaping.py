@@ -1,7 +1,8 @@
 """The escape suite as a program: sets a scene, has the probe run in a sandbox, and judges from outside.
 
 `python -m tests.sandbox.escaping TIER` prints one JSON object. It is run as whoever is to be tried: root, or an
-ordinary user. With a layout (`same`, `inside`) the workspace is a user's home or has one inside, what is guarded there
+ordinary user. `landlock@3` is Landlock as if the kernel had version 3, `landlock@3+alone` besides as if it had no
+namespaces. With a layout (`same`, `inside`) the workspace is a user's home or has one inside, what is guarded there
 is tried as well, and a hostile process of the same session runs beside.
 """
 
@@ -14,6 +15,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,8 +24,11 @@ from typing import Any, Literal
 
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.confine import confine
+from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.runner import Command, CommandResult, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.sandbox.seccomp import ALLOW, REFUSE
+from tertulia.sandbox.seccomp_numbers import current_machine
 from tertulia.session.settings.settings import Settings, load_settings
 from tests.sandbox.home_scene import CANARY, SECRETS, Home
 
@@ -240,6 +245,10 @@ def controls(scene: Scene, tier: str) -> dict[str, tuple[Command, str]]:
         "python": (scene.command(python, "-c", "print(6 * 7)"), "42"),
         "pip": (scene.command(python, "-m", "pip", "--version"), "pip "),
         "temporary files": (scene.command(python, "-c", TEMPORARY), "kept"),
+        "move to another directory": (
+            scene.command("sh", "-c", "mkdir -p away && echo x > moved && mv moved away/ && cat away/moved"),
+            "x",
+        ),
         "a pipe": (scene.command("sh", "-c", "seq 1000 | tail -n 1"), "1000"),
         "a background job": (scene.command("sh", "-c", "sleep 0.01 & wait; echo waited"), "waited"),
         "standard input": (scene.command("wc", "-c", stdin=b"x" * 100_000), "100000"),
@@ -331,6 +340,7 @@ async def try_everything(tier: Any, layout: Layout | None = None) -> dict[str, A
             "leaked": [name for name, succeeded in answer.items() if succeeded],
             "changes": changes,
             "controls": len(wanted),
+            "not_covered": sandbox.not_covered,
             "failed": failed,
         }
     finally:
@@ -343,5 +353,19 @@ def _good(finished: CommandResult) -> CommandResult:
     return finished
 
 
+def pretend(version: str) -> None:
+    """Have this process, and all that it starts, see an older kernel."""
+    number, _, alone = version.partition("+")
+    landlock.abi = lambda: int(number)
+    if alone:
+        machine = current_machine()
+        code = [(0x20, 0, 0, 0), (0x15, 0, 1, machine.number("unshare")), (0x06, 0, 0, REFUSE), (0x06, 0, 0, ALLOW)]
+        LIBC.prctl(38, 1, 0, 0, 0)
+        landlock.install_filter(b"".join(struct.pack("=HBBI", *step) for step in code), machine.name)
+
+
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(try_everything(*sys.argv[1:]))))  # type: ignore[arg-type]
+    chosen, _, older = sys.argv[1].partition("@")
+    if older:
+        pretend(older)
+    sys.stdout.write(json.dumps(asyncio.run(try_everything(chosen, *sys.argv[2:]))))  # type: ignore[arg-type]

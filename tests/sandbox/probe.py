@@ -87,6 +87,12 @@ def syscall(name: str | int, *arguments: object) -> int:
 # ---- A1..A3: files outside
 
 
+def _exchange(path: str) -> None:
+    Path("mine").write_text("x")
+    if LIBC.renameat2(-100, b"mine", -100, path.encode(), 2) != 0:
+        raise OSError(ctypes.get_errno(), "refused")
+
+
 def _file(name: str, act: Callable[[str], object]) -> None:
     ATTEMPTS[name] = lambda at: act(at["outside"])
 
@@ -95,6 +101,13 @@ _file("A1 create", lambda out: Path(out, "new").write_text("x"))
 _file("A1 overwrite", lambda out: Path(out, "file").write_text("x"))
 _file("A1 append", lambda out: os.write(os.open(f"{out}/file", os.O_WRONLY | os.O_APPEND), b"x"))
 _file("A1 truncate", lambda out: os.truncate(f"{out}/file", 0))
+_file("A1 truncate by opening to read", lambda out: os.open(f"{out}/file", os.O_RDONLY | os.O_TRUNC))
+_file("A1 truncate by opening for controls", lambda out: os.open(f"{out}/file", os.O_ACCMODE | os.O_TRUNC))
+_file("A1 rename beside it", lambda out: os.rename(f"{out}/file", f"{out}/renamed"))
+_file("A1 exchange with a file of one's own", lambda out: _exchange(f"{out}/file"))
+_file(
+    "A1 flags by a control", lambda out: fcntl.ioctl(os.open(f"{out}/quiet", os.O_RDONLY), 0x40086602, b"@" + bytes(7))
+)
 _file("A1 unlink", lambda out: os.unlink(f"{out}/file"))
 _file("A1 mkdir", lambda out: os.mkdir(f"{out}/directory"))
 _file("A1 symlink", lambda out: os.symlink("/etc", f"{out}/link"))

@@ -17,17 +17,14 @@ from tertulia.errors import SandboxUnavailableError
 from tertulia.sandbox.seccomp import (
     ALLOW,
     KILL_PROCESS,
-    LAST_KNOWN,
-    MACHINES,
-    NUMBERS,
+    NO_TERMINAL,
     REFUSE,
     REFUSED,
     UNKNOWN,
     UNSUPPORTED,
-    Machine,
-    current_machine,
     filter_program,
 )
+from tertulia.sandbox.seccomp_numbers import LAST_KNOWN, MACHINES, NUMBERS, Machine, current_machine
 from tests.sandbox.bpf import verdict
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK = 1, 2, 10, 16, 17, 38, 40
@@ -223,11 +220,52 @@ def test_the_mode_of_an_open_counts_only_where_something_is_created(machine: Mac
     assert ask(machine, "openat2") == UNKNOWN
 
 
+def beside(landlock: int, machine: Machine, name: str, *arguments: int) -> int:
+    """What the filter of the Landlock tier answers where Landlock has this version."""
+    number = machine.number(name)
+    program = filter_program(machine, internet=False, landlock=landlock)
+    return REFUSE if number is None else verdict(program, machine.audit_arch, number, arguments)
+
+
+O_RDONLY, O_WRONLY, O_RDWR, ONLY_CONTROLS, O_TRUNC = 0, 1, 2, 3, 0o1000
+
+
+@pytest.mark.parametrize("landlock", range(1, 8))
+def test_no_file_is_emptied_where_landlock_does_not_look(machine: Machine, landlock: int) -> None:
+    """Issue 19: before version 3 by its path, and by opening it in a way that is not for writing."""
+    open_too = landlock >= 3
+    assert beside(landlock, machine, "truncate", 0, 0) == (ALLOW if open_too else REFUSE)
+    for mode in (O_RDONLY, O_WRONLY, O_RDWR, ONLY_CONTROLS):
+        asked = open_too or mode in (O_WRONLY, O_RDWR)
+        for flags in (O_TRUNC, O_TRUNC | O_CREAT, O_TRUNC | CLOEXEC):
+            assert beside(landlock, machine, "openat", -100, 0, flags | mode, 0o644) == (ALLOW if asked else REFUSE)
+        assert beside(landlock, machine, "openat", -100, 0, mode, 0o644) == ALLOW
+    assert beside(landlock, machine, "openat", -100, 0, O_CREAT | O_TRUNC | O_WRONLY, 0o4755) == REFUSE
+
+
+def test_no_kernel_has_landlock_look_at_controls_of_files(machine: Machine) -> None:
+    """Issue 19: flags, fs-verity, encryption, subvolumes of btrfs; all take a file that is only open for reading."""
+    changing = (0x40086602, 0x40806685, 0x800C6613, 0x5000940E, 0x50009401, 0x5000940F, 0x40089419, 0x401C5820)
+    for request in changing:
+        assert beside(7, machine, "ioctl", 3, request) == NO_TERMINAL
+    for request in (0x5401, 0x5413, 0x541B, 0x80045430, 0x8912, 0x80086601, 0x40049409, 0x40049409 | 1 << 40):
+        assert beside(7, machine, "ioctl", 3, request) == ALLOW
+    for request in (0x5412, 0x541C):
+        assert beside(7, machine, "ioctl", 3, request) == REFUSE
+
+
+@pytest.mark.parametrize("landlock", range(1, 8))
+def test_before_landlock_keeps_signals_in_none_goes_to_all_processes(machine: Machine, landlock: int) -> None:
+    """Issue 19"""
+    assert beside(landlock, machine, "kill", -1, 9) == (ALLOW if landlock >= 6 else REFUSE)
+    assert beside(landlock, machine, "kill", 4711, 9) == ALLOW
+
+
 @given(number=st.integers(0, LAST_KNOWN), arguments=st.lists(st.integers(0, 2**64 - 1), max_size=6))
-def test_every_call_gets_one_of_five_answers(number: int, arguments: list[int]) -> None:
+def test_every_call_gets_one_of_six_answers(number: int, arguments: list[int]) -> None:
     for machine in MACHINES.values():
         answer = verdict(filter_program(machine, internet=True), machine.audit_arch, number, arguments)
-        assert answer in (ALLOW, REFUSE, UNKNOWN, UNSUPPORTED)
+        assert answer in (ALLOW, REFUSE, UNKNOWN, UNSUPPORTED, NO_TERMINAL)
         if number not in {machine.number(name) for name in NUMBERS}:
             assert answer == ALLOW
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tertulia.errors import SandboxError, SandboxUnavailableError
@@ -20,23 +21,24 @@ from tertulia.sandbox.launcher.launched_process import UnconfinedTier
 from tertulia.sandbox.runner import Command, CommandResult, Output
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.selftest import ATTEMPTS, try_to_escape
+from tertulia.sandbox.tier import SIGNAL_ATTEMPT, Tier
 from tests.sandbox.confined import need
 from tests.tables import each_row
 
-HELD = b'{"succeeded": [false, false, false, false, false, false]}'
+HELD = b'{"succeeded": [%s]}' % b", ".join([b"false"] * len(ATTEMPTS))
 
 
 def finished(text: bytes, code: int = 0) -> CommandResult:
     return CommandResult(code, "exited", Output(text, b"", len(text)), 0.1)
 
 
-async def judge(text: bytes, act=lambda command: None) -> tuple[str, ...]:
+async def judge(text: bytes, act=lambda command: None, tier: Tier | None = None) -> tuple[str, ...]:
     async def run(command: Command) -> CommandResult:
         open(os.path.join(command.cwd, "inside"), "w", encoding="ascii").close()
         act(command)
         return finished(text)
 
-    return await try_to_escape(UnconfinedTier(), run)
+    return await try_to_escape(tier or UnconfinedTier(), run)
 
 
 async def test_what_held_is_listed() -> None:
@@ -53,15 +55,33 @@ async def test_each_attempt_that_succeeds_makes_the_sandbox_unavailable(number: 
 
 async def test_what_is_seen_from_outside_counts_more_than_what_is_said() -> None:
     def reach(command: Command) -> None:
-        outside, port = command.argv[-4:-2]
+        outside, port, unix, _, kept = command.argv[-5:]
         open(outside, "w", encoding="ascii").close()
+        os.truncate(kept, 0)
+        open(os.path.join(os.path.dirname(kept), "moved"), "w", encoding="ascii").close()
         socket.create_connection(("127.0.0.1", int(port))).close()
         with socket.socket(socket.AF_UNIX) as line:
-            line.connect(command.argv[-2])
+            line.connect(unix)
 
     with pytest.raises(SandboxUnavailableError) as refused:
         await judge(HELD, reach)
-    assert all(attempt in refused.value.message for attempt in ATTEMPTS[:3])
+    seen = ("write outside", "empty a file", "move a file out", "reach a listener", "connect to a UNIX socket")
+    assert all(attempt in refused.value.message for attempt in seen)
+
+
+async def test_what_a_tier_lists_may_succeed_and_is_not_called_held() -> None:
+    """Issue 19: signals alone, and only where the tier says so."""
+
+    class Lists(UnconfinedTier):
+        listed_attempts = frozenset({SIGNAL_ATTEMPT})
+
+    at = [attempt == SIGNAL_ATTEMPT for attempt in ATTEMPTS]
+    assert await judge(msgspec.json.encode({"succeeded": at}), tier=Lists()) == tuple(
+        attempt for attempt in ATTEMPTS if attempt != SIGNAL_ATTEMPT
+    )
+    mounted = [attempt in (SIGNAL_ATTEMPT, "mount") for attempt in ATTEMPTS]
+    with pytest.raises(SandboxUnavailableError, match=r"a command could mount$"):
+        await judge(msgspec.json.encode({"succeeded": mounted}), tier=Lists())
 
 
 async def test_a_probe_that_does_not_answer_proves_nothing() -> None:

@@ -28,7 +28,8 @@ from tertulia.sandbox.mounts.kernel_calls import OLDEST_KERNEL, missing_calls
 from tertulia.sandbox.mounts.mount_plan import MountPlan, own_python
 from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
 from tertulia.sandbox.runner import Command, Output, TierName
-from tertulia.sandbox.seccomp import current_machine, filter_program
+from tertulia.sandbox.seccomp import filter_program
+from tertulia.sandbox.seccomp_numbers import current_machine
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, SpawnedProcess, Streams
 
 BWRAP = "/usr/bin/bwrap"
@@ -46,6 +47,7 @@ class BubblewrapTier:
 
     name: TierName = "bubblewrap"
     not_covered: tuple[str, ...] = ()
+    listed_attempts: frozenset[str] = frozenset()
 
     def __init__(self, program: str = BWRAP) -> None:
         self._program = program

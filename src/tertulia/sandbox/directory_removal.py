@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import suppress
 
 
@@ -12,6 +11,9 @@ def remove_tree(path: str) -> None:
 
     For a directory in which nothing runs any more: nothing is done against a race.
     """
+    # Here, because it brings compressors: whatever the launcher has loaded, each command has to get rid of.
+    import shutil
+
     shutil.rmtree(path, ignore_errors=True)
     for folder, folders, _ in os.walk(path):
         for name in folders:

@@ -18,20 +18,23 @@ import msgspec
 
 from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.sandbox.runner import Command, CommandResult, Confinement
-from tertulia.sandbox.tier import Tier
+from tertulia.sandbox.tier import SIGNAL_ATTEMPT, Tier
 
 ATTEMPTS = (
     "write outside the workspace",
+    "empty a file outside by its path",
+    "empty a file outside by opening it to read",
+    "move a file out of the workspace",
     "reach a listener on this machine",
     "connect to a UNIX socket",
-    "signal the parent",
+    SIGNAL_ATTEMPT,
     "mount",
     "open a kernel setting for writing",
 )
 
 _PROBE = """
 import ctypes, json, os, socket, sys
-outside, port, unix, parent = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+outside, port, unix, parent, kept = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
 libc = ctypes.CDLL(None, use_errno=True)
 def connect(family, address):
     with socket.socket(family) as s:
@@ -46,10 +49,14 @@ def attempt(act):
     except Exception:
         return False
     return True
-with open("inside", "w") as f:
-    f.write("x")
+for name in ("inside", "moved"):
+    with open(name, "w") as f:
+        f.write("x")
 print(json.dumps({"succeeded": [attempt(act) for act in (
     lambda: os.close(os.open(outside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)),
+    lambda: os.truncate(kept, 0),
+    lambda: os.close(os.open(kept, os.O_RDONLY | os.O_TRUNC)),
+    lambda: os.rename("moved", os.path.join(os.path.dirname(kept), "moved")),
     lambda: connect(socket.AF_INET, ("127.0.0.1", port)),
     lambda: connect(socket.AF_UNIX, unix),
     lambda: os.kill(parent, 0),
@@ -58,6 +65,8 @@ print(json.dumps({"succeeded": [attempt(act) for act in (
 )]}))
 """
 
+_WRITE, _EMPTY, _, _MOVE, _LISTENER, _UNIX = ATTEMPTS[:6]
+_KEPT = "kept"
 _PREFIX = "tertulia-try-"
 
 Run = Callable[[Command], Coroutine[Any, Any, CommandResult]]
@@ -100,8 +109,10 @@ class _Scene:
             raise
 
     def _make(self) -> None:
-        self.workspace = os.path.join(self.folder, "workspace")
+        self.workspace, self.kept = os.path.join(self.folder, "workspace"), os.path.join(self.folder, "kept")
         os.mkdir(self.workspace)
+        with open(self.kept, "w", encoding="ascii") as file:
+            file.write(_KEPT)
         self.tcp.bind(("127.0.0.1", 0))
         self.unix.bind(os.path.join(self.workspace, "s"))
         for listener in (self.tcp, self.unix):
@@ -109,7 +120,7 @@ class _Scene:
             listener.setblocking(False)
 
     def command(self) -> Command:
-        arguments = (self.outside, self.tcp.getsockname()[1], self.unix.getsockname(), os.getpid())
+        arguments = (self.outside, self.tcp.getsockname()[1], self.unix.getsockname(), os.getpid(), self.kept)
         return Command(
             argv=(sys.executable, "-I", "-S", "-c", _PROBE, *map(str, arguments)),
             cwd=self.workspace,
@@ -119,8 +130,12 @@ class _Scene:
 
     def reached(self) -> list[str]:
         """What was reached, as seen from here."""
-        found = [ATTEMPTS[0]] if os.path.exists(self.outside) else []
-        for listener, attempt in ((self.tcp, ATTEMPTS[1]), (self.unix, ATTEMPTS[2])):
+        found = [_WRITE] if os.path.exists(self.outside) else []
+        if os.path.getsize(self.kept) != len(_KEPT):
+            found.append(_EMPTY)
+        if os.listdir(self.folder).count("moved"):
+            found.append(_MOVE)
+        for listener, attempt in ((self.tcp, _LISTENER), (self.unix, _UNIX)):
             try:
                 listener.accept()[0].close()
             except BlockingIOError:
@@ -153,10 +168,11 @@ def _judge(tier: Tier, scene: _Scene, finished: CommandResult) -> tuple[str, ...
         text = finished.output.text()[-300:].strip() or f"exit code {finished.exit_code}"
         raise SandboxUnavailableError(f"the self-test of the sandbox ({tier.name}) did not run: {text}") from None
     leaks = {attempt for attempt, ok in zip(ATTEMPTS, answer.succeeded, strict=True) if ok} | {*scene.reached()}
-    if leaks:
+    listed = leaks & tier.listed_attempts
+    if leaks := leaks - listed:
         raise SandboxUnavailableError(
             f"the sandbox ({tier.name}) leaks here: a command could {'; '.join(sorted(leaks))}"
         )
     if not os.path.exists(os.path.join(scene.workspace, "inside")):
         raise SandboxUnavailableError(f"the sandbox ({tier.name}) does not let a command write to its workspace")
-    return ATTEMPTS
+    return tuple(attempt for attempt in ATTEMPTS if attempt not in listed)

@@ -55,6 +55,10 @@ class SpawnedProcess(Protocol):
         ...
 
 
+SIGNAL_ATTEMPT = "signal the parent"
+"""The one attempt of the self-test that a tier may have to list instead of stopping it."""
+
+
 class Tier(Protocol):
     """One way to confine. Its callbacks come on the loop of the thread that called `spawn`."""
 
@@ -66,6 +70,11 @@ class Tier(Protocol):
     @property
     def not_covered(self) -> tuple[str, ...]:
         """What it cannot hold, in words for people."""
+        ...
+
+    @property
+    def listed_attempts(self) -> frozenset[str]:
+        """Attempts of the self-test that may succeed here, because `not_covered` says so."""
         ...
 
     def identity(self) -> tuple[object, ...]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -21,12 +23,14 @@ from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.launcher.launched_process import LauncherClient, may_remain
 from tertulia.sandbox.limits.kernel_limits import exceeded_limit, rlimits
+from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.mount_plan import HIDDEN, VISIBLE_BELOW_RUN, check_root, own_places
 from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
 from tertulia.sandbox.protected.change_watch import ChangeWatch
 from tertulia.sandbox.runner import Change, Command, Output, TierName, Watch
-from tertulia.sandbox.seccomp import current_machine, filter_program
-from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, SpawnedProcess, Streams
+from tertulia.sandbox.seccomp import filter_program
+from tertulia.sandbox.seccomp_numbers import current_machine
+from tertulia.sandbox.tier import SIGNAL_ATTEMPT, OnProcessEnd, ProcessEnd, SpawnedProcess, Streams
 
 _PREFIX = "tertulia-"
 NOT_COVERED = (
@@ -42,6 +46,18 @@ NOT_COVERED = (
     "System V IPC and POSIX message queues are refused, and so are affinity and priority of a thread named by number",
     "what a process that switches core dumps off writes to disks is counted only when it has ended",
     "the network, where it is off, is off altogether: not even a loopback of the command's own",
+    "controls of files (`ioctl`) are refused, but for a few that change nothing: `chattr`, subvolumes of btrfs",
+)
+_NOT_BEFORE = (
+    (2, "this kernel's Landlock (before Linux 5.19): nothing moves or is linked to another directory, `mv` copies"),
+    (3, "this kernel's Landlock (before Linux 6.2): a file is not truncated by its path, only when it is open"),
+    (5, "this kernel's Landlock (before Linux 6.10): no devices can be opened but null, zero, full, random, tty, ptmx"),
+)
+"""What is refused altogether because an older Landlock could not tell where it would happen."""
+_KEEPS_SIGNALS = 6
+SIGNALS = (
+    "signals: a command can end your other processes, Tertulia's own too; this kernel's Landlock (before Linux 6.12) "
+    "does not keep signals in, and there is no namespace of processes"
 )
 
 
@@ -56,23 +72,33 @@ class LandlockTier:
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """The list; and that a tree may remain, where the kernel does not end it."""
-        return (*NOT_COVERED, *may_remain(self._launcher.namespace))
+        """The list; what this kernel is too old for; and that a tree may remain, where the kernel does not end it."""
+        version, namespace = landlock.abi(), self._launcher.namespace
+        older = (sentence for since, sentence in _NOT_BEFORE if 0 < version < since)
+        signals = (SIGNALS,) if self._listed(version) else ()
+        return (*NOT_COVERED, *older, *signals, *may_remain(namespace))
+
+    @property
+    def listed_attempts(self) -> frozenset[str]:
+        """Signals, where neither Landlock nor a namespace keeps them in."""
+        return self._listed(landlock.abi())
+
+    def _listed(self, version: int) -> frozenset[str]:
+        namespace = self._launcher.namespace
+        alone = namespace is not None and bool(namespace.kind)
+        return frozenset() if alone or version >= _KEEPS_SIGNALS else frozenset({SIGNAL_ATTEMPT})
 
     def identity(self) -> tuple[object, ...]:
         """The kernel stays the same as long as we live."""
         return ()
 
     def find(self) -> str:
-        """The version of Landlock, which must be one that keeps signals in."""
+        """The version of Landlock. What an older one does not hold the system call filter closes, or it is listed."""
         machine, version = current_machine(), landlock.abi()
         if version == 0:
             raise SandboxUnavailableError(
-                "this kernel has no Landlock, or it is switched off; Linux 6.12 or newer has it"
-            )
-        if version < landlock.OLDEST_ABI:
-            raise SandboxUnavailableError(
-                f"this kernel's Landlock is version {version}, at least {landlock.OLDEST_ABI} (Linux 6.12) is needed"
+                "this kernel has no Landlock, or it is switched off (it must be among the words of "
+                "/sys/kernel/security/lsm); Linux 5.13 or newer has it"
             )
         return f"Landlock {version}, {machine.name}"
 
@@ -99,8 +125,10 @@ class LandlockTier:
         """`unkept`: what must not be changed in the roots because it could not be put back."""
         confinement, machine = command.confinement, current_machine()
         folder = _temporary_folder()
-        temporary = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
-        program = filter_program(machine, internet=confinement.network, routes=confinement.network)
+        temporary = os.path.join(folder, _PREFIX + secrets.token_hex(8))
+        os.mkdir(temporary, 0o700)
+        version, online = landlock.abi(), confinement.network
+        program = filter_program(machine, internet=online, routes=online, landlock=version)
         rules = {
             "temporary": temporary,
             # So the launcher knows before there is a request; only one in front of a terminal has none.
@@ -115,15 +143,17 @@ class LandlockTier:
                 "written": confinement.limits.written_bytes,
             },
             "restrict": {
-                "writable": [*roots, temporary],
-                "masked": list(confinement.masked),
-                "protected": [*confinement.protected_paths, *unkept],
-                "names": list(confinement.protected),
-                "hidden": [*HIDDEN, folder],
-                "shown": sorted(_shown(command, os.path.join(folder, _PREFIX))),
-                "network": confinement.network,
-                "program": program.hex(),
-                "machine": machine.name,
+                "rules": {
+                    "version": version,
+                    "writable": roots,
+                    "masked": confinement.masked,
+                    "protected": [*confinement.protected_paths, *unkept],
+                    "names": confinement.protected,
+                    "hidden": [*HIDDEN, folder],
+                    "shown": sorted(_shown(command, os.path.join(folder, _PREFIX))),
+                    "network": confinement.network,
+                },
+                "filter": {"program": program.hex(), "machine": machine.name},
             },
         }
 
@@ -190,15 +220,25 @@ def _shown(command: Command, temporary: str) -> set[str]:
     file of settings that is not there is fine, and one that may not be read is the end.
     """
     places = {
-        *own_places(),
-        *VISIBLE_BELOW_RUN,
-        *command.confinement.writable_roots,
-        command.environment.get("HOME", "/"),
+        *_always_shown(),
+        *_when_hidden([*command.confinement.writable_roots, command.environment.get("HOME", "/")]),
     }
-    if not command.cwd.startswith(temporary):
-        places.add(command.cwd)
-    real = {os.path.realpath(place) for place in places}
-    return {place for place in real if any(place.startswith(f"{above}/") for above in HIDDEN)}
+    if not any(is_inside(command.cwd, place) for place in places) and not command.cwd.startswith(temporary):
+        places |= {*_when_hidden([command.cwd])}
+    return places
+
+
+@cache
+def _always_shown() -> tuple[str, ...]:
+    """Found once: our own places do not move, and the others come with the system."""
+    return tuple(_when_hidden([*own_places(), *VISIBLE_BELOW_RUN]))
+
+
+def _when_hidden(places: Iterable[str]) -> Iterator[str]:
+    for place in places:
+        real = os.path.realpath(place)
+        if any(real.startswith(f"{above}/") for above in HIDDEN):
+            yield real
 
 
 _BY_SIGKILL = 128 + 9

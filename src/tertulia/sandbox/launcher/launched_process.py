@@ -246,6 +246,7 @@ class UnconfinedTier:
     """Implements `Tier`, except that it confines nothing."""
 
     name: TierName = "none"
+    listed_attempts: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._launcher = LauncherClient(confines=False)

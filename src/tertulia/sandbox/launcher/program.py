@@ -22,7 +22,8 @@ from collections.abc import Callable, Container
 from contextlib import suppress
 from typing import NoReturn
 
-from tertulia.sandbox.launcher.keeper import READY, TERMINAL_SIGNALS, KeeperLines, KeeperTerms, keep
+from tertulia.sandbox.launcher.keeper import READY, keep
+from tertulia.sandbox.launcher.next_command import TERMINAL_SIGNALS, KeeperLines, KeeperTerms
 from tertulia.sandbox.launcher.process_namespace import find_namespace_support
 from tertulia.sandbox.process_tree import children, descendants
 
@@ -99,10 +100,10 @@ class _KeeperPool:
                 os.close(fd)
             _adopt_orphans()
             lines = KeeperLines(self._requests, self._alive, writing)
-            keep(lines, self._terms)
+            confinement = keep(lines, self._terms)
             while stays:
                 os.write(writing, READY)
-                keep(lines, self._terms)
+                confinement = keep(lines, self._terms, confinement)
             os._exit(0)
         os.close(writing)
         self._ready[reading], self._keepers[reading] = True, keeper

@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 from tertulia.sandbox.process_tree import descendants
 
@@ -36,6 +38,25 @@ _DELETED_MAPPING = re.compile(rb"^\S+ \S+ \S+ \S+ [1-9]\d* +/(?!dev/zero|memfd:|
 _WRITTEN = re.compile(rb"^write_bytes: (\d+)\ncancelled_write_bytes: (\d+)", re.MULTILINE)
 
 
+class UsageBefore(NamedTuple):
+    """What the machine had in use before a command began."""
+
+    since: int
+    """When that was, by the clock that dates changes of files."""
+    shmem: int
+    """Bytes of memory that is shared or files."""
+    used: Sequence[tuple[int, int]]
+    """Of each file system that has a root in it: its device number, and bytes."""
+    written: int
+    """Bytes that the process above all of the command has written to disks, with all that it buried."""
+
+
+def usage_before(roots: Sequence[str], root: int | None = None) -> UsageBefore:
+    """Looked at now. Without `root`, the process above, `written` is 0 and to be filled in."""
+    since, written = time.clock_gettime_ns(_COARSE_CLOCK), 0 if root is None else written_by([root])
+    return UsageBefore(since, _machine_shmem(), [*_used(_by_device(roots)).items()], written)
+
+
 class UsageMeter:
     """One command's use, against its limits; None limits nothing. `root` is the process above all of it."""
 
@@ -49,17 +70,20 @@ class UsageMeter:
         places: Sequence[str] = (),
         roots: Sequence[str] = (),
         ours: int = 0,
+        before: UsageBefore | None = None,
     ) -> None:
         """`places` are file systems in memory that are the command's alone, `roots` directories that it writes to.
 
-        `ours`: a process below the root that only buries some of the command's, and uses nothing itself.
+        `ours`: a process below the root that only buries some of the command's, and uses nothing itself. `before`: what
+        there was when the command began, where that was not now.
         """
         self._root, self._ours = root, ours
-        self._added = AddedBytes(roots)
+        before = before or usage_before(roots, root)
+        self._added = AddedBytes(roots, before)
         self._limits = {"processes": processes, "memory_bytes": memory, "written_bytes": written}
         self._places = places
-        self._shmem_before = _machine_shmem()
-        self._written_before = written_by([root])
+        self._shmem_before = before.shmem
+        self._written_before = before.written
         self.written = 0
         """Bytes that went, or will go, to a disk; what was deleted before it got there is not counted."""
         self.pause_s = self._pause(0, 0)
@@ -257,17 +281,20 @@ Sums = dict[int, int]
 
 
 class AddedBytes:
-    """Since this was made, below those of these directories that exist; links are not followed."""
+    """Since then, below those of these directories that exist; links are not followed."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
-        self._since = time.clock_gettime_ns(_COARSE_CLOCK)
+    def __init__(self, roots: Sequence[str], before: UsageBefore | None = None) -> None:
+        self._since = time.clock_gettime_ns(_COARSE_CLOCK) if before is None else before.since
         self._all_roots = [root for root in roots if os.path.isdir(root)]
-        self._roots = {os.stat(root).st_dev: root for root in self._all_roots}
-        self._before = self._used()
+        self._roots = _by_device(roots)
+        self._before: Sums = self._used() if before is None else dict(before.used)
         self._looked_at: Sums = dict.fromkeys(self._roots, 0)
         self._found: Sums = dict.fromkeys(self._roots, 0)
-        self.in_memory = frozenset(_devices_in_memory()) & self._before.keys()
+
+    @cached_property
+    def in_memory(self) -> frozenset[int]:
         """Those of the file systems that are memory."""
+        return frozenset(_devices_in_memory()) & self._before.keys()
 
     def grown(self, devices: Iterable[int] | None = None) -> int:
         """By how much these file systems are fuller, by any process."""
@@ -293,14 +320,7 @@ class AddedBytes:
         return {device: max(0, now[device] - self._before.get(device, now[device])) for device in chosen}
 
     def _used(self) -> Sums:
-        used: Sums = {}
-        for device, root in self._roots.items():
-            try:
-                status = os.statvfs(root)
-            except OSError:
-                continue
-            used[device] = (status.f_blocks - status.f_bfree) * status.f_frsize
-        return used
+        return _used(self._roots)
 
     def _changed(self, held: Iterable[os.stat_result]) -> Sums | None:
         """The sizes of files that were changed since then; None where not everything could be looked at."""
@@ -313,6 +333,22 @@ class AddedBytes:
                 counted.add((status.st_dev, status.st_ino))
                 sums[status.st_dev] = sums.get(status.st_dev, 0) + status.st_blocks * _BLOCK
         return sums
+
+
+def _by_device(roots: Sequence[str]) -> dict[int, str]:
+    """Of each file system one of these directories, those that exist."""
+    return {os.stat(root).st_dev: root for root in roots if os.path.isdir(root)}
+
+
+def _used(roots: Mapping[int, str]) -> Sums:
+    used: Sums = {}
+    for device, root in roots.items():
+        try:
+            status = os.statvfs(root)
+        except OSError:
+            continue
+        used[device] = (status.f_blocks - status.f_bfree) * status.f_frsize
+    return used
 
 
 def _walk(roots: Sequence[str], since: int, held: Iterable[os.stat_result]) -> Iterator[os.stat_result | None]:
