@@ -42,7 +42,7 @@ def test_a_provider_object_is_taken_as_it_is() -> None:
         ("https://x", "must be a table"),
         ({"wire": "chat"}, "base_url"),
         ({"base_url": "https://x"}, "wire"),
-        (PLAIN | {"wire": "soap"}, "soap"),
+        (PLAIN | {"wire": "soap"}, "wire: expected one of chat, messages, responses"),
         (PLAIN | {"base_url": "ftp://x"}, r"base_url must start with http"),
         (PLAIN | {"context_window": 0}, "context_window"),
         (PLAIN | {"request_max_retries": -1}, "request_max_retries"),

@@ -31,7 +31,7 @@ async def warnings(session: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ({"name": "bad"}, "tool 'bad' is left out: `inputSchema`: Field required"),
+        ({"name": "bad"}, "tool 'bad' is left out: `inputSchema`: it is missing"),
         ({"name": "bad", "inputSchema": "x"}, "tool 'bad' is left out: `inputSchema`"),
         ({**GOOD, "name": "bad", "description": 5}, "tool 'bad' is left out: `description`"),
         ({**GOOD, "name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"type": "x"}}}}, "tool 'bad'"),

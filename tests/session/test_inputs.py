@@ -54,7 +54,11 @@ def test_an_input_is_what_it_says() -> None:
         (Message, {"conversation_id": "c", "bananas": 1}, "bananas"),
         (Message, {"conversation_id": 5}, "conversation_id"),
         (Message, {"conversation_id": "c", "items": [{"type": "text"}]}, "items[0]"),
-        (Message, {"conversation_id": "c", "items": [{"type": "film"}]}, "film"),
+        (
+            Message,
+            {"conversation_id": "c", "items": [{"type": "film"}]},
+            "type: expected one of text, image, local_image",
+        ),
         (Message, {"conversation_id": "c", "if_busy": "maybe"}, "if_busy"),
         (Message, {"conversation_id": "c", "detach": "yes"}, "detach"),
         (NewConversation, {"include_plan_tool": "yes"}, "include_plan_tool"),

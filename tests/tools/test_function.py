@@ -160,10 +160,10 @@ async def test_arguments_are_converted_to_what_the_annotations_say() -> None:
     ("arguments", "place"),
     [
         ({}, "city"),
-        ({"city": 3}, "$.city"),
-        ({"city": "Rom", "days": "3"}, "$.days"),
-        ({"city": "Rom", "unit": "kelvin"}, "$.unit"),
-        ({"city": "Rom", "place": {}}, "$.place"),
+        ({"city": 3}, "city: expected a text"),
+        ({"city": "Rom", "days": "3"}, "days: expected a whole number"),
+        ({"city": "Rom", "unit": "kelvin"}, "unit: expected one of"),
+        ({"city": "Rom", "place": {}}, "place: "),
         ({"city": "Rom", "colour": "red"}, "colour"),
         ([], "object"),
     ],
@@ -180,7 +180,7 @@ async def test_limits_of_the_annotations_hold() -> None:
         return box.side**2 * scale
 
     assert await text_of(area, box={"side": 3}, scale=2) == "18"
-    with pytest.raises(InvalidParamsError, match=r"\$\.box\.side"):
+    with pytest.raises(InvalidParamsError, match=r"box\.side: expected a whole number >= 1"):
         await text_of(area, box={"side": 0})
 
 

@@ -123,7 +123,7 @@ async def test_where_no_thread_can_be_started_the_slot_is_given_back(monkeypatch
     before = threads._slots._value
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(LimitError, match="can't start new thread"):
+        with pytest.raises(LimitError, match="no thread could be started"):
             await run_in_thread(lambda: None)
     assert threads._slots._value == before
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
+from tertulia.protocol.validation_text import explain_validation
 
 DEFAULT_WINDOW = 128_000
 
@@ -62,7 +63,8 @@ def provider_from_wire(name: str, value: object) -> ModelProvider:
     try:
         provider = msgspec.convert(value, ModelProvider)
     except msgspec.ValidationError as error:
-        raise InvalidParamsError(f"model_providers.{name}: {error}") from None
+        problem = explain_validation(error, ModelProvider)
+        raise InvalidParamsError(f"model_providers.{name}: {problem}") from None
     if not provider.base_url.startswith(("http://", "https://")):
         raise InvalidParamsError(f"model_providers.{name}.base_url must start with http:// or https://")
     return provider

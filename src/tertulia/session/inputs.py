@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.inputs import ChangeFromPython, OpenFromPython
+from tertulia.protocol.validation_text import explain_validation
 from tertulia.tools.function import as_tools
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ def parse(kind: type[T], values: Mapping[str, Any]) -> T:
         # From attributes too: from Python an agent may be described by an `AgentInstanceMeta`.
         return msgspec.convert(to_snake_case(values), kind, from_attributes=True)
     except msgspec.ValidationError as error:
-        raise InvalidParamsError(_plain(str(error))) from None
+        raise InvalidParamsError(explain_validation(error, kind)) from None
     except UnicodeEncodeError:
         raise InvalidParamsError("there is a lone surrogate where none may be; send valid Unicode") from None
     except RecursionError:
@@ -63,12 +64,3 @@ def _snake_nested(value: Any) -> Any:
             return [_snake_nested(entry) for entry in value]  # pyright: ignore[reportUnknownVariableType]
         case _:
             return value
-
-
-def _plain(message: str) -> str:
-    """msgspec's sentence in our words: `$.items[0].text` is `items[0].text`."""
-    return (
-        message.replace("`$.", "`")
-        .replace("Object contains", "there is an")
-        .replace("Object missing", "there is a missing")
-    )

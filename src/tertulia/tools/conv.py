@@ -18,6 +18,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import InputItem, NewConversation, TextInput
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.validation_text import explain_validation
 from tertulia.tools.conv_results import listing_result, shorten_echo, success_result, target_result
 from tertulia.tools.images import WorkspaceImages
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Rounds, Tool, VisibleConversations
@@ -308,7 +309,7 @@ def _read(arguments: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as error:
-        raise InvalidParamsError(str(error)) from None
+        raise InvalidParamsError(explain_validation(error, kind)) from None
 
 
 def _spoken(text: str, items: tuple[InputItem, ...], name: str) -> tuple[InputItem, ...]:

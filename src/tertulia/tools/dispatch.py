@@ -7,6 +7,7 @@ task goes on. It publishes nothing and records nothing; the caller that runs a `
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Container, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -127,7 +128,7 @@ def _read_arguments(call: ToolCall, tool: Tool, tools: ToolLookup) -> tuple[Any,
         # Some models write nothing at all where there is nothing to say.
         arguments = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidParamsError(f"the arguments are not JSON that can be read: {error}") from None
+        raise InvalidParamsError(f"the arguments are not JSON that can be read{_where(error)}") from None
     if not is_object(arguments):
         raise InvalidParamsError("the arguments are not a JSON object")
     if tool.spec.kind == "custom":
@@ -136,6 +137,14 @@ def _read_arguments(call: ToolCall, tool: Tool, tools: ToolLookup) -> tuple[Any,
     whole = schema.filled(arguments)
     schema.validate(whole)
     return whole, whole is not arguments
+
+
+def _where(error: Exception) -> str:
+    """Where the arguments break off or go wrong, so that the model can mend them."""
+    at = re.search(r"\(byte (\d+)\)", str(error))
+    if at is not None:
+        return f" (at byte {at[1]})"
+    return " (they break off)" if "truncated" in str(error) else ""
 
 
 def _custom_input(arguments: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.validation_text import explain_validation
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.threads import run_in_thread, thread_context
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, Tool
@@ -78,7 +79,7 @@ class FunctionTool(Generic[P, R]):
         try:
             return msgspec.structs.asdict(msgspec.convert(arguments, self._arguments, strict=True))
         except msgspec.ValidationError as error:
-            raise InvalidParamsError(str(error)) from None
+            raise InvalidParamsError(explain_validation(error, self._arguments)) from None
 
 
 @overload
@@ -165,7 +166,8 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, wher
     try:
         return typing.get_type_hints(alone, globalns=names, include_extras=True)["it"]
     except (NameError, AttributeError, TypeError, SyntaxError) as error:
-        raise InvalidParamsError(f"{where} has an annotation that cannot be read here: {error}") from None
+        name = f" ({error.name} is not known where the function stands)" if isinstance(error, NameError) else ""
+        raise InvalidParamsError(f"{where} has an annotation that cannot be read here{name}") from None
 
 
 def _described(annotation: Any, text: str | None) -> Any:
@@ -178,8 +180,12 @@ def _described(annotation: Any, text: str | None) -> Any:
 def _check_supported(annotation: Any, where: str) -> None:
     try:
         msgspec.json.schema(annotation)
-    except (TypeError, NameError) as error:
-        raise InvalidParamsError(f"{where} has a type that a model cannot give: {error}") from None
+    except (TypeError, NameError):
+        shown = getattr(annotation, "__name__", None) or str(annotation)
+        raise InvalidParamsError(
+            f"{where} has a type that a model cannot give: {shown:.100}; take what JSON "
+            "has (str, int, float, bool, list, dict), a dataclass or a TypedDict of these"
+        ) from None
 
 
 def _default(parameter: inspect.Parameter) -> tuple[()] | tuple[Any]:

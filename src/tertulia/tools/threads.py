@@ -49,9 +49,9 @@ async def run_in_thread(function: Callable[..., T], *args: Any) -> T:
 
     try:
         threading.Thread(target=work, name="tertulia tool", daemon=True).start()
-    except RuntimeError as error:
+    except RuntimeError:
         _slots.release()
-        raise LimitError(f"no thread could be started: {error}") from None
+        raise LimitError("no thread could be started: the system has no room for another") from None
     try:
         # Shielded: the delivery still tells when the thread is done, though its result is not wanted.
         return await asyncio.shield(delivery.arrived)

@@ -136,7 +136,7 @@ def reasons(tools: list[Any], version: str = OLD) -> list[str | None]:
 @each_row(
     ("tool", "said"),
     [
-        ({}, "Field required"),
+        ({}, "it is missing"),
         ({"name": "a"}, "inputSchema"),
         ({"name": "a", "inputSchema": None}, "inputSchema"),
         ({"name": "a", "inputSchema": {}}, "inputSchema.type"),

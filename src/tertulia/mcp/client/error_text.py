@@ -1,11 +1,18 @@
-"""Errors of an MCP server as one sentence: our words, and of the server's own text a bounded, visible part."""
+"""Errors of an MCP server as one sentence: our words, and of the server's own text a bounded, visible part.
+
+No word of the SDK or of its libraries is shown.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, cast
+import logging
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
 from tertulia.errors import McpError
 from tertulia.policy.display_text import make_display_text
+
+_log = logging.getLogger(__name__)
 
 Reason = Literal["closed", "protocol", "refused", "timeout", "limit", "not_started"]
 
@@ -15,6 +22,20 @@ _UNPARSED = "Failed to parse"
 """How the SDK begins the message of a parse error; the rest of it is its parser's text."""
 _ENDED = ("Connection closed", "SSE stream ")
 """How the SDK's own errors with code -32000 begin. Servers use that code for other errors."""
+_VERSION = "Unsupported protocol version from the server: "
+"""How the SDK begins its error for a server whose protocol version it does not know."""
+_EXPECTED = {
+    "bool": "expected true or false",
+    "dict": "expected an object",
+    "float": "expected a number",
+    "int": "expected a whole number",
+    "list": "expected a list",
+    "literal": "expected another value",
+    "missing": "it is missing",
+    "model": "expected an object",
+    "string": "expected a text",
+}
+"""By the first word of the type of a pydantic error."""
 UNREADABLE = -32700
 """The code of our error in place of a response that cannot be read: JSON-RPC's own for a parse error."""
 UNREADABLE_PREFIX = "Unreadable: "
@@ -48,40 +69,55 @@ def sdk_errors() -> tuple[type[Exception], ...]:
 def explain_error(error: Exception) -> tuple[Reason, str]:
     """The reason and a sentence. Of the message's content it contains only the server's own error text."""
     from mcp import MCPError
-    from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT
     from pydantic import ValidationError
 
     error = _first(error)
     match error:
-        case MCPError() if error.code == CONNECTION_CLOSED and error.message.startswith(_ENDED):
-            return "closed", f"the connection is closed ({quote_server_text(error.message)})"
-        case MCPError() if error.code == NO_ANSWER:
-            return "closed", f"the connection is closed ({quote_server_text(error.message)})"
-        case MCPError() if error.code == REQUEST_TIMEOUT:
-            return "timeout", "the server does not answer"
-        case MCPError() if error.code == PARSE_ERROR and error.message.startswith(_UNPARSED):
-            return "protocol", "the server's answer cannot be read"
-        case MCPError() if error.code == UNREADABLE and error.message.startswith(UNREADABLE_PREFIX):
-            why = error.message.removeprefix(UNREADABLE_PREFIX)
-            return "protocol", f"the server's answer cannot be read: {quote_server_text(why)}"
         case MCPError():
-            return "refused", f"the server answered with error {error.code}: {quote_server_text(error.message)}"
+            return _explain_response(error.code, error.message)
         case ValidationError():
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = quote_server_text(".".join(map(str, first["loc"])), 100)
-            return (
-                "protocol",
-                f"the server's answer is not what the protocol says, at `{where}`: {quote_server_text(first['msg'])}",
-            )
+            where, problem = field_problem(validation_problems(error)[0])
+            return "protocol", f"the server's answer is not what the protocol says, at `{where}`: {problem}"
         case UnicodeError():
             return "protocol", "a text of the call cannot be written as UTF-8"
         case OSError():
-            return "closed", f"the server cannot be reached: {error.strerror or type(error).__name__}"
+            return "closed", f"the server cannot be reached: {error.strerror or 'it takes too long'}"
+        case RuntimeError() if str(error).startswith(_VERSION):
+            version = quote_server_text(str(error).removeprefix(_VERSION), 40)
+            return "protocol", f"it speaks version {version} of the protocol, which is not known here"
         case _:
-            return (
-                "protocol",
-                f"the server's answer cannot be used: {quote_server_text(str(error)) or type(error).__name__}",
-            )
+            _log.info("an answer of an MCP server cannot be used: the SDK raised %s", type(error).__name__)
+            return "protocol", "the server's answer cannot be used"
+
+
+def _explain_response(code: int, message: str) -> tuple[Reason, str]:
+    """For an error response of the server, or one that the SDK or our transport made in its place."""
+    from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT
+
+    if code == CONNECTION_CLOSED and message.startswith(_ENDED):
+        return "closed", "the connection is closed"
+    if code == NO_ANSWER:
+        return "closed", f"the connection is closed ({quote_server_text(message)})"
+    if code == REQUEST_TIMEOUT:
+        return "timeout", "the server does not answer"
+    if code == PARSE_ERROR and message.startswith(_UNPARSED):
+        return "protocol", "the server's answer cannot be read"
+    if code == UNREADABLE and message.startswith(UNREADABLE_PREFIX):
+        why = quote_server_text(message.removeprefix(UNREADABLE_PREFIX))
+        return "protocol", f"the server's answer cannot be read: {why}"
+    return "refused", f"the server answered with error {code}: {quote_server_text(message)}"
+
+
+def validation_problems(error: Any) -> list[dict[str, Any]]:
+    """The problems in a ValidationError of pydantic, without what the server sent."""
+    return error.errors(include_url=False, include_context=False, include_input=False)
+
+
+def field_problem(problem: Mapping[str, Any], skipped: int = 0) -> tuple[str, str]:
+    """(The place of a pydantic problem without its first steps, what is wrong there in our words.)"""
+    where = ".".join(map(str, problem["loc"][skipped:]))
+    word = str(problem["type"]).partition("_")[0]
+    return quote_server_text(where, 200), _EXPECTED.get(word, "it is not what the protocol allows")
 
 
 def _first(error: Exception) -> Exception:

@@ -8,17 +8,18 @@ credentials stay there. Imports the SDK's HTTP library, so it is itself imported
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import httpx2
 import msgspec
 
 from tertulia.events.clock import Clock
-from tertulia.mcp.client.error_text import NO_ANSWER, UNREADABLE, UNREADABLE_PREFIX, quote_server_text
+from tertulia.mcp.client.error_text import NO_ANSWER, UNREADABLE, UNREADABLE_PREFIX
 from tertulia.mcp.client.http_body import (
     MAX_BODY,
     BodyFailure,
@@ -167,11 +168,11 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.ConnectError as error:
-            why = f"it cannot be reached: {quote_server_text(str(error)) or 'no connection'}"
+            why = f"it cannot be reached: {_connect_reason(error)}"
             self._lost(why)
             return _failure(why)
         except httpx2.TransportError as error:
-            return _failure(f"the request failed: {type(error).__name__}")
+            return _failure(_transport_reason(error))
         if response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers:
             self._lost("it does not know our session any more")
         if response.status_code in _UNWELCOME:
@@ -242,6 +243,44 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
         self._next_get = max(now, self._next_get) + BETWEEN_GETS_S
         if wait_s > 0:
             await asyncio.sleep(wait_s)
+
+
+def _connect_reason(error: BaseException) -> str:
+    """What the system says about a connection that could not be made; it lies below the library's own errors."""
+    for cause in _causes(error):
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return "its certificate is not valid here"
+            case ssl.SSLError():
+                return "it does not speak TLS as we do"
+            case OSError() if cause.strerror:
+                return cause.strerror
+            case _:
+                pass
+    return "no connection"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what caused it, of several causes the first."""
+    below: BaseException | None = error
+    while below is not None:
+        yield below
+        if isinstance(below, BaseExceptionGroup):
+            below = cast("BaseExceptionGroup[BaseException]", below).exceptions[0]
+        else:
+            below = below.__cause__ or below.__context__
+
+
+def _transport_reason(error: httpx2.TransportError) -> str:
+    match error:
+        case httpx2.ConnectTimeout():
+            return f"no connection within {CONNECT_S:g} s"
+        case httpx2.WriteTimeout():
+            return f"it did not take the request within {WRITE_S:g} s"
+        case httpx2.ProtocolError():
+            return "it answered something that is not HTTP"
+        case _:
+            return "the connection was lost"
 
 
 def _failure(why: str, code: int = NO_ANSWER, status: int = _BAD_GATEWAY) -> httpx2.Response:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.client.error_text import quote_server_text, server_error
+from tertulia.mcp.client.error_text import field_problem, quote_server_text, server_error, validation_problems
 from tertulia.mcp.server_connection import MODERN, RemoteTool, ToolHints, ToolListing
 from tertulia.schema.schema import Schema
 
@@ -170,12 +170,11 @@ def _sdk_errors_by_index(tools: list[dict[str, Any]], version: str) -> dict[int,
         try:
             check()
         except ValidationError as error:
-            for problem in error.errors(include_url=False, include_context=False, include_input=False):
+            for problem in validation_problems(error):
                 # Any other problem is about the result around the tools, which is not checked here.
                 if problem["loc"][0] == "tools":
-                    _, at, *inside = problem["loc"]
-                    where = quote_server_text(".".join(map(str, inside)), _MOST_REASON)
-                    reasons.setdefault(int(at), f"`{where}`: {quote_server_text(problem['msg'], _MOST_REASON)}")
+                    where, what = field_problem(problem, 2)
+                    reasons.setdefault(int(problem["loc"][1]), f"`{where}`: {what}")
     if version >= MODERN:
         for at, tool in enumerate(tools):
             # The SDK drops these silently.

@@ -176,13 +176,15 @@ def _parse(raw: bytes, path: Path) -> Any:
         raise InvalidParamsError(f"{path}: expected UTF-8 (at line {line})") from None
     except json.JSONDecodeError as error:
         raise InvalidParamsError(f"{path}: {error.msg} (at line {error.lineno}, column {error.colno})") from None
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"{path}: {error.message}") from None
     except _DuplicateKeyError as error:
         where = _second_line(raw.decode("utf-8-sig"), error.key)
         raise InvalidParamsError(f"{path}: {error.key[:64]!r} is given twice{where}") from None
     except RecursionError:
         raise InvalidParamsError(f"{path}: nested too deeply") from None
-    except ValueError as error:
-        raise InvalidParamsError(f"{path}: {error}") from None
+    except ValueError:
+        raise InvalidParamsError(f"{path}: a number has too many digits") from None
 
 
 class _DuplicateKeyError(Exception):
@@ -200,7 +202,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    raise InvalidParamsError(f"{name} is not JSON")
 
 
 def _second_line(text: str, key: str) -> str:

@@ -54,7 +54,7 @@ class TrustStore:
         except FileNotFoundError:
             return TrustSnapshot(frozenset())
         except (OSError, ValueError) as error:
-            problem = error.strerror if isinstance(error, OSError) else str(error)
+            problem = _problem(error)
             advice = "no MCP server of a project is trusted; `tertulia mcp trust NAME` writes the file anew"
             return TrustSnapshot(frozenset(), f"{self.path}: {problem}; {advice}")
 
@@ -86,3 +86,10 @@ class TrustStore:
         return {
             digest: entry for digest, entry in self._entries().items() if (entry.name, entry.source) != (name, source)
         }
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or "it cannot be read"
+    ours = not isinstance(error, msgspec.DecodeError | UnicodeDecodeError)
+    return str(error) if ours else "it is not what this program writes"

@@ -69,8 +69,10 @@ class Match(msgspec.Struct, frozen=True):
             raise InvalidParamsError("match needs contains, regex or conversation")
         try:
             re.compile(self.regex or "")
-        except (re.error, OverflowError, RecursionError) as error:
+        except re.error as error:
             raise InvalidParamsError(f"match.regex is not a regular expression ({error})") from None
+        except (OverflowError, RecursionError):
+            raise InvalidParamsError("match.regex is not a regular expression (it is too large)") from None
 
     def meets(self, last_input: str, instructions: str) -> bool:
         """Whether a request with this newest input and these instructions is meant."""
@@ -167,5 +169,7 @@ def arguments_text(arguments: Mapping[Any, Any] | str | None) -> str:
         return arguments
     try:
         return msgspec.json.encode(arguments or {}).decode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidParamsError(f"arguments cannot be written as JSON ({error})") from None
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidParamsError(
+            "arguments cannot be written as JSON (texts, numbers, lists and mappings can)"
+        ) from None

@@ -7,12 +7,12 @@ begins with the place: the file, the number of the reply, the key.
 from __future__ import annotations
 
 import difflib
+import json
 import os
-import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -26,9 +26,9 @@ from tertulia.models.scripted.script import (
     ScriptedReply,
     arguments_text,
 )
-from tertulia.models.wire import StopReason
 from tertulia.protocol.inputs import check_text
 from tertulia.protocol.usage import Usage
+from tertulia.protocol.validation_text import TYPE_WORDS, explain_validation
 
 MAX_FILE_BYTES = 1024 * 1024
 MAX_REPLIES = 10_000
@@ -52,7 +52,7 @@ def load_script(path: str | os.PathLike[str]) -> ModelScript:
 
 def parse_script(value: object, where: str) -> ModelScript:
     """A script from plain data: a list of replies, or a mapping with `replies` and settings."""
-    with _located(where):
+    with _located(where, _ScriptForm):
         form = cast("_Form", {"replies": value}) if isinstance(value, list) else value
         if not isinstance(form, Mapping):
             raise InvalidParamsError("expected a list of replies, or a mapping with `replies`")
@@ -142,8 +142,8 @@ def _read_bounded(path: Path) -> bytes:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InvalidParamsError(f"it cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise InvalidParamsError(f"it cannot be read ({error})") from None
+    except ValueError:
+        raise InvalidParamsError("it cannot be read: this is not a path") from None
     if len(content) > MAX_FILE_BYTES:
         raise InvalidParamsError(f"it is larger than {MAX_FILE_BYTES:,} bytes, the limit of a script")
     if not content.strip():
@@ -154,10 +154,24 @@ def _read_bounded(path: Path) -> bytes:
 def _from_json(content: bytes) -> object:
     try:
         return msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidParamsError(f"it is not JSON ({error})") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise InvalidParamsError(f"it is not JSON{_where_broken(content)}") from None
     except RecursionError:
         raise InvalidParamsError("it is nested too deeply") from None
+
+
+def _where_broken(content: bytes) -> str:
+    """The place in brackets, where Python's own parser finds one."""
+    try:
+        json.loads(content)
+    except json.JSONDecodeError as error:
+        return f" (at line {error.lineno}, column {error.colno})"
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return f" (at line {line}: not UTF-8)"
+    except (ValueError, RecursionError):
+        pass
+    return ""
 
 
 def _from_yaml(content: bytes) -> object:
@@ -174,11 +188,12 @@ def _from_yaml(content: bytes) -> object:
 
 
 @contextmanager
-def _located(where: str) -> Generator[None]:
+def _located(where: str, kind: type[msgspec.Struct] = ScriptedReply) -> Generator[None]:
+    """Say where it went wrong. `kind`: what a value is converted to inside the block."""
     try:
         yield
     except msgspec.ValidationError as error:
-        sentence = _in_our_words(str(error))
+        sentence = explain_validation(error, kind, _WORDS)
     except InvalidParamsError as error:
         sentence = error.message
     else:
@@ -192,35 +207,9 @@ def _shown(text: str, limit: int) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-_WORDS = {
-    "array": "a list",
-    "bool": "true or false",
-    "date": "a date",
-    "float": "a number",
-    "int": "a whole number",
-    "list": "a list",
-    "NoneType": "nothing",
-    "null": "nothing",
-    "object": "a mapping",
-    "str": "a text",
-}
+_WORDS = {**TYPE_WORDS, "object": "a mapping"}
 
 
 def _kind(value: object) -> str:
     name = type(value).__name__
     return _WORDS.get(name, f"`{name}`")
-
-
-def _in_our_words(complaint: str) -> str:
-    """msgspec's "Expected `str`, got `int` - at `$.text`" for people who never saw Python."""
-    what, _, place = complaint.partition(" - at `$")
-    if what.startswith("Invalid enum value"):
-        what = f"expected one of {', '.join(get_args(StopReason))}"
-    what = what.replace("Object missing required field", "it lacks the key").replace("Expected", "expected")
-    what = re.sub(r"`([a-z |]+)`", lambda types: _named(types[1]), what)
-    place = place.strip(".`")
-    return f"{place}: {what}" if place else what
-
-
-def _named(types: str) -> str:
-    return " or ".join(_WORDS.get(name, f"`{name}`") for name in types.split(" | "))

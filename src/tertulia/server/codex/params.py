@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.validation_text import explain_validation
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -159,7 +160,7 @@ def read_params(kind: type[P], params: dict[str, Any]) -> P:
     try:
         return msgspec.convert(params, kind)
     except msgspec.ValidationError as error:
-        raise InvalidParamsError(str(error).replace("`$.", "`")[:300]) from None
+        raise InvalidParamsError(explain_validation(error, kind)[:300]) from None
 
 
 def input_items(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

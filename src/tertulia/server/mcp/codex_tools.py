@@ -14,6 +14,7 @@ from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.mcp.serve.sources import ServedCall, ServedTool
 from tertulia.mcp.server_connection import CallResult
 from tertulia.protocol.inputs import Message
+from tertulia.protocol.validation_text import explain_validation
 from tertulia.server.codex.thread import change_terms
 from tertulia.server.mcp.message_call import run_message_call
 from tertulia.session.api_schema import schema_of
@@ -103,7 +104,7 @@ def _read_arguments(arguments: dict[str, object], kind: Any) -> Any:
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as error:
-        raise InvalidParamsError(str(error).replace("`$.", "`")) from None
+        raise InvalidParamsError(explain_validation(error, kind)) from None
 
 
 def _tool(name: str, description: str, kind: type[msgspec.Struct], summary: str) -> ServedTool:
