@@ -25,7 +25,7 @@ from tertulia.executors.executor import (
     ToolUseEnd,
     UsageReport,
 )
-from tertulia.executors.prompt.history_settings import HistorySettings
+from tertulia.executors.prompt.history_prompt import HistorySettings
 from tertulia.policy.approval_policy import NEVER, UNTRUSTED
 from tertulia.policy.narrowing import TOP
 from tertulia.protocol.ids import new_item_id

@@ -21,7 +21,7 @@ import tertulia
 from tertulia import errors
 from tertulia.cli.main import VERBS, program
 from tertulia.executors.command.definition import KEYS
-from tertulia.executors.prompt.history_settings import TaskHistorySettings
+from tertulia.executors.prompt.history_prompt import TaskHistorySettings
 from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
 from tertulia.mcp.config.server_table import is_known_key
 from tertulia.mcp.view import NamedView

@@ -13,9 +13,8 @@ from typing import Any
 from tertulia.events.clock import SystemClock
 from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
-from tertulia.executors.command.command_executor import CommandExecutor
+from tertulia.executors.command.command_executor import CommandExecutor, PlainText
 from tertulia.executors.command.definition import ExecutorDefinition
-from tertulia.executors.command.plain_text import PlainText
 from tertulia.executors.executor import Assignment, RunEnd, Step
 from tertulia.sandbox.sandbox import Sandbox
 

@@ -10,7 +10,7 @@ import pytest
 from tertulia.conversation.executor_host import TaskExecutorHost
 from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
-from tertulia.executors.command.plain_text import PlainText
+from tertulia.executors.command.command_executor import PlainText
 from tertulia.executors.executor import (
     Assignment,
     ExecutorHost,

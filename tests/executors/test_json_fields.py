@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tertulia.executors.json_fields import (
+from tertulia.executors.json_output import (
     content_text,
     joined_texts,
     read_argv,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.executors.executor import ForeignOutput, Notice, RunFinished, RunInterrupted, Step
-from tertulia.executors.json_lines import DroppedLine, JsonLines, JsonlParser, Line, parse_steps
+from tertulia.executors.json_output import DroppedLine, JsonLines, JsonlParser, Line, parse_steps
 from tests.executors.recorded import feed, finish
 from tests.loop_steps import MOST_S
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from tertulia.executors.json_fields import read_argv
+from tertulia.executors.json_output import read_argv
 from tertulia.policy.commands.command_analysis import analyse_command
 
 SEEDS = [

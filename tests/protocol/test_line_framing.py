@@ -96,3 +96,12 @@ def test_a_long_line_is_not_copied(end: bytes) -> None:
     [line] = lines.feed(end)
     assert line is held
     assert line == b"x" * 16_000_000
+
+
+@given(st.lists(st.binary(max_size=30), max_size=6), st.integers(1, 40))
+def test_a_splitter_that_is_asked_to_says_how_long_a_dropped_line_was(lines: list[bytes], size: int) -> None:
+    data = b"\n".join(line.replace(b"\n", b"x") for line in lines)
+    splitter = LineSplitter(10, sized=True)
+    cut = [line for at in range(0, len(data), size) for line in splitter.feed(data[at : at + size])]
+    expected = [OversizedLine(len(line)) if len(line) > 10 else line.strip(b" \t\r") for line in data.split(b"\n")]
+    assert [*cut, *splitter.end()] == [line for line in expected if line]

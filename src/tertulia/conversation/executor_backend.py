@@ -31,8 +31,7 @@ from tertulia.executors.executor import (
     Step,
     UsageReport,
 )
-from tertulia.executors.prompt.history_prompt import transcript
-from tertulia.executors.prompt.history_settings import HistorySettings, TaskHistorySettings
+from tertulia.executors.prompt.history_prompt import HistorySettings, TaskHistorySettings, transcript
 from tertulia.executors.step_events import StepEvents
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta, EventData, WarningEvent

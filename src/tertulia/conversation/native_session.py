@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.executors.json_fields import read_native_id
+from tertulia.executors.json_output import read_native_id
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.usage import NO_USAGE, Usage
 

@@ -117,32 +117,25 @@ class NativeSessionId(msgspec.Struct, frozen=True, gc=False):
     id: str
 
 
-class AgentText(msgspec.Struct, frozen=True, gc=False):
+class _Text(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    text: str
+
+
+class AgentText(_Text, frozen=True, gc=False):
     """A whole message. Its id is that of the deltas before it."""
 
-    id: str
-    text: str
 
-
-class AgentDelta(msgspec.Struct, frozen=True, gc=False):
+class AgentDelta(_Text, frozen=True, gc=False):
     """A piece of a message."""
 
-    id: str
-    text: str
 
-
-class Thought(msgspec.Struct, frozen=True, gc=False):
+class Thought(_Text, frozen=True, gc=False):
     """A whole piece of reasoning."""
 
-    id: str
-    text: str
 
-
-class ThoughtDelta(msgspec.Struct, frozen=True, gc=False):
+class ThoughtDelta(_Text, frozen=True, gc=False):
     """A piece of reasoning, as it comes."""
-
-    id: str
-    text: str
 
 
 class ToolUseBegin(msgspec.Struct, frozen=True, gc=False):

@@ -87,8 +87,8 @@ def _plain(value: object, depth: int) -> str:
         return str(_number(value)) if not isinstance(value, bool) else str(value).lower()
     table = _table(value)
     if table is not None:
-        found = (_plain(table.get(name), depth - 1) for name in TEXT_FIELDS if depth)
-        return next((text for text in found if text.strip()), "")
+        texts = (_plain(table.get(name), depth - 1) for name in TEXT_FIELDS if depth)
+        return next((text for text in texts if text.strip()), "")
     if isinstance(value, list | tuple) and depth:
         texts = (_plain(item, depth - 1) for item in cast("list[object]", value))
         return "\n".join(text for text in texts if text.strip())

@@ -13,28 +13,7 @@ from typing import ClassVar, NamedTuple
 from msgspec.structs import replace
 
 from tertulia.events.clock import Clock
-from tertulia.executors.executor import (
-    AgentDelta,
-    AgentPlan,
-    AgentText,
-    CommandAct,
-    ForeignOutput,
-    McpCallAct,
-    NativeSessionId,
-    Notice,
-    PatchAct,
-    RunFailed,
-    RunFinished,
-    RunInterrupted,
-    Step,
-    Thought,
-    ThoughtDelta,
-    ToolAct,
-    ToolUseBegin,
-    ToolUseEnd,
-    UsageReport,
-    WebSearchAct,
-)
+from tertulia.executors import executor as x
 from tertulia.executors.result_text import clip
 from tertulia.history.segment import utf8_size
 from tertulia.protocol import events as e
@@ -51,7 +30,7 @@ EventList = list[e.EventData]
 
 
 class _Open(NamedTuple):
-    begun: ToolUseBegin
+    begun: x.ToolUseBegin
     since: float
 
 
@@ -80,14 +59,14 @@ class StepEvents:
         self._wholes: dict[str, int] = {}
         """How many messages were told under one id."""
 
-    def tell(self, step: Step) -> EventList:
+    def tell(self, step: x.Step) -> EventList:
         """The events of one step; an ending closes what is still open."""
         return self._tellers[type(step)](self, step)
 
     def _item(self, step_id: str) -> ItemId:
         return item_of(self._run, step_id)
 
-    def _nothing(self, step: Step) -> EventList:
+    def _nothing(self, step: x.Step) -> EventList:
         return []
 
     # ── what it says ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -97,39 +76,39 @@ class StepEvents:
         times = self._wholes.get(step_id, 0)
         return self._item(f"{step_id}~{times + 1}" if times else step_id)
 
-    def _delta(self, step: AgentDelta | ThoughtDelta) -> EventList:
+    def _delta(self, step: x.AgentDelta | x.ThoughtDelta) -> EventList:
         offset = self._offsets.get(step.id, 0)
         if offset + len(step.text) > MAX_TEXT_BYTES:
             # No message can become that long. From here on nothing of it is told: a gap would read like its text.
             self._offsets[step.id] = MAX_TEXT_BYTES
             return []
         self._offsets[step.id] = offset + len(step.text)
-        kind = e.AgentMessageDelta if isinstance(step, AgentDelta) else e.AgentReasoningDelta
+        kind = e.AgentMessageDelta if isinstance(step, x.AgentDelta) else e.AgentReasoningDelta
         return [kind(step.text, self._spoken(step.id), offset)]
 
-    def _whole(self, step: AgentText | Thought) -> EventList:
+    def _whole(self, step: x.AgentText | x.Thought) -> EventList:
         self._offsets.pop(step.id, None)
-        kind = e.AgentMessage if isinstance(step, AgentText) else e.AgentReasoning
+        kind = e.AgentMessage if isinstance(step, x.AgentText) else e.AgentReasoning
         item_id = self._spoken(step.id)
         self._wholes[step.id] = self._wholes.get(step.id, 0) + 1
         return [kind(step.text, item_id)]
 
-    def _plan(self, step: AgentPlan) -> EventList:
+    def _plan(self, step: x.AgentPlan) -> EventList:
         return [t.PlanUpdate(list(step.steps))]
 
-    def _usage(self, step: UsageReport) -> EventList:
+    def _usage(self, step: x.UsageReport) -> EventList:
         # Neither the window nor the cache of another agent is known.
         return [e.TokenCount(step.turn, 0, "")]
 
-    def _notice(self, step: Notice) -> EventList:
+    def _notice(self, step: x.Notice) -> EventList:
         return [e.WarningEvent(step.message)]
 
-    def _foreign(self, step: ForeignOutput) -> EventList:
+    def _foreign(self, step: x.ForeignOutput) -> EventList:
         return [e.ForeignEvent(self._backend, step.raw)]
 
     # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _begin(self, step: ToolUseBegin) -> EventList:
+    def _begin(self, step: x.ToolUseBegin) -> EventList:
         if step.id in self._open or step.id in self._closed:
             return []
         step = replace(step, name=clip(step.name, _MAX_NAME))
@@ -137,11 +116,11 @@ class StepEvents:
         call_id = CallId(self._item(step.id))
         return [t.ToolCallBegin(call_id, step.name, step.arguments), *_finer_begin(call_id, step.act, self._cwd)]
 
-    def _end(self, step: ToolUseEnd) -> EventList:
+    def _end(self, step: x.ToolUseEnd) -> EventList:
         if step.id in self._closed:
             return []
         whole = step.output
-        begin = self._begin(ToolUseBegin(step.id, step.name, step.arguments, step.act))
+        begin = self._begin(x.ToolUseBegin(step.id, step.name, step.arguments, step.act))
         begun, since = self._open.pop(step.id)
         self._closed.add(step.id)
         # What began as one thing does not end as another.
@@ -150,29 +129,29 @@ class StepEvents:
         elapsed = max(0, round((self._clock.monotonic() - since) * 1000))
         return [*begin, *_end(CallId(self._item(step.id)), step, step.output != whole, elapsed)]
 
-    def _close(self, step: Step) -> EventList:
+    def _close(self, step: x.Step) -> EventList:
         left = [was.begun for was in self._open.values()]
         return [
             event
             for begin in left
-            for event in self._end(ToolUseEnd(begin.id, begin.name, begin.arguments, begin.act, False, _INTERRUPTED))
+            for event in self._end(x.ToolUseEnd(begin.id, begin.name, begin.arguments, begin.act, False, _INTERRUPTED))
         ]
 
     _tellers: ClassVar[Mapping[type, Callable[..., EventList]]] = {
-        NativeSessionId: _nothing,
-        AgentText: _whole,
-        AgentDelta: _delta,
-        Thought: _whole,
-        ThoughtDelta: _delta,
-        ToolUseBegin: _begin,
-        ToolUseEnd: _end,
-        AgentPlan: _plan,
-        UsageReport: _usage,
-        Notice: _notice,
-        ForeignOutput: _foreign,
-        RunFinished: _close,
-        RunFailed: _close,
-        RunInterrupted: _close,
+        x.NativeSessionId: _nothing,
+        x.AgentText: _whole,
+        x.AgentDelta: _delta,
+        x.Thought: _whole,
+        x.ThoughtDelta: _delta,
+        x.ToolUseBegin: _begin,
+        x.ToolUseEnd: _end,
+        x.AgentPlan: _plan,
+        x.UsageReport: _usage,
+        x.Notice: _notice,
+        x.ForeignOutput: _foreign,
+        x.RunFinished: _close,
+        x.RunFailed: _close,
+        x.RunInterrupted: _close,
     }
 
 
@@ -187,32 +166,32 @@ def bound_text(text: str, max_bytes: int | None) -> str:
     return shown
 
 
-def _finer_begin(call_id: CallId, act: ToolAct, cwd: str) -> EventList:
+def _finer_begin(call_id: CallId, act: x.ToolAct, cwd: str) -> EventList:
     match act:
-        case CommandAct(argv):
+        case x.CommandAct(argv):
             return [t.ExecCommandBegin(call_id, list(argv), cwd)]
-        case PatchAct(changes):
+        case x.PatchAct(changes):
             described: list[dict[str, str]] = [{"kind": change.kind, "path": change.path} for change in changes]
             return [t.PatchApplyBegin(call_id, described)]
-        case McpCallAct(server, tool):
+        case x.McpCallAct(server, tool):
             return [t.McpToolCallBegin(call_id, clip(server, _MAX_NAME), clip(tool, _MAX_NAME))]
-        case WebSearchAct():
+        case x.WebSearchAct():
             return [t.WebSearchBegin(call_id)]
         case None:
             return []
 
 
-def _end(call_id: CallId, step: ToolUseEnd, cut: bool, elapsed: int) -> EventList:
+def _end(call_id: CallId, step: x.ToolUseEnd, cut: bool, elapsed: int) -> EventList:
     end = t.ToolCallEnd(call_id, step.name, step.success, step.output, cut, elapsed)
     match step.act:
-        case CommandAct():
+        case x.CommandAct():
             return [t.ExecCommandEnd(call_id, step.exit_code, step.output, cut, elapsed), end]
-        case PatchAct():
+        case x.PatchAct():
             return [t.PatchApplyEnd(call_id, step.success, step.output), end]
-        case McpCallAct(server, tool):
+        case x.McpCallAct(server, tool):
             named = (clip(server, _MAX_NAME), clip(tool, _MAX_NAME))
             return [t.McpToolCallEnd(call_id, *named, step.success, elapsed), end]
-        case WebSearchAct(query):
+        case x.WebSearchAct(query):
             return [t.WebSearchEnd(call_id, query), end]
         case None:
             return [end]

@@ -19,7 +19,7 @@ from tertulia.errors import InvalidParamsError, McpError
 from tertulia.mcp.config.definition import Approval
 from tertulia.policy.limits import NO_LIMITS, Limits, limits_from_wire
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import near_names
+from tertulia.protocol.inputs import name_hint, near_names
 from tertulia.protocol.tool_names import is_legal, normalise_allowlist_entry
 from tertulia.protocol.tool_spec import ToolSpec
 
@@ -219,8 +219,7 @@ def view_from_wire(name: str, table: object) -> NamedView:
     fields = cast("Mapping[str, Any]", table)
     for key in fields:
         if key not in _NAMED_VIEW_KEYS:
-            near = near_names(key, _NAMED_VIEW_KEYS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_NAMED_VIEW_KEYS)}"
+            hint = name_hint(key, _NAMED_VIEW_KEYS)
             raise InvalidParamsError(f"{label}: there is no setting {key[:64]!r}; {hint}")
     return NamedView(
         name=name,

@@ -61,18 +61,17 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """JSON Schema text that the answer must follow, where the API can promise that."""
 
 
-class TextDelta(msgspec.Struct, frozen=True, gc=False):
+class _Delta(msgspec.Struct, frozen=True, gc=False):
+    item_id: ItemId
+    text: str
+
+
+class TextDelta(_Delta, frozen=True, gc=False):
     """A piece of the answer's text."""
 
-    item_id: ItemId
-    text: str
 
-
-class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
+class ReasoningDelta(_Delta, frozen=True, gc=False):
     """A piece of the model's reasoning."""
-
-    item_id: ItemId
-    text: str
 
 
 class AnswerItem(msgspec.Struct, frozen=True, gc=False):

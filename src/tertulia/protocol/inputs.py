@@ -326,3 +326,10 @@ def near_names(name: str, known: Iterable[str], most: int = 1, likeness: float =
     A long one is no slip of the pen: to compare it takes time and memory by a length that a client or a model chose.
     """
     return get_close_matches(name, list(known), most, likeness) if len(name) <= _MAX_NEAR else []
+
+
+def name_hint(name: str, names: Iterable[str]) -> str:
+    """The end of a refusal of a name that does not exist: the one that was probably meant, or all that there are."""
+    names = list(names)
+    near = near_names(name, names)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"

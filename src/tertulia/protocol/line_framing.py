@@ -1,16 +1,15 @@
-"""Cuts a stream of bytes into lines: for clients of our servers and for the output of MCP servers.
+"""Cuts a stream of bytes into lines: for clients of our servers, and for the output of MCP servers and executors.
 
 Any cut between chunks, any line end, any length. Not aware of JSON, and of where the bytes come from.
-`executors/json_lines.py` has another, which looks at each piece of a line while it comes and reports how long a dropped
-line was.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from enum import Enum
 from typing import Final
+
+import msgspec
 
 MAX_LINE_BYTES = 128 * 1024 * 1024
 
@@ -24,28 +23,33 @@ Line = bytes | bytearray
 """A long one is not copied: that alone could take a tenth of a second."""
 
 
-class OversizedLine(Enum):
+class OversizedLine(msgspec.Struct, frozen=True, gc=False):
     """Stands where a line was longer than the limit."""
 
-    LINE = "a line longer than the limit"
+    bytes: int | None = None
+    """How long it was, from a splitter that waits for its end to say so."""
 
 
-TOO_LONG: Final = OversizedLine.LINE
+TOO_LONG: Final = OversizedLine()
 
 
 class LineSplitter:
     """Cuts a stream of bytes at its newlines. Holds at most one line, and of one that is too long nothing.
 
     A carriage return before the newline, blanks around a line and empty lines are dropped; each other line is given
-    once, without its end. Of a line that is too long comes TOO_LONG, once, as soon as that is certain.
+    once, without its end. Of a line that is too long comes TOO_LONG, once, as soon as that is certain; with `sized` an
+    OversizedLine with its length, at its end.
     """
 
-    __slots__ = ("_held", "_limit", "_skipping")
+    __slots__ = ("_held", "_limit", "_sized", "_skipped", "_skipping")
 
-    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, limit: int = MAX_LINE_BYTES, *, sized: bool = False) -> None:
         self._limit = limit
+        self._sized = sized
         self._held = bytearray()
         self._skipping = False
+        self._skipped = 0
+        """Bytes of the line that is too long."""
 
     def feed(self, chunk: bytes) -> Iterator[Line | OversizedLine]:
         """The lines that these bytes complete. Take all of them before feeding more."""
@@ -61,6 +65,8 @@ class LineSplitter:
 
     def end(self) -> Iterator[Line | OversizedLine]:
         """What stands there counts as a line: its newline has come, or no more will."""
+        if self._skipping and self._sized:
+            yield OversizedLine(self._skipped)
         held, self._held = self._held, bytearray()
         self._skipping = False
         line = bytes(held).strip(_BLANKS) if len(held) < _LONG else _stripped(held)
@@ -69,11 +75,12 @@ class LineSplitter:
 
     def _add(self, part: bytes) -> Iterator[Line | OversizedLine]:
         if self._skipping:
-            return
-        if len(self._held) + len(part) > self._limit:
+            self._skipped += len(part)
+        elif (size := len(self._held) + len(part)) > self._limit:
             self._held.clear()
-            self._skipping = True
-            yield TOO_LONG
+            self._skipping, self._skipped = True, size
+            if not self._sized:
+                yield TOO_LONG
         else:
             self._held += part
 

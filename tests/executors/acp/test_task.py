@@ -8,7 +8,7 @@ import pytest
 
 from tertulia.errors import ModelError, TaskCancelledError
 from tertulia.executors.acp import task as acp_task
-from tertulia.executors.acp.pipe import AcpPipe
+from tertulia.executors.acp.agent_process import AcpPipe
 from tertulia.executors.acp.task import AcpTask
 from tertulia.executors.executor import (
     AgentDelta,
@@ -130,9 +130,9 @@ async def test_steps_that_nobody_reads_hold_the_agent_back(monkeypatch: pytest.M
     """Bounded memory."""
     monkeypatch.setattr(acp_task, "MAX_UNREAD", 2)
     task = AcpTask(None)
-    task.pipe = AcpPipe()
+    task.may_read = AcpPipe().may_read
     for _ in range(3):
         task.hear(CHUNK)
-    assert not task.pipe.held_back.is_set()
+    assert not task.may_read.is_set()
     await task.more()
-    assert task.pipe.held_back.is_set()
+    assert task.may_read.is_set()

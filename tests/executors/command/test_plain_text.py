@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.executors.command.plain_text import PlainText
+from tertulia.executors.command.command_executor import PlainText
 from tertulia.executors.executor import AgentDelta, AgentText, ForeignOutput, RunFinished
 from tests.executors.recorded import feed, finish, in_pieces
 

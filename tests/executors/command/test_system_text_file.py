@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tertulia.executors.command.agent_home import settings_layer_file
 from tertulia.executors.command.definition import CLAUDE, CODEX, ExecutorDefinition
-from tertulia.executors.command.temporary_home import settings_layer_file
 
 TOLD = 'say "hi"\n\x7f \x01 😀 \\ [table]\nkey = 1'
 

@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from tertulia.executors.command.agent_home import TemporaryHome, agent_home_folder, memory_file
 from tertulia.executors.command.definition import AgentHome
-from tertulia.executors.command.temporary_home import TemporaryHome, agent_home_folder, memory_file
 
 FAKE = AgentHome(variable="FAKE_HOME", folder=".fake", files=("auth.json", "none.json"))
 

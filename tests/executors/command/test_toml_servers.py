@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import UnsupportedByBackendError
+from tertulia.executors.command.agent_home import check_project_servers, servers_in_toml, strip_servers
 from tertulia.executors.command.definition import AgentHome
-from tertulia.executors.command.toml_servers import check_project_servers, servers_in_toml, strip_servers
 
 
 def written(path: Path, text: str) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.executors.prompt.history_prompt import build_executor_prompt_with_history
-from tertulia.executors.prompt.history_settings import HistorySettings, TaskHistorySettings, parse_history_settings
+from tertulia.executors.prompt.history_prompt import (
+    HistorySettings,
+    TaskHistorySettings,
+    build_executor_prompt_with_history,
+    parse_history_settings,
+)
 from tests.tables import each_row
 
 MESSAGES = [{"role": "user", "text": f"ask {n} " + "x" * 3_000} for n in range(15)]

@@ -34,7 +34,7 @@ from tertulia.events.clock import SystemClock
 from tertulia.executors.command.command_executor import CommandExecutor
 from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.executors.executor import Assignment
-from tertulia.executors.command.plain_text import PlainText
+from tertulia.executors.command.command_executor import PlainText
 from tertulia.mcp.config.launch import resolve_launch
 from tertulia.mcp.config.server_table import server_from_wire
 from tertulia.mcp.client.stdio_transport import StdioTransport

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os.path
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -18,13 +17,23 @@ from tertulia.errors import ModelError, TertuliaError, UnsupportedByBackendError
 from tertulia.executors.acp.agent_process import GRACE_S, START_S, AcpProcess, Spawn, load_sdk
 from tertulia.executors.acp.definition import AcpDefinition, AcpSandboxMode, fill_template, merge_tables
 from tertulia.executors.acp.task import AcpTask
-from tertulia.executors.command.command_line import among_its_own, system_text
+from tertulia.executors.command.agent_home import (
+    TemporaryHome,
+    agent_home_folder,
+    check_project_servers,
+    servers_in_toml,
+    strip_servers,
+)
+from tertulia.executors.command.command_line import (
+    among_its_own,
+    check_writable_directory,
+    system_text,
+    unconfined_command,
+)
 from tertulia.executors.command.failure_text import failure_advice, failure_sentence, not_started_reason
-from tertulia.executors.command.temporary_home import TemporaryHome, agent_home_folder
-from tertulia.executors.command.toml_servers import check_project_servers, servers_in_toml, strip_servers
 from tertulia.executors.executor import STOP_S, Assignment, NativeSessionId, RunFailed, Step
 from tertulia.policy.sandbox_mode import sandbox_to_wire
-from tertulia.sandbox.runner import Command, CommandLimits, CommandRunner, Confinement
+from tertulia.sandbox.runner import Command, CommandRunner
 
 SERVER = "tertulia"
 """What our MCP server is called."""
@@ -43,12 +52,8 @@ def sandbox_mode_of(name: str, definition: AcpDefinition, assignment: Assignment
             f"{name} does not say how it is held to the sandbox mode {sandbox_to_wire(mode)}; say so in the table "
             "`sandbox` of its agent, or run it under danger-full-access"
         )
-    cwd = os.path.realpath(assignment.cwd)
-    if mode == "workspace_write" and not any(_is_below(cwd, root) for root in assignment.roots):
-        raise UnsupportedByBackendError(
-            f"{name} writes where it works, and {assignment.cwd} is outside of what may be written; "
-            "open the conversation in a writable directory, or read-only"
-        )
+    if mode == "workspace_write":
+        check_writable_directory(name, assignment)
     return hold or _HELD
 
 
@@ -91,10 +96,6 @@ def _servers(assignment: Assignment) -> list[Mapping[str, Any]]:
     program, *arguments = assignment.server
     variables = [{"name": name, "value": value} for name, value in assignment.variables.items()]
     return [{"name": SERVER, "command": program, "args": arguments, "env": variables}]
-
-
-def _is_below(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 class _RunningAgent(msgspec.Struct, frozen=True, eq=False):
@@ -274,17 +275,9 @@ class AcpExecutor:
         own = self._definition.own_servers
         if own is not None:
             environment |= await asyncio.to_thread(own.switched_off, environment, assignment.cwd)
-        return Command(
-            argv=(*program.command, *program.args),
-            cwd=assignment.cwd,
-            # Two sandboxes, one in the other, mostly means that the inner one does not work.
-            confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
-            environment=environment,
-            keep_stdin=True,
-            kept_output_bytes=0,
-            pid_namespace=among_its_own(program, assignment),
-            temporary=None if home is None else home.path,
-        )
+        path = None if home is None else home.path
+        command = unconfined_command((*program.command, *program.args), assignment, environment, program, path)
+        return msgspec.structs.replace(command, keep_stdin=True)
 
     def _others(self, cwd: str) -> bool:
         """Whether there are MCP servers that the agent would start by itself. It gets a home without them."""

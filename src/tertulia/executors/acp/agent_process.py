@@ -1,34 +1,61 @@
-"""One running ACP agent: starts its connection and its session, and holds the task that it does now.
+"""One running ACP agent: starts its program, its connection and its session, and holds the task that it does now.
 
-Started by the executor, for one conversation, and kept from task to task. The SDK speaks JSON-RPC; the handlers are
-ours, because its own client drops what it cannot read and only logs what it cannot do.
+Started by the executor, for one conversation, and kept from task to task. The program runs below the sandbox's runner,
+like any command: when this process is killed, so is its whole tree. `AcpPipe` is its pipes as the SDK's `Transport`:
+one JSON text a line, bounded both ways. The SDK speaks JSON-RPC; the handlers are ours, because its own client drops
+what it cannot read and only logs what it cannot do.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tertulia.errors import InvalidParamsError, MethodNotFoundError, ModelError, NotFoundError, TertuliaError
-from tertulia.executors.acp.pipe import AcpPipe
+import msgspec
+
+from tertulia.errors import (
+    ClosedError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    ModelError,
+    NotFoundError,
+    TertuliaError,
+)
 from tertulia.executors.acp.task import AcpTask
-from tertulia.executors.json_fields import read_native_id, read_table, read_text
+from tertulia.executors.command.failure_text import ErrorOutput
+from tertulia.executors.json_output import (
+    MAX_LINE_BYTES,
+    DroppedLine,
+    JsonLines,
+    Line,
+    read_native_id,
+    read_table,
+    read_text,
+)
 from tertulia.package_loading import PackageError, load_package
-from tertulia.sandbox.runner import Command, CommandRunner, RunningCommand
+from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
     from acp.connection import Connection
 
+UNREAD_BYTES = 65_536
+"""Output that waits to be read; the agent waits too, then."""
+MAX_ASKED = 100
+"""Requests of its own that have no answer yet, or whose answer it has not read; after these it is not listened to."""
+MAX_OUTPUT_BYTES = 512 * 1024 * 1024
+"""Bytes of output in one task."""
+_LAST_WORDS_S = 0.5
 
+_encode = msgspec.json.Encoder().encode
 PROTOCOL = 1
 START_S = 60.0
 """For the program to say who it is, and again to begin a session."""
 GRACE_S = 2.0
 """For a program without a task, between being asked to leave and being killed."""
-
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 _AUTH = -32000
 _NUMBERS: Mapping[type[TertuliaError], int] = {
@@ -37,6 +64,145 @@ _NUMBERS: Mapping[type[TertuliaError], int] = {
     NotFoundError: -32002,
 }
 _OTHER = -32603
+
+
+class AcpPipe:
+    """The pipes of one running program. It is over when the program is, or when it writes what cannot be read."""
+
+    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self.errors = ErrorOutput()
+        self.broken: str | None = None
+        """Why nothing more is to be had from it, where it did not just exit."""
+        self.may_read = asyncio.Event()
+        """Set while messages may be read: a reader of steps that is too slow clears it."""
+        self.may_read.set()
+        self._lines = JsonLines(max_line_bytes)
+        self._unread: deque[bytes] = deque()
+        self._unread_bytes = 0
+        self._messages: deque[Line] = deque()
+        self._something = asyncio.Event()
+        self._asked = 0
+        self._strange = 0
+        self._over = False
+        self._bytes = 0
+        self._process: RunningCommand | None = None
+
+    @property
+    def passed_over(self) -> int:
+        """How many lines made no sense."""
+        return self._lines.passed_over + self._strange
+
+    @property
+    def exited(self) -> CommandResult | None:
+        """How the program ended, as soon as it has."""
+        return None if self._process is None else self._process.finished
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to be had from it."""
+        return self._over
+
+    async def start(self, runner: CommandRunner, command: Command) -> RunningCommand:
+        """Start the program. The caller sees to its end: `watch`, and `kill` of what it returns."""
+        self._process = await runner.start(command, self._feed, self.errors.hear)
+        return self._process
+
+    async def watch(self) -> None:
+        """Until it has ended. To be run beside everything else."""
+        assert self._process is not None
+        await self._process.wait()
+        self._end()
+
+    def begin_task(self) -> None:
+        """What it said before counts no longer."""
+        self._bytes = 0
+
+    # ── the SDK's side ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write it, and wait while the agent does not read. ConnectionError when it is gone."""
+        assert self._process is not None
+        try:
+            await self._process.write(_encode(message) + b"\n")
+        except ClosedError:
+            # Mostly it is about to end, and its end says more.
+            await self._process.wait(_LAST_WORDS_S)
+            raise ConnectionError("the agent takes no more input") from None
+        finally:
+            if "method" not in message:
+                self._asked -= 1
+                self._something.set()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None when there will be none."""
+        while True:
+            await self.may_read.wait()
+            if self._messages and (self._asked < MAX_ASKED or self._over):
+                message = self._messages.popleft()
+                self._asked += "method" in message and "id" in message
+                return message
+            if not self._messages:
+                if self._unread:
+                    await self._read()
+                    continue
+                if self._over:
+                    return None
+                assert self._process is not None
+                self._process.resume()
+            self._something.clear()
+            await self._something.wait()
+
+    async def close(self) -> None:
+        """End the stream; the program is ended by the caller that started it."""
+        self._end()
+
+    # ── the program's side ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _feed(self, data: bytes) -> None:
+        if self._over:
+            return
+        self._bytes += len(data)
+        self._unread.append(data)
+        self._unread_bytes += len(data)
+        if self._bytes > MAX_OUTPUT_BYTES:
+            self._break(f"it wrote more than {MAX_OUTPUT_BYTES:,} bytes in one task")
+        elif self._unread_bytes >= UNREAD_BYTES and self._process is not None:
+            self._process.pause()
+        self._something.set()
+
+    async def _read(self) -> None:
+        """The messages of the oldest output that was not read yet."""
+        data = self._unread.popleft()
+        self._unread_bytes -= len(data)
+        for line in await self._lines.feed(data):
+            if isinstance(line, DroppedLine):
+                self._break(f"it sent a line of {line.bytes:,} bytes" + (f" with {line.why}" if line.why else ""))
+                return
+            if is_message(line):
+                self._messages.append(line)
+            else:
+                self._strange += 1
+
+    def _break(self, why: str) -> None:
+        self.broken = why
+        self._messages.clear()
+        self._unread.clear()
+        self._end()
+
+    def _end(self) -> None:
+        self._over = True
+        self.may_read.set()
+        self._something.set()
+
+
+def is_message(line: Line) -> bool:
+    """Whether it is one of JSON-RPC, as far as the SDK takes for granted: what is none would end the connection."""
+    id, method, error = line.get("id"), line.get("method"), line.get("error")
+    if "id" in line and (isinstance(id, bool) or not isinstance(id, str | int)):
+        return False
+    if "method" in line:
+        return isinstance(method, str)
+    return "id" in line and isinstance(error, dict | None)
 
 
 def load_sdk() -> None:
@@ -127,7 +293,7 @@ class AcpProcess:
 
     async def work(self, task: AcpTask, prompt: str) -> None:
         """Do one task; its end is told to the task. Runs beside the reader of the steps."""
-        self._task, task.pipe = task, self.pipe
+        self._task, task.may_read = task, self.pipe.may_read
         self.pipe.begin_task()
         blocks = [{"type": "text", "text": prompt}]
         try:

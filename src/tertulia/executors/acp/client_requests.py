@@ -27,7 +27,7 @@ from tertulia.executors.executor import (
     ToolUseBegin,
     ToolUseEnd,
 )
-from tertulia.executors.json_fields import read_argv, read_id, read_table, read_tables, read_text
+from tertulia.executors.json_output import read_argv, read_id, read_table, read_tables, read_text
 from tertulia.executors.result_text import clip
 from tertulia.sandbox.runner import CommandResult, RunningCommand
 

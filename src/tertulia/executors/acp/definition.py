@@ -1,6 +1,6 @@
-"""What an ACP agent is, as data: its program, and how it is held to rights and told what it should know.
+"""The definition of an ACP agent: its program, how it is held to rights, and how it is told its system part.
 
-One is described by a table `[acp.NAME]`; the presets below need none.
+It is parsed from a table `[acp.NAME]`; the presets below need none.
 """
 
 from __future__ import annotations
@@ -16,9 +16,17 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, UnsupportedByBackendError
-from tertulia.executors.command.definition import CLAUDE, CODEX, ExecutorDefinition, executor_from_wire
+from tertulia.executors.command.definition import (
+    CLAUDE,
+    CODEX,
+    NETWORK_VARIABLES,
+    ExecutorDefinition,
+    check_backend_name,
+    executor_from_wire,
+)
 from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
-from tertulia.protocol.inputs import near_names
+from tertulia.protocol.inputs import name_hint
+from tertulia.protocol.validation_text import explain_validation
 
 MAX_SETTINGS_BYTES = 1024 * 1024
 # What is opened and never closed is taken to the end, and so looked at once. The parser will complain.
@@ -97,7 +105,7 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
     try:
         return _as_table(json.loads(text)) if text.strip() else {}
     except json.JSONDecodeError as error:
-        raise _refusal(where, f"is not JSON: {error.msg}") from None
+        raise _refusal(where, f"is not JSON: {error.msg} (at line {error.lineno}, column {error.colno})") from None
     except (ValueError, RecursionError):
         raise _refusal(where, "is not JSON that can be understood") from None
 
@@ -160,9 +168,7 @@ def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpD
     fields = _table(where, table)
     for key in fields:
         if key not in KEYS:
-            near = near_names(key, KEYS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KEYS))}"
-            raise InvalidParamsError(f"{where} has no {key!r:.80}; {hint}")
+            raise InvalidParamsError(f"{where} has no {key!r:.80}; {name_hint(key, sorted(KEYS))}")
     of_program = {key: value for key, value in fields.items() if key in (*_PROGRAM, *_WAYS)}
     if below is not None and isinstance(fields.get("env"), Mapping):
         of_program["env"] = {**below.program.env, **fields["env"]}
@@ -224,20 +230,22 @@ def _holds(where: str, value: object) -> dict[SandboxMode, AcpSandboxMode]:
         try:
             holds[sandbox_from_wire(mode)] = msgspec.convert(entry, AcpSandboxMode)
         except msgspec.ValidationError as error:
-            raise InvalidParamsError(f"{where}.{mode} must be a table of `mode`, a text, and `meta`: {error}") from None
+            problem = explain_validation(error, AcpSandboxMode)
+            raise InvalidParamsError(
+                f"{where}.{mode} must be a table of `mode`, a text, and `meta`: {problem}"
+            ) from None
     return holds
 
 
 ACP_PREFIX = "acp:"
 """Before the name of every one."""
-_KEYS = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
 _ONLY_OURS = ("--allowed-mcp-server-names", "tertulia")
 _OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL")
 
 
 def _program(command: tuple[str, ...], install: str, *variables: str, login: str = "") -> ExecutorDefinition:
     return ExecutorDefinition(
-        command=command, install=install, login=login, env_vars=(*variables, *_KEYS), can_ask=True
+        command=command, install=install, login=login, env_vars=(*variables, *NETWORK_VARIABLES), can_ask=True
     )
 
 
@@ -328,7 +336,6 @@ def acp_agents_from_wire(tables: Mapping[str, Any]) -> dict[str, AcpDefinition]:
     for name, table in tables.items():
         if name in ACP_PRESETS:
             continue
-        if not name or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
-            raise InvalidParamsError(f"acp.{name:.80}: a name has letters, digits, `-` and `_` only")
+        check_backend_name("acp", name)
         agents[ACP_PREFIX + name] = acp_from_wire(name, table, None)
     return agents

@@ -9,10 +9,9 @@ from typing import Any
 
 from tertulia.errors import TaskCancelledError, TertuliaError
 from tertulia.executors.acp.client_requests import ClientRequests
-from tertulia.executors.acp.pipe import AcpPipe
 from tertulia.executors.acp.updates import AgentUpdates
 from tertulia.executors.executor import ExecutorHost, RunEnd, RunFailed, RunFinished, RunInterrupted, Step, UsageReport
-from tertulia.executors.json_fields import read_table
+from tertulia.executors.json_output import read_table
 from tertulia.models.http.stream_decoder import count_at
 from tertulia.protocol.usage import Usage
 
@@ -28,7 +27,8 @@ class AcpTask:
     """One task: fed by the connection, read by the executor that runs it."""
 
     def __init__(self, host: ExecutorHost | None) -> None:
-        self.pipe: AcpPipe | None = None
+        self.may_read: asyncio.Event | None = None
+        """Set while messages of the agent may be read: cleared where its steps are not read as fast as they come."""
         self.steps: deque[Step] = deque()
         self.ending: RunEnd | None = None
         self.failure: TertuliaError | None = None
@@ -125,13 +125,13 @@ class AcpTask:
         if self._given_up:
             return
         self.steps.append(step)
-        if len(self.steps) > MAX_UNREAD and self.pipe is not None:
-            self.pipe.held_back.clear()
+        if len(self.steps) > MAX_UNREAD and self.may_read is not None:
+            self.may_read.clear()
         self._news.set()
 
     def _let_on(self) -> None:
-        if self.pipe is not None:
-            self.pipe.held_back.set()
+        if self.may_read is not None:
+            self.may_read.set()
 
     def _ended(self, reason: object) -> RunEnd:
         match reason:

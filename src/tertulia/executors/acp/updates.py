@@ -11,23 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, ClassVar
 
-from tertulia.executors.executor import (
-    AgentDelta,
-    AgentPlan,
-    AgentText,
-    CommandAct,
-    FileChangeAct,
-    ForeignOutput,
-    McpCallAct,
-    PatchAct,
-    Step,
-    Thought,
-    ThoughtDelta,
-    ToolAct,
-    ToolUseBegin,
-    ToolUseEnd,
-)
-from tertulia.executors.json_fields import (
+from tertulia.executors import executor as x
+from tertulia.executors.json_output import (
     content_text,
     read_argv,
     read_exit_code,
@@ -69,16 +54,16 @@ class AgentUpdates:
         self._pieces: list[str] = []
         self._length = 0
         self._calls: dict[str, dict[str, Any]] = {}
-        self._begun: dict[str, ToolUseBegin] = {}
+        self._begun: dict[str, x.ToolUseBegin] = {}
 
-    def understand(self, update: Mapping[str, Any]) -> list[Step]:
+    def understand(self, update: Mapping[str, Any]) -> list[x.Step]:
         """What one update says. It never raises."""
         kind = read_text(update.get("sessionUpdate")) or ""
         if kind in _QUIET:
             return []
         teller = self._tellers.get(kind)
         if teller is None:
-            return [ForeignOutput(dict(update))]
+            return [x.ForeignOutput(dict(update))]
         return list(teller(self, update))
 
     def known(self, call: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,24 +71,24 @@ class AgentUpdates:
         before = self._calls.get(read_id(call.get("toolCallId")) or "", {})
         return before | {key: value for key, value in call.items() if value is not None}
 
-    def end(self) -> list[Step]:
+    def end(self) -> list[x.Step]:
         """What is left to be said when the task is over. Calls that have not ended are closed by the publisher."""
         return list(self._whole())
 
     # ── what it says ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _message(self, update: Mapping[str, Any]) -> Iterator[Step]:
-        yield from self._piece("message", update, AgentDelta)
+    def _message(self, update: Mapping[str, Any]) -> Iterator[x.Step]:
+        yield from self._piece("message", update, x.AgentDelta)
 
-    def _thought(self, update: Mapping[str, Any]) -> Iterator[Step]:
-        yield from self._piece("thought", update, ThoughtDelta)
+    def _thought(self, update: Mapping[str, Any]) -> Iterator[x.Step]:
+        yield from self._piece("thought", update, x.ThoughtDelta)
 
     def _piece(
-        self, kind: str, update: Mapping[str, Any], delta: type[AgentDelta] | type[ThoughtDelta]
-    ) -> Iterator[Step]:
+        self, kind: str, update: Mapping[str, Any], delta: type[x.AgentDelta] | type[x.ThoughtDelta]
+    ) -> Iterator[x.Step]:
         text = read_text(read_table(update.get("content")).get("text"))
         if text is None:
-            yield ForeignOutput(dict(update))
+            yield x.ForeignOutput(dict(update))
             return
         named = f"{kind}:{read_id(update.get('messageId')) or ''}"
         if named != self._kind:
@@ -115,7 +100,7 @@ class AgentUpdates:
             self._length += len(text)
             yield delta(f"{kind}-{self._count}", text)
 
-    def _whole(self) -> Iterator[Step]:
+    def _whole(self) -> Iterator[x.Step]:
         """The text that came in pieces, now that something else comes."""
         text, kind = "".join(self._pieces), self._kind.partition(":")[0]
         name = f"{kind}-{self._count}"
@@ -126,21 +111,21 @@ class AgentUpdates:
             return
         if kind == "message":
             self.last_text = text
-            yield AgentText(name, text)
+            yield x.AgentText(name, text)
         else:
-            yield Thought(name, text)
+            yield x.Thought(name, text)
 
-    def _plan(self, update: Mapping[str, Any]) -> Iterator[Step]:
+    def _plan(self, update: Mapping[str, Any]) -> Iterator[x.Step]:
         entries = read_tables(update.get("entries"))
         steps = [_plan_step(entry) for entry in entries]
-        yield AgentPlan(tuple(step for step in steps if step is not None))
+        yield x.AgentPlan(tuple(step for step in steps if step is not None))
 
     # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _call(self, update: Mapping[str, Any]) -> Iterator[Step]:
+    def _call(self, update: Mapping[str, Any]) -> Iterator[x.Step]:
         call_id = read_id(update.get("toolCallId"))
         if call_id is None or (call_id not in self._calls and len(self._calls) >= MOST_OPEN):
-            yield ForeignOutput(dict(update))
+            yield x.ForeignOutput(dict(update))
             return
         yield from self._whole()
         call = self._calls.setdefault(call_id, {})
@@ -153,7 +138,7 @@ class AgentUpdates:
             del self._calls[call_id]
             yield _tool_use_end(self._begun.pop(call_id), call)
 
-    _tellers: ClassVar[Mapping[str, Callable[..., Iterator[Step]]]] = {
+    _tellers: ClassVar[Mapping[str, Callable[..., Iterator[x.Step]]]] = {
         "agent_message_chunk": _message,
         "agent_thought_chunk": _thought,
         "plan": _plan,
@@ -174,12 +159,12 @@ def _says_what(call: Mapping[str, Any]) -> bool:
     return bool(call.get("rawInput") or call.get("content") or call.get("locations"))
 
 
-def _tool_use_begin(call_id: str, call: Mapping[str, Any]) -> ToolUseBegin:
+def _tool_use_begin(call_id: str, call: Mapping[str, Any]) -> x.ToolUseBegin:
     act = act_of(call)
-    return ToolUseBegin(call_id, _name(call, act), arguments_of(call), act)
+    return x.ToolUseBegin(call_id, _name(call, act), arguments_of(call), act)
 
 
-def _tool_use_end(begin: ToolUseBegin, call: Mapping[str, Any]) -> ToolUseEnd:
+def _tool_use_end(begin: x.ToolUseBegin, call: Mapping[str, Any]) -> x.ToolUseEnd:
     raw, now = call.get("rawOutput"), act_of(call)
     ended = read_table(read_table(call.get("_meta")).get("terminal_exit"))
     codes = map(
@@ -188,13 +173,13 @@ def _tool_use_end(begin: ToolUseBegin, call: Mapping[str, Any]) -> ToolUseEnd:
     code = next((code for code in codes if code is not None), None)
     output = "\n".join(filter(None, map(_shown, read_tables(call.get("content"))))) or content_text(raw)
     act = now if type(now) is type(begin.act) else begin.act
-    return ToolUseEnd(
+    return x.ToolUseEnd(
         begin.id, begin.name, begin.arguments, act, success=call["status"] == "completed", output=output, exit_code=code
     )
 
 
-def _name(call: Mapping[str, Any], act: ToolAct) -> str:
-    if isinstance(act, McpCallAct):
+def _name(call: Mapping[str, Any], act: x.ToolAct) -> str:
+    if isinstance(act, x.McpCallAct):
         return f"{act.server}__{act.tool}"
     tool = read_table(read_table(call.get("_meta")).get("claudeCode")).get("toolName")
     return read_id(tool) or read_id(call.get("kind")) or "other"
@@ -211,7 +196,7 @@ def arguments_of(call: Mapping[str, Any]) -> dict[str, Any]:
     return arguments | ({"paths": list(paths)} if paths else {})
 
 
-def act_of(call: Mapping[str, Any]) -> ToolAct:
+def act_of(call: Mapping[str, Any]) -> x.ToolAct:
     """What a tool call is, in our words; None for one for which there is no finer word."""
     raw = read_table(call.get("rawInput"))
     tool_name = read_table(read_table(call.get("_meta")).get("claudeCode")).get("toolName")
@@ -220,14 +205,14 @@ def act_of(call: Mapping[str, Any]) -> ToolAct:
     )
     server, tool = read_id(raw.get("server")), read_id(raw.get("tool"))
     if named is not None:
-        return McpCallAct(named[1], named[2])
+        return x.McpCallAct(named[1], named[2])
     if server and tool:
-        return McpCallAct(server, tool)
+        return x.McpCallAct(server, tool)
     kind = call.get("kind")
     if kind == "execute" and not any(part.get("type") == "terminal" for part in read_tables(call.get("content"))):
-        return CommandAct(read_argv(raw.get("command")) or read_argv(read_text(call.get("title"))) or ("?",))
+        return x.CommandAct(read_argv(raw.get("command")) or read_argv(read_text(call.get("title"))) or ("?",))
     if kind in _CHANGES:
-        return PatchAct(tuple(_changes(call, kind == "delete"))) if paths_of(call) else None
+        return x.PatchAct(tuple(_changes(call, kind == "delete"))) if paths_of(call) else None
     return None
 
 
@@ -240,13 +225,13 @@ def paths_of(call: Mapping[str, Any], most: int | None = _MAX_PATHS) -> tuple[st
     return tuple(islice(dict.fromkeys(path for path in map(read_text, (*diffs, *places, *named)) if path), most))
 
 
-def _changes(call: Mapping[str, Any], deletes: bool) -> Iterator[FileChangeAct]:
+def _changes(call: Mapping[str, Any], deletes: bool) -> Iterator[x.FileChangeAct]:
     new = {
         part.get("path") for part in read_tables(call.get("content"))
         if part.get("type") == "diff" and part.get("oldText") is None
     }  # fmt: skip
     for path in paths_of(call):
-        yield FileChangeAct(path, "delete" if deletes else "add" if path in new else "update")
+        yield x.FileChangeAct(path, "delete" if deletes else "add" if path in new else "update")
 
 
 def _shown(part: Mapping[str, Any]) -> str:

@@ -10,31 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tertulia.executors.executor import (
-    AgentDelta,
-    AgentPlan,
-    AgentText,
-    CommandAct,
-    FileChangeAct,
-    ForeignOutput,
-    McpCallAct,
-    NativeSessionId,
-    Notice,
-    PatchAct,
-    RunFailed,
-    RunFinished,
-    RunInterrupted,
-    Step,
-    Thought,
-    ThoughtDelta,
-    ToolAct,
-    ToolUseBegin,
-    ToolUseEnd,
-    UsageReport,
-    WebSearchAct,
+from tertulia.executors import executor as x
+from tertulia.executors.json_output import (
+    MAX_LINE_BYTES,
+    JsonlParser,
+    Line,
+    content_text,
+    joined_texts,
+    read_id,
+    read_native_id,
+    read_table,
+    read_tables,
 )
-from tertulia.executors.json_fields import content_text, joined_texts, read_id, read_native_id, read_table, read_tables
-from tertulia.executors.json_lines import MAX_LINE_BYTES, JsonlParser, Line
 from tertulia.executors.result_text import result_text
 from tertulia.models.http.stream_decoder import count_at, make_usage
 from tertulia.protocol.tool_events import PlanStep
@@ -55,11 +42,11 @@ class ClaudeStream(JsonlParser):
 
     def __init__(self, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         super().__init__(max_line_bytes)
-        self._open: dict[str, ToolUseBegin] = {}
+        self._open: dict[str, x.ToolUseBegin] = {}
         self._blocks: dict[str, int] = {}
         self._streaming = ""
 
-    def _understood(self, line: Line) -> Iterable[Step] | None:
+    def _understood(self, line: Line) -> Iterable[x.Step] | None:
         match line.get("type"):
             case "system":
                 return _system(line)
@@ -76,21 +63,21 @@ class ClaudeStream(JsonlParser):
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _assistant(self, line: Line, message: Line) -> Iterable[Step] | None:
+    def _assistant(self, line: Line, message: Line) -> Iterable[x.Step] | None:
         blocks, message_id = read_tables(message.get("content")), read_id(message.get("id"))
         if not blocks or message_id is None:
             return None
         if line.get("is_api_error_message") is True:
             # Not an answer. The result will say whether it was the end.
-            return [Notice(content_text(blocks))]
-        self._ending = RunInterrupted()
-        steps: list[Step] = []
+            return [x.Notice(content_text(blocks))]
+        self._ending = x.RunInterrupted()
+        steps: list[x.Step] = []
         for block in blocks:
             step = self._block(
                 block, f"{message_id}:{self._next(message_id)}", line.get("parent_tool_use_id") is not None
             )
             if step is None:
-                return [*steps, ForeignOutput(line)]
+                return [*steps, x.ForeignOutput(line)]
             steps.append(step)
         return steps
 
@@ -102,59 +89,59 @@ class ClaudeStream(JsonlParser):
             del self._blocks[next(iter(self._blocks))]
         return place
 
-    def _block(self, block: Line, name: str, of_another: bool) -> Step | None:
+    def _block(self, block: Line, name: str, of_another: bool) -> x.Step | None:
         """One block; None for what is not known, and for words of a helper: they are not the answer."""
         match block:
             case {"type": "text", "text": str() as words} if not of_another:
-                return AgentText(name, words)
+                return x.AgentText(name, words)
             case {"type": "thinking", "thinking": str() as words} if not of_another:
-                return Thought(name, words)
-            case {"type": kind, "id": str() as found, "name": str() as tool} if kind in _USES and read_id(found):
-                return self._begun(found, tool, block.get("input"))
-            case {"type": "web_search_tool_result", "tool_use_id": str() as found} if found in self._open:
-                return self._done(self._open.pop(found), block)
+                return x.Thought(name, words)
+            case {"type": kind, "id": str() as call_id, "name": str() as tool} if kind in _USES and read_id(call_id):
+                return self._begun(call_id, tool, block.get("input"))
+            case {"type": "web_search_tool_result", "tool_use_id": str() as call_id} if call_id in self._open:
+                return self._done(self._open.pop(call_id), block)
             case _:
                 return None
 
-    def _begun(self, call_id: str, tool: str, arguments: object) -> ToolUseBegin:
+    def _begun(self, call_id: str, tool: str, arguments: object) -> x.ToolUseBegin:
         """The use of a tool, remembered as long as that is not too much: an end without it is kept as it comes."""
         act = _act(tool, read_table(arguments))
-        begin = ToolUseBegin(
-            call_id, f"{act.server}__{act.tool}" if isinstance(act, McpCallAct) else tool, arguments, act
+        begin = x.ToolUseBegin(
+            call_id, f"{act.server}__{act.tool}" if isinstance(act, x.McpCallAct) else tool, arguments, act
         )
         self._open[call_id] = begin
         if len(self._open) > _MOST_OPEN:
             del self._open[next(iter(self._open))]
         return begin
 
-    def _results(self, line: Line, blocks: list[Line]) -> Iterable[Step] | None:
-        steps: list[Step] = []
+    def _results(self, line: Line, blocks: list[Line]) -> Iterable[x.Step] | None:
+        steps: list[x.Step] = []
         for block in blocks:
             begin = self._open.pop(str(block.get("tool_use_id")), None)
             if block.get("type") != "tool_result" or begin is None:
-                return [*steps, ForeignOutput(line)]
+                return [*steps, x.ForeignOutput(line)]
             done = self._done(begin, block)
             plan = _plan(begin) if done.success else None
             steps += [done] if plan is None else [plan, done]
         return steps or None
 
-    def _done(self, begin: ToolUseBegin, block: Line) -> ToolUseEnd:
+    def _done(self, begin: x.ToolUseBegin, block: Line) -> x.ToolUseEnd:
         output = content_text(block.get("content"))
         failed = block.get("is_error") is True
-        code = _exit_code(output, failed) if isinstance(begin.act, CommandAct) else None
-        return ToolUseEnd(begin.id, begin.name, begin.arguments, begin.act, not failed, output, code)
+        code = _exit_code(output, failed) if isinstance(begin.act, x.CommandAct) else None
+        return x.ToolUseEnd(begin.id, begin.name, begin.arguments, begin.act, not failed, output, code)
 
-    def _delta(self, line: Line, event: Line) -> Iterable[Step] | None:
+    def _delta(self, line: Line, event: Line) -> Iterable[x.Step] | None:
         if line.get("parent_tool_use_id") is not None:
             return []
         match event:
-            case {"type": "message_start", "message": {"id": str() as found}}:
-                self._streaming = found if read_id(found) else ""
+            case {"type": "message_start", "message": {"id": str() as message_id}}:
+                self._streaming = message_id if read_id(message_id) else ""
                 return []
             case {"type": "content_block_delta", "index": int() as place, "delta": {"text": str() as words}}:
-                return [AgentDelta(f"{self._streaming}:{place}", words)]
+                return [x.AgentDelta(f"{self._streaming}:{place}", words)]
             case {"type": "content_block_delta", "index": int() as place, "delta": {"thinking": str() as words}}:
-                return [ThoughtDelta(f"{self._streaming}:{place}", words)]
+                return [x.ThoughtDelta(f"{self._streaming}:{place}", words)]
             case {"type": str()}:
                 # Whatever else is streamed comes again as a whole.
                 return []
@@ -163,26 +150,26 @@ class ClaudeStream(JsonlParser):
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _result(self, line: Line) -> Iterable[Step]:
+    def _result(self, line: Line) -> Iterable[x.Step]:
         # With an output schema it is a table: that is the answer, as it is.
         text = None if line.get("result") is None else result_text(line.get("result"))
         if line.get("is_error") is True or (text is None and line.get("subtype") != "success"):
             message = text or joined_texts(line.get("errors"))
             code = "limit" if line.get("subtype") in _LIMITS else "model_error"
-            self._ending = RunFailed(message or f"the agent failed: {line.get('subtype')!r:.80}", code)
+            self._ending = x.RunFailed(message or f"the agent failed: {line.get('subtype')!r:.80}", code)
         else:
-            self._ending = RunFinished(text)
-        return [UsageReport(_usage(line.get("usage")))]
+            self._ending = x.RunFinished(text)
+        return [x.UsageReport(_usage(line.get("usage")))]
 
 
-def _system(line: Line) -> Iterable[Step] | None:
+def _system(line: Line) -> Iterable[x.Step] | None:
     match line.get("subtype"):
         case "init":
             session_id = read_native_id(line.get("session_id"))
-            return None if session_id is None else [NativeSessionId(session_id)]
+            return None if session_id is None else [x.NativeSessionId(session_id)]
         case "api_retry":
             numbers = (count_at(line, name) for name in ("attempt", "max_retries"))
-            return [Notice("the model could not be reached and is asked again ({} of {})".format(*numbers))]
+            return [x.Notice("the model could not be reached and is asked again ({} of {})".format(*numbers))]
         case str() as subtype if subtype in _QUIET:
             return []
         case _:
@@ -199,23 +186,23 @@ def _usage(counts: object) -> Usage:
 # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _act(tool: str, arguments: Line) -> ToolAct:
+def _act(tool: str, arguments: Line) -> x.ToolAct:
     """Our word for the use of a tool, where there is one."""
     match tool, arguments:
         case "Bash", {"command": str() as command}:
-            return CommandAct(("bash", "-c", command))
+            return x.CommandAct(("bash", "-c", command))
         case (("WebSearch" | "web_search"), {"query": str() as query}):
-            return WebSearchAct(query)
+            return x.WebSearchAct(query)
         case _, ({"file_path": str() as path} | {"notebook_path": str() as path}) if tool in _WRITERS:
-            return PatchAct((FileChangeAct(path, "add" if _WRITERS[tool] == "add" else "update"),))
+            return x.PatchAct((x.FileChangeAct(path, "add" if _WRITERS[tool] == "add" else "update"),))
         case _ if tool.startswith("mcp__") and tool.count("__") > 1:
             _, server, name = tool.split("__", 2)
-            return McpCallAct(server, name)
+            return x.McpCallAct(server, name)
         case _:
             return None
 
 
-def _plan(begin: ToolUseBegin) -> AgentPlan | None:
+def _plan(begin: x.ToolUseBegin) -> x.AgentPlan | None:
     if begin.name != "TodoWrite":
         return None
     steps: list[PlanStep] = []
@@ -225,7 +212,7 @@ def _plan(begin: ToolUseBegin) -> AgentPlan | None:
                 steps.append(PlanStep(step, status))
             case _:
                 return None
-    return AgentPlan(tuple(steps))
+    return x.AgentPlan(tuple(steps))
 
 
 def _exit_code(output: str, failed: bool) -> int | None:

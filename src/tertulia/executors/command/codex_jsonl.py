@@ -8,27 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tertulia.executors.executor import (
-    AgentPlan,
-    AgentText,
-    CommandAct,
-    FileChangeAct,
-    McpCallAct,
-    NativeSessionId,
-    Notice,
-    PatchAct,
-    RunFailed,
-    RunFinished,
-    RunInterrupted,
-    Step,
-    Thought,
-    ToolAct,
-    ToolUseBegin,
-    ToolUseEnd,
-    UsageReport,
-    WebSearchAct,
-)
-from tertulia.executors.json_fields import (
+from tertulia.executors import executor as x
+from tertulia.executors.json_output import (
+    MAX_LINE_BYTES,
+    JsonlParser,
+    Line,
     content_text,
     read_argv,
     read_exit_code,
@@ -38,7 +22,6 @@ from tertulia.executors.json_fields import (
     read_tables,
     read_text,
 )
-from tertulia.executors.json_lines import MAX_LINE_BYTES, JsonlParser, Line
 from tertulia.models.http.stream_decoder import count_at, make_usage
 from tertulia.protocol.tool_events import PlanStep
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -53,33 +36,33 @@ class CodexJsonl(JsonlParser):
         super().__init__(max_line_bytes)
         self._total = total
         self._said: str | None = None
-        self._plan: AgentPlan | None = None
+        self._plan: x.AgentPlan | None = None
 
-    def _understood(self, line: Line) -> Iterable[Step] | None:
+    def _understood(self, line: Line) -> Iterable[x.Step] | None:
         match line.get("type"):
             case "thread.started":
                 session_id = read_native_id(
                     line.get("thread_id"), line.get("threadId"), read_table(line.get("thread")).get("id")
                 )
-                return None if session_id is None else [NativeSessionId(session_id)]
+                return None if session_id is None else [x.NativeSessionId(session_id)]
             case "turn.started":
-                self._ending = RunInterrupted()
+                self._ending = x.RunInterrupted()
                 return []
             case "turn.completed":
-                self._ending = RunFinished(self._said)
+                self._ending = x.RunFinished(self._said)
                 return [self._cost(line.get("usage"))]
             case "turn.failed":
-                self._ending = RunFailed(_message(line.get("error")) or "the agent failed and did not say why")
+                self._ending = x.RunFailed(_message(line.get("error")) or "the agent failed and did not say why")
                 return []
             case "error":
                 message = _message(line)
-                return None if message is None else [Notice(message)]
+                return None if message is None else [x.Notice(message)]
             case str() as event if event in _ITEM_EVENTS:
                 return self._item(event, read_table(line.get("item")))
             case _:
                 return None
 
-    def _cost(self, counts: object) -> UsageReport:
+    def _cost(self, counts: object) -> x.UsageReport:
         total = make_usage(
             count_at(counts, "input_tokens"),
             count_at(counts, "cached_input_tokens"),
@@ -87,37 +70,37 @@ class CodexJsonl(JsonlParser):
             count_at(counts, "reasoning_output_tokens"),
         )
         before, self._total = self._total, total
-        return UsageReport(_difference(total, before), total)
+        return x.UsageReport(_difference(total, before), total)
 
-    def _item(self, event: str, item: Line) -> Iterable[Step] | None:
+    def _item(self, event: str, item: Line) -> Iterable[x.Step] | None:
         item_id = read_id(item.get("id"))
         kind = item.get("type")
         if kind == "todo_list":
             return self._planned(item)
         if kind == "error":
             message = _message(item)
-            return None if message is None else [Notice(message)]
+            return None if message is None else [x.Notice(message)]
         if kind in ("agent_message", "reasoning"):
             return self._spoken(event, item_id, item)
         act = _ACTS.get(kind) if isinstance(kind, str) else None
         return None if act is None or item_id is None else _used(event, item_id, item, act)
 
-    def _spoken(self, event: str, item_id: str | None, item: Line) -> Iterable[Step] | None:
+    def _spoken(self, event: str, item_id: str | None, item: Line) -> Iterable[x.Step] | None:
         words = read_text(item.get("text"))
         if words is None or item_id is None or event != "item.completed":
             return None
         if item["type"] == "reasoning":
-            return [Thought(item_id, words)]
+            return [x.Thought(item_id, words)]
         self._said = words
-        return [AgentText(item_id, words)]
+        return [x.AgentText(item_id, words)]
 
-    def _planned(self, item: Line) -> Iterable[Step] | None:
+    def _planned(self, item: Line) -> Iterable[x.Step] | None:
         entries = read_tables(item.get("items"))
         planned = [(read_text(entry.get("text")), entry.get("completed") is True) for entry in entries]
         steps = tuple(PlanStep(step, "completed" if done else "pending") for step, done in planned if step is not None)
         if len(steps) != len(entries) or not isinstance(item.get("items"), list):
             return None
-        before, self._plan = self._plan, AgentPlan(steps)
+        before, self._plan = self._plan, x.AgentPlan(steps)
         # It is repeated when the turn ends.
         return [] if before == self._plan else [self._plan]
 
@@ -140,21 +123,21 @@ def _message(value: object) -> str | None:
 
 # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-_Use = tuple[str, object, ToolAct]
+_Use = tuple[str, object, x.ToolAct]
 """Name, arguments, and our word for it."""
 
 
-def _used(event: str, item_id: str, item: Line, act: Callable[[Line], _Use | None]) -> Iterable[Step] | None:
+def _used(event: str, item_id: str, item: Line, act: Callable[[Line], _Use | None]) -> Iterable[x.Step] | None:
     use = act(item)
     if use is None:
         return None
     name, arguments, what = use
     if event == "item.started":
-        return [ToolUseBegin(item_id, name, arguments, what)]
+        return [x.ToolUseBegin(item_id, name, arguments, what)]
     if event == "item.updated":
         return []
     code = read_exit_code(item.get("exit_code"))
-    return [ToolUseEnd(item_id, name, arguments, what, _succeeded(item, code), _output(item), code)]
+    return [x.ToolUseEnd(item_id, name, arguments, what, _succeeded(item, code), _output(item), code)]
 
 
 def _succeeded(item: Line, code: int | None) -> bool:
@@ -168,26 +151,26 @@ def _output(item: Line) -> str:
 
 def _command(item: Line) -> _Use | None:
     words = read_argv(item.get("command"))
-    return None if words is None else ("command_execution", {"command": item["command"]}, CommandAct(words))
+    return None if words is None else ("command_execution", {"command": item["command"]}, x.CommandAct(words))
 
 
 def _file_change(item: Line) -> _Use | None:
     entries = read_tables(item.get("changes"))
-    changes: list[FileChangeAct] = []
+    changes: list[x.FileChangeAct] = []
     for entry in entries:
         match entry:
             case {"path": str() as path, "kind": ("add" | "delete" | "update") as kind}:
-                changes.append(FileChangeAct(path, kind))
+                changes.append(x.FileChangeAct(path, kind))
             case _:
                 return None
-    return ("file_change", {"changes": entries}, PatchAct(tuple(changes))) if changes else None
+    return ("file_change", {"changes": entries}, x.PatchAct(tuple(changes))) if changes else None
 
 
 def _mcp(item: Line) -> _Use | None:
     server, tool = read_text(item.get("server")), read_text(item.get("tool"))
     if server is None or tool is None:
         return None
-    return f"{server}__{tool}", item.get("arguments"), McpCallAct(server, tool)
+    return f"{server}__{tool}", item.get("arguments"), x.McpCallAct(server, tool)
 
 
 def _collaboration(item: Line) -> _Use | None:
@@ -198,7 +181,7 @@ def _collaboration(item: Line) -> _Use | None:
 
 def _search(item: Line) -> _Use | None:
     query = read_text(item.get("query"))
-    return None if query is None else ("web_search", {"query": query}, WebSearchAct(query))
+    return None if query is None else ("web_search", {"query": query}, x.WebSearchAct(query))
 
 
 _ACTS: Mapping[str, Callable[[Line], _Use | None]] = {

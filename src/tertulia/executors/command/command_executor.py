@@ -1,25 +1,48 @@
-"""An agent that is a program: run once a task, prompt in, steps out.
+"""Runs an executor that is a command: the program is started once a task, prompt in, steps out.
 
-It runs unconfined by us, in its own sandbox and with the words for it that match our rights; its tree is ours to end.
+It runs unconfined by us, in its own sandbox and with the arguments for it that match our rights; its tree is ours to
+end. What it prints is read by a parser: `PlainText` here, those of other formats beside this file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
+from io import StringIO
 from typing import Any
 
+from msgspec.structs import replace
+
 from tertulia.errors import TertuliaError
-from tertulia.executors.command.command_line import among_its_own, command_line, standard_input, system_text
+from tertulia.executors.command.agent_home import (
+    TemporaryHome,
+    agent_home_folder,
+    memory_file,
+    servers_in_toml,
+    settings_layer_file,
+)
+from tertulia.executors.command.command_line import command_line, standard_input, system_text, unconfined_command
 from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.executors.command.failure_text import ErrorOutput, failure_sentence, not_started_reason
-from tertulia.executors.command.temporary_home import TemporaryHome, agent_home_folder, memory_file, settings_layer_file
-from tertulia.executors.command.toml_servers import servers_in_toml
-from tertulia.executors.executor import STOP_S, Assignment, Parser, RunEnd, RunFailed, RunInterrupted, Step
+from tertulia.executors.executor import (
+    STOP_S,
+    AgentDelta,
+    AgentText,
+    Assignment,
+    ForeignOutput,
+    Parser,
+    RunEnd,
+    RunFailed,
+    RunFinished,
+    RunInterrupted,
+    Step,
+)
+from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.usage import Usage
-from tertulia.sandbox.runner import Command, CommandLimits, CommandResult, CommandRunner, Confinement, RunningCommand
+from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
 
 GRACE_S = 2.0
 """For a program that has said all it had to say."""
@@ -33,6 +56,7 @@ MAX_NONSENSE = 100_000
 MakeParser = Callable[[Usage], Parser]
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 """Have something run beside us; see `scheduler/nursery.py`."""
+_TEXT_ID = "text"
 
 
 class CommandExecutor:
@@ -73,7 +97,12 @@ class CommandExecutor:
             with memory_file(system) as file, settings_layer_file(self._definition, environment, system) as layer:
                 words = command_line(self.name, self._definition, assignment, self._others(assignment.cwd), file, layer)
                 stdin = standard_input(self._definition, assignment, layer)
-                command = self._command(words, assignment, environment, stdin, home)
+                path = None if home is None else home.path
+                command = replace(
+                    unconfined_command(words, assignment, environment, self._definition, path),
+                    stdin=stdin,
+                    machines_proc=True,
+                )
                 async with aclosing(self._run(assignment, command)) as steps:
                     async for step in steps:
                         yield step
@@ -148,27 +177,6 @@ class CommandExecutor:
             case _:
                 return ending
 
-    def _command(
-        self,
-        words: tuple[str, ...],
-        assignment: Assignment,
-        environment: Mapping[str, str],
-        stdin: bytes,
-        home: TemporaryHome | None,
-    ) -> Command:
-        return Command(
-            argv=words,
-            cwd=assignment.cwd,
-            # Two sandboxes, one in the other, mostly means that the inner one does not work.
-            confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
-            environment=environment,
-            stdin=stdin,
-            kept_output_bytes=0,
-            temporary=None if home is None else home.path,
-            pid_namespace=among_its_own(self._definition, assignment),
-            machines_proc=True,
-        )
-
     def _others(self, cwd: str) -> tuple[str, ...]:
         """MCP servers that the agent would start by itself. A temporary home has copies of the same settings."""
         home = self._definition.home
@@ -198,7 +206,7 @@ class _OutputBuffer:
 
     @property
     def too_much(self) -> str:
-        """What it wrote more of than anybody can want to hear; empty as long as that is not so."""
+        """Of what it wrote more than is read; empty as long as it has not."""
         counted = (
             (self._bytes, MAX_OUTPUT_BYTES, "bytes"),
             (self._steps, MAX_STEPS, "events"),
@@ -240,3 +248,46 @@ class _OutputBuffer:
         """Until something was said since the last time, or the program is gone."""
         await self._news.wait()
         self._news.clear()
+
+
+class PlainText:
+    """The parser of an executor that writes plain text: all of it is the answer. Its exit code says whether it failed.
+
+    What goes beyond the limit of texts is dropped, and a note says so.
+    """
+
+    def __init__(self, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._text = StringIO()
+        self._room = max_bytes
+        self._dropped = 0
+
+    @property
+    def passed_over(self) -> int:
+        """Always none: any line is text."""
+        return 0
+
+    @property
+    def ended(self) -> bool:
+        """Never before the output has."""
+        return False
+
+    async def feed(self, chunk: bytes) -> list[Step]:
+        """The characters that these bytes make whole."""
+        return self._add(chunk, final=False)
+
+    async def end(self) -> list[Step]:
+        """The last steps, with the whole answer."""
+        steps = self._add(b"", final=True)
+        answer = self._text.getvalue().strip()
+        steps += [AgentText(_TEXT_ID, answer)] if answer else []
+        steps += [ForeignOutput({"dropped_bytes": self._dropped})] if self._dropped else []
+        return [*steps, RunFinished(answer or None)]
+
+    def _add(self, chunk: bytes, *, final: bool) -> list[Step]:
+        data = chunk[: self._room]
+        self._room -= len(data)
+        self._dropped += len(chunk) - len(data)
+        piece = self._decode(data, final)
+        self._text.write(piece)
+        return [AgentDelta(_TEXT_ID, piece)] if piece else []

@@ -1,16 +1,20 @@
-"""The arguments of one run: pure, and the place where an agent that cannot hold to its rights is refused."""
+"""How the program of an executor is called: its arguments, its standard input, its command for the sandbox's runner.
+
+Pure. An executor that cannot be held to the rights of its task is refused here.
+"""
 
 from __future__ import annotations
 
 import json
 import os.path
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.command.definition import ExecutorDefinition, Words
 from tertulia.executors.executor import Assignment
 from tertulia.policy.sandbox_mode import sandbox_to_wire
+from tertulia.sandbox.runner import Command, CommandLimits, Confinement
 
 _GAP = "\n\n"
 _PLACE = re.compile(r"\{([a-z]+)\}")
@@ -66,6 +70,37 @@ def among_its_own(definition: ExecutorDefinition, assignment: Assignment) -> boo
     return definition.pid_namespace and assignment.rights.sandbox != "danger_full_access"
 
 
+def unconfined_command(
+    argv: Words,
+    assignment: Assignment,
+    environment: Mapping[str, str],
+    definition: ExecutorDefinition,
+    home: str | None,
+) -> Command:
+    """The program of an executor as the sandbox's runner starts it: unconfined by us, its tree ours to end."""
+    return Command(
+        argv=argv,
+        cwd=assignment.cwd,
+        # Two sandboxes, one in the other, mostly means that the inner one does not work.
+        confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
+        environment=environment,
+        kept_output_bytes=0,
+        temporary=home,
+        pid_namespace=among_its_own(definition, assignment),
+    )
+
+
+def check_writable_directory(name: str, assignment: Assignment) -> str:
+    """The directory of a task that may write, canonical; UnsupportedByBackend where it may not be written."""
+    cwd = os.path.realpath(assignment.cwd)
+    if not any(_is_below(cwd, root) for root in assignment.roots):
+        raise UnsupportedByBackendError(
+            f"{name} writes where it works, and {assignment.cwd} is outside of what may be written; "
+            "open the conversation in a writable directory, or read-only"
+        )
+    return cwd
+
+
 def _fits(definition: ExecutorDefinition, system: str, layer: str) -> bool:
     """Whether it can be said beside the prompt."""
     if any("{layer}" in word for word in definition.system):
@@ -99,12 +134,7 @@ def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) 
     yield from _tools(name, definition, assignment)
     if mode != "workspace_write":
         return
-    cwd = os.path.realpath(assignment.cwd)
-    if not any(_is_below(cwd, root) for root in assignment.roots):
-        raise UnsupportedByBackendError(
-            f"{name} writes where it works, and {assignment.cwd} is outside of what may be written; "
-            "open the conversation in a writable directory, or read-only"
-        )
+    cwd = check_writable_directory(name, assignment)
     if assignment.rights.network:
         yield from definition.network
     for root in assignment.roots:

@@ -1,7 +1,6 @@
-"""What an executor is, as data: a program, how it is called, what it prints. A new agent needs no code.
+"""The definition of a command executor: a program, how it is called, what it prints. A new one needs no code.
 
-One is described by a table `[executors.NAME]`; `codex` and `claude` are presets below, and their tables
-change what they say.
+It is parsed from a table `[executors.NAME]`. `codex` and `claude` are presets below, which their tables change.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.executor import ResumeSettings
 from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
-from tertulia.protocol.inputs import near_names
+from tertulia.protocol.inputs import name_hint
 
 OutputFormat = Literal["text", "codex-jsonl", "claude-stream-json"]
 Words = tuple[str, ...]
@@ -74,7 +73,7 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     """What lets it write one more directory, `{root}`; none: it does not."""
     system: Words = ()
     """How it is told its system part: `{file}`, which holds it, `{layer}` of its settings, `{text}`, or `{json}` for a
-    JSON string; the list of processes shows the last two to everybody. None: before the prompt.
+    JSON string; the list of processes shows the last two to every user. None: before the prompt.
     """
     hears_once: bool = False
     """Whether what stands beside the prompt counts only when its session begins: a change stands before the prompt."""
@@ -136,9 +135,7 @@ def executor_from_wire(
     where = f"{family}.{name}"
     for key in table:
         if key not in KEYS:
-            near = near_names(key, KEYS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KEYS))}"
-            raise InvalidParamsError(f"{where} has no {key!r:.80}; {hint}")
+            raise InvalidParamsError(f"{where} has no {key!r:.80}; {name_hint(key, sorted(KEYS))}")
     fields = {_FIELDS.get(key, key): _value(f"{where}.{key}", key, value) for key, value in table.items()}
     ways = {key: fields.pop(key) for key in _RESUMING if key in fields}
     if below is None and not fields.get("command"):
@@ -201,10 +198,10 @@ def _words(where: str, value: object) -> Words:
 def _one_of(where: str, value: object, words: Words) -> str:
     # A word may be spelled with either kind of line, and is kept in our spelling.
     spelled = {word.replace("-", "_"): word for word in words}
-    found = spelled.get(value.replace("-", "_")) if isinstance(value, str) else None
-    if found is None:
+    word = spelled.get(value.replace("-", "_")) if isinstance(value, str) else None
+    if word is None:
         raise InvalidParamsError(f"{where} must be one of {', '.join(words)}, not {value!r:.80}")
-    return found
+    return word
 
 
 def _modes(where: str, value: object) -> dict[SandboxMode, Words]:
@@ -226,7 +223,7 @@ def _variables(where: str, value: object) -> dict[str, str]:
     return cast("dict[str, str]", dict(variables))
 
 
-_NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
+NETWORK_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
 """What an agent needs to reach its model from where we are."""
 
 CODEX = ExecutorDefinition(
@@ -253,7 +250,7 @@ CODEX = ExecutorDefinition(
         *("-c", "mcp_servers.tertulia.command={command}", "-c", "mcp_servers.tertulia.args={args}"),
         *("-c", 'mcp_servers.tertulia.default_tools_approval_mode="approve"'),
     ),
-    env_vars=("CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", *_NETWORK),
+    env_vars=("CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", *NETWORK_VARIABLES),
     home=AgentHome(
         variable="CODEX_HOME",
         folder=".codex",
@@ -291,7 +288,7 @@ CLAUDE = ExecutorDefinition(
     ),
     env_vars=(
         *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN"),
-        *("CLAUDE_CONFIG_DIR", *_NETWORK),
+        *("CLAUDE_CONFIG_DIR", *NETWORK_VARIABLES),
     ),
     home=AgentHome(variable="CLAUDE_CONFIG_DIR", folder=".claude", files=(".credentials.json", "settings.json")),
     install="npm install -g @anthropic-ai/claude-code",
@@ -303,13 +300,18 @@ COMMAND_PREFIX = "command:"
 """Before the name of any other, so that no name of a user's takes the place of one of ours."""
 
 
+def check_backend_name(family: str, name: str) -> None:
+    """Refuse a name that cannot be part of a backend's; InvalidParams names the table."""
+    if not name or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+        raise InvalidParamsError(f"{family}.{name:.80}: a name has letters, digits, `-` and `_` only")
+
+
 def executors_from_wire(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, ExecutorDefinition]:
     """All that there are, by backend: the presets as their tables change them, and the user's own."""
     agents = {name: executor_from_wire(name, tables.get(name, {}), preset) for name, preset in PRESETS.items()}
     for name, table in tables.items():
         if name in PRESETS or name == RESERVED:
             continue
-        if not name or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
-            raise InvalidParamsError(f"executors.{name:.80}: a name has letters, digits, `-` and `_` only")
+        check_backend_name("executors", name)
         agents[COMMAND_PREFIX + name] = executor_from_wire(name, table, None)
     return agents

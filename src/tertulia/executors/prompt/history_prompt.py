@@ -1,6 +1,8 @@
-"""Builds the prompt for an agent that does not remember the conversation, from the messages of its history.
+"""Builds the prompt for an executor that does not remember the conversation, from the messages of its history.
 
-Pure: the caller loads the messages, nothing is looked up, and only numbers are logged.
+Pure: the caller loads the messages, nothing is looked up, and only numbers are logged. How much is told is set by a
+table of the settings, its part for the kind of task, and variables, of which the later win. A value that makes no sense
+is refused wherever it stands: a switch that was meant to be off must not be passed over.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, TypedDict, cast, get_args
+
+import msgspec
+from msgspec.structs import asdict, replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.prompt.history_section import (
@@ -28,9 +33,26 @@ from tertulia.executors.result_text import clip, is_plain_text, result_text, val
 from tertulia.history.segment import is_message
 from tertulia.history.view import HistoryView
 from tertulia.protocol.ids import ItemId
+from tertulia.protocol.inputs import name_hint
 from tertulia.protocol.items import AssistantMessage, ImagePart, Item, Summary, UserMessage
 
 _SUMMARY = "[Summary of what was said before]"
+Mode = Literal["full", "last_round", "last_assistant", "off"]
+TaskType = Literal["code", "chat"]
+MAX_MESSAGES = 12
+PER_MESSAGE_MAX_CHARS = 4_000
+MAX_CHARS: Mapping[TaskType, int] = {"code": 40_000, "chat": 20_000}
+MOST = 1_000_000_000_000
+"""Of whatever is limited: more than there can be."""
+_GAP = "\n\n"
+VARIABLES: Mapping[str, str] = {
+    "EXECUTOR_HISTORY_MODE": "mode",
+    "EXECUTOR_HISTORY_MAX_MESSAGES": "max_messages",
+    "EXECUTOR_HISTORY_MAX_CHARS": "max_chars",
+    "EXECUTOR_HISTORY_PER_MESSAGE_MAX_CHARS": "per_message_max_chars",
+}
+"""Each holds for every kind of task. An empty one is as good as none."""
+_LEAST = {"max_messages": 0, "max_chars": 0, "per_message_max_chars": 1}
 
 
 class TranscriptMessage(TypedDict, total=False):
@@ -81,16 +103,6 @@ def _text(message: UserMessage | AssistantMessage) -> str:
     return "\n".join(filter(None, (message.text, *["[picture]"] * pictures)))
 
 
-Mode = Literal["full", "last_round", "last_assistant", "off"]
-TaskType = Literal["code", "chat"]
-
-MAX_MESSAGES = 12
-PER_MESSAGE_MAX_CHARS = 4_000
-MAX_CHARS: Mapping[TaskType, int] = {"code": 40_000, "chat": 20_000}
-MOST = 1_000_000_000_000
-"""Of whatever is limited: more than there can be."""
-
-_GAP = "\n\n"
 _log = logging.getLogger(__name__)
 
 
@@ -226,3 +238,78 @@ def _select_by_mode(earlier: Sequence[EarlierMessage], mode: Mode) -> Sequence[E
         return [message for message in earlier if message.role == "assistant"][-1:]
     users = [place for place, message in enumerate(earlier) if message.role == "user"]
     return earlier[users[-1] :] if users else earlier
+
+
+class TaskHistorySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is told to an agent that does one kind of task."""
+
+    mode: Mode = "full"
+    max_messages: int = MAX_MESSAGES
+    max_chars: int = MAX_CHARS["code"]
+    per_message_max_chars: int = PER_MESSAGE_MAX_CHARS
+
+    def prompt(self, messages: Sequence[Mapping[str, Any]], current: str, previous_result: object = None) -> str:
+        """What `build_executor_prompt_with_history` makes of it."""
+        limits = asdict(self)
+        return build_executor_prompt_with_history(messages, current, previous_result=previous_result, **limits)
+
+
+class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The same for each kind of task."""
+
+    code: TaskHistorySettings = TaskHistorySettings()
+    chat: TaskHistorySettings = TaskHistorySettings(max_chars=MAX_CHARS["chat"])
+
+    def of(self, task_type: TaskType | None) -> TaskHistorySettings:
+        """What holds for this kind; code, where none is named."""
+        return self.chat if task_type == "chat" else self.code
+
+
+def parse_history_settings(
+    table: Mapping[str, object], variables: Mapping[str, str], where: str = "executors.history"
+) -> HistorySettings:
+    """Parse `{mode, max_messages, max_chars, per_message_max_chars, code = {…}, chat = {…}}`, all of it optional.
+
+    Raises InvalidParams with the key, or the variable, and what was expected.
+    """
+    kinds = get_args(TaskType)
+    general = {name: value for name, value in table.items() if name not in kinds}
+    overrides = _named(variables)
+    defaults = asdict(HistorySettings())
+    by_kind = {
+        kind: replace(defaults[kind], **(_parsed(general, where, kinds) | _own(table, kind, where) | overrides))
+        for kind in kinds
+    }
+    return HistorySettings(**by_kind)
+
+
+def _own(table: Mapping[str, object], kind: str, where: str) -> dict[str, Any]:
+    own = table.get(kind, {})
+    if not isinstance(own, Mapping):
+        raise InvalidParamsError(f"{where}.{kind} must be a table")
+    return _parsed(cast("Mapping[str, object]", own), f"{where}.{kind}", ())
+
+
+def _parsed(table: Mapping[str, object], where: str, also: tuple[str, ...]) -> dict[str, Any]:
+    fields = (*TaskHistorySettings.__struct_fields__, *also)
+    for name in table:
+        if name not in fields:
+            raise InvalidParamsError(f"{where} has no {name!r:.80}; {name_hint(name, fields)}")
+    return {name: _value(f"{where}.{name}", name, value) for name, value in table.items()}
+
+
+def _named(variables: Mapping[str, str]) -> dict[str, Any]:
+    texts = {variable: variables.get(variable, "").strip() for variable in VARIABLES}
+    return {VARIABLES[name]: _value(name, VARIABLES[name], _number(text)) for name, text in texts.items() if text}
+
+
+def _number(text: str) -> object:
+    """The number that a variable's text is, or the text; `int` alone would take `1_2` and `٣` for numbers."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else text
+
+
+def _value(called: str, name: str, value: object) -> Any:
+    if name == "mode":
+        word = value.replace("-", "_").lower() if isinstance(value, str) else value
+        return check_word(called, word, get_args(Mode))
+    return check_limit(called, value, _LEAST[name])

@@ -34,7 +34,8 @@ _ALIKE = str.maketrans(
     "аӏеорсухіјѕһԁԛԝмтнквАВЕЅЈІКМНОРСТУХԜԌαειορυχνηκτΑΒΕΗΙΚΜΝΟΡΤΥΧΖɡıսոօՍ∶ː꞉ꓽ׃܃",
     "aleopcyxijshdqwmthkbABESJIKMHOPCTYXWGaeiopuxvnktABEHIKMNOPTYXZgiunoU::::::",
 )
-_HEADINGS = tuple("".join(heading.split()).lower().encode() for heading in (HISTORY, CURRENT, PREVIOUS))
+_HEADINGS = (b"conversationhistory", b"currentusermessage", b"previousexecutionresult")
+"""The headings as `_letters` has them."""
 _ROLES = ("User", "USER", "Assistant", "ASSISTANT")
 _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
 _ROLE = re.compile(rf"(?:{'|'.join(_ROLES)})(?:\[[^\]]*\]?)?[\s*_`]*:")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Approval, Http, Origin, ServerDefinition, Share, Stdio
-from tertulia.protocol.inputs import check_text, near_names
+from tertulia.protocol.inputs import check_text, name_hint
 from tertulia.protocol.tool_names import is_legal_server
 
 MAX_TIMEOUT_S = 86_400.0
@@ -131,9 +131,7 @@ def _unknown(label: str, key: str, kind: Literal["command", "url"]) -> str:
     if key in _TRANSPORTS[other]:
         return f"{label}.{key} goes with {other}, and this server has {kind}"
     keys = sorted((*_TRANSPORTS[kind], *_KEYS, *_CODEX))
-    near = near_names(key, keys, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(keys)}"
-    return f"{label}: there is no setting {key[:64]!r}; {hint}"
+    return f"{label}: there is no setting {key[:64]!r}; {name_hint(key, keys)}"
 
 
 # ---- values

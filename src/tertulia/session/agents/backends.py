@@ -15,11 +15,10 @@ from tertulia.executors.acp.acp_executor import AcpExecutor
 from tertulia.executors.acp.definition import AcpDefinition, acp_agents_from_wire
 from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
-from tertulia.executors.command.command_executor import CommandExecutor, MakeParser
+from tertulia.executors.command.command_executor import CommandExecutor, MakeParser, PlainText
 from tertulia.executors.command.definition import RESERVED, ExecutorDefinition, OutputFormat, executors_from_wire
-from tertulia.executors.command.plain_text import PlainText
 from tertulia.executors.executor import Executor, ResumeSettings
-from tertulia.executors.prompt.history_settings import HistorySettings, parse_history_settings
+from tertulia.executors.prompt.history_prompt import HistorySettings, parse_history_settings
 from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.inputs import near_names

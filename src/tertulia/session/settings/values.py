@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 from tertulia.conversation.terms import ShellMode
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.command.definition import RESERVED, executors_from_wire
-from tertulia.executors.prompt.history_settings import parse_history_settings
+from tertulia.executors.prompt.history_prompt import parse_history_settings
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.config.server_table import read_table
