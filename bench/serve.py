@@ -21,7 +21,7 @@ from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.protocol.events import BackgroundEvent
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http.server import HttpServer, listen
-from tertulia.server.jsonrpc.standard_streams import read_chunks
+from tertulia.server.jsonrpc.stdio import read_chunks
 from tertulia.server.web_app import WebApp
 from tertulia.session.host import Host
 from tertulia.session.session import Session

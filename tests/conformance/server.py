@@ -21,8 +21,8 @@ from tertulia.protocol.items import ImagePart
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http.guard import MAX_BODY_BYTES, RequestGuard
 from tertulia.server.http.server import HttpServer, listen, url_of
-from tertulia.server.jsonrpc.standard_streams import read_chunks
-from tertulia.server.mcp.message_check import refuse_non_messages
+from tertulia.server.jsonrpc.stdio import read_chunks
+from tertulia.server.mcp.transport import refuse_non_messages
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 PIXEL = (

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
 from tertulia.server.codex.server import CodexServer
-from tertulia.server.jsonrpc.event_sender import Sink
+from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.stdio import ClientHandler, serve_descriptors
 from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host

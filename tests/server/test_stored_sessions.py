@@ -6,7 +6,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.rollout.sqlite.session_index import SessionEntry
-from tertulia.server.stored_sessions import cursor_at, entries_after
+from tertulia.server.session_factory import cursor_at, entries_after
 from tests.tables import each_row
 
 

@@ -1,13 +1,15 @@
-"""What `tertulia serve` serves: `/ws`, `/mcp`, `/health` and `/openapi.json`, all behind the guard.
+"""The application of `tertulia serve`: `/ws`, `/mcp`, `/health` and `/openapi.json`, all behind the guard.
 
-The one list of routes.
+On `/ws` JSON-RPC is spoken, one message a frame, the same as a line on standard input and output. A client that goes
+away stops nothing: what it began goes on, and another connection can name the session.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,16 +18,91 @@ from starlette.routing import Route, WebSocketRoute
 
 from tertulia.events.clock import SystemClock
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.http.guard import AllowedHosts, App, RequestGuard
+from tertulia.server.http.guard import TOKEN_SUBPROTOCOL, AllowedHosts, App, HttpRefusal, RequestGuard
 from tertulia.server.http.openapi import openapi_document
 from tertulia.server.http.server import HttpServer
-from tertulia.server.http.websocket import WebSocketClients
+from tertulia.server.http.uvicorn_protocols import SINK_EXTENSION
 from tertulia.server.idle_sessions import IdleSessionCloser
+from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.server.mcp.conversation_server import McpRoute
-from tertulia.server.memory import return_large_blocks
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 from tertulia.version import __version__
+
+if TYPE_CHECKING:
+    from starlette.websockets import WebSocket
+
+MAX_SOCKETS = 20_000
+INITIALIZE_S = 30.0
+"""How long a client may say nothing before it says `initialize`."""
+OWN_SUBPROTOCOL = "tertulia"
+"""Our subprotocol; browsers want one of theirs to be chosen."""
+
+_POLICY = 1008
+
+
+class WebSocketClients:
+    """All WebSockets of a server."""
+
+    def __init__(self, host: Host, nursery: Nursery) -> None:
+        """`nursery`: for requests of clients that are gone."""
+        self._host = host
+        self._nursery = nursery
+        self._open = 0
+
+    def __len__(self) -> int:
+        return self._open
+
+    async def serve(self, websocket: WebSocket) -> None:
+        """One client, until it is gone."""
+        if self._open >= MAX_SOCKETS:
+            full = HttpRefusal(503, "busy", f"{MAX_SOCKETS:,} clients are connected already; try again later")
+            await full.answer(websocket.scope, websocket.send)
+            return
+        await websocket.accept(_choose_subprotocol(websocket.scope["subprotocols"]))
+        connection = RpcConnection(self._host, websocket.scope["extensions"][SINK_EXTENSION])
+        self._open += 1
+        try:
+            await _read(websocket, connection)
+        finally:
+            self._open -= 1
+            self._nursery.start(connection.leave(), "requests of a client that is gone")
+
+
+async def _read(websocket: WebSocket, connection: RpcConnection) -> None:
+    """Hand on its messages, one after another. A client that does not read is not read either."""
+    while True:
+        message: Any = await (
+            websocket.receive() if connection.is_initialized else _receive_before_initialize(websocket)
+        )
+        if message["type"] == "websocket.disconnect":
+            return
+        text = message.pop("text", None)
+        data = message.pop("bytes", None) if text is None else text.encode("utf-8", "surrogatepass")
+        # Nothing of it is held while the next one is waited for, which may be for hours.
+        del text, message
+        await connection.receive(data)
+        del data
+
+
+async def _receive_before_initialize(websocket: WebSocket) -> Any:
+    """The next message of a client that has no session yet, within the time that it has for `initialize`."""
+    from starlette.websockets import WebSocketDisconnect
+
+    try:
+        async with asyncio.timeout(INITIALIZE_S):
+            return await websocket.receive()
+    except TimeoutError:
+        # It may have gone just then.
+        with suppress(WebSocketDisconnect):
+            await websocket.close(_POLICY, "no initialize")
+        return {"type": "websocket.disconnect"}
+
+
+def _choose_subprotocol(offered: list[str]) -> str | None:
+    """Never the token, where there is anything else to choose."""
+    named = [name for name in offered if not name.startswith(TOKEN_SUBPROTOCOL)]
+    return OWN_SUBPROTOCOL if OWN_SUBPROTOCOL in named else next(iter([*named, *offered]), None)
 
 
 class WebApp:
@@ -73,7 +150,6 @@ async def serve_web_app(
     settings: Settings, listening: socket.socket, token: str, stop: asyncio.Event, hosts: AllowedHosts | None = None
 ) -> None:
     """Until `stop`: then every session is closed, clients hear how that ended, and their connections end last."""
-    return_large_blocks()
     host, nursery = Host(settings), Nursery()
     web = WebApp(host, token, hosts)
     server = HttpServer(web.app)

@@ -8,7 +8,7 @@ import acp
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.server.acp.prompt import first_text, message_items, prompt_text
+from tertulia.server.acp.content import first_text, message_items, prompt_text
 from tests.tables import each_row
 from tests.tools.test_images import PNG
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.server.acp import tool_call_view
-from tertulia.server.acp.tool_call_view import MAX_TITLE, fence_code, one_line, view_tool_call
+from tertulia.server.acp import tool_calls
+from tertulia.server.acp.content import MAX_TITLE, fence_code, one_line
+from tertulia.server.acp.tool_calls import view_tool_call
 from tests.tables import each_row
 
 PATCH = """*** Begin Patch
@@ -71,9 +72,9 @@ def test_a_patch_that_only_deletes_is_a_deletion() -> None:
 
 def test_what_is_shown_of_a_patch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 10 (4): by number and by size."""
-    monkeypatch.setattr(tool_call_view, "MAX_DIFFS", 1)
+    monkeypatch.setattr(tool_calls, "MAX_DIFFS", 1)
     assert len(view_tool_call("apply_patch", PATCH, "/").content) == 1
-    monkeypatch.setattr(tool_call_view, "MAX_DIFF_CHARACTERS", 3)
+    monkeypatch.setattr(tool_calls, "MAX_DIFF_CHARACTERS", 3)
     assert not view_tool_call("apply_patch", PATCH, "/").content
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tertulia.protocol.ids import CallId, ConversationId, ItemId
+from tertulia.protocol.events import Event, EventData
+from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId
 from tertulia.protocol.tool_events import (
+    ApprovalRequest,
     ExecCommandBegin,
     ExecCommandEnd,
     ExecCommandOutputDelta,
+    McpToolCallBegin,
     PatchApplyBegin,
     ToolCallBegin,
     ToolCallEnd,
@@ -17,6 +20,7 @@ from tertulia.protocol.tool_events import (
     WebSearchEnd,
 )
 from tertulia.server.acp.tool_calls import MAX_OUTPUT, AcpToolCalls
+from tertulia.server.acp.updates import SessionUpdates
 from tertulia.testing import call
 from tests.server.acp_editor import editor_stage, scripted
 
@@ -25,22 +29,36 @@ ONE = CallId("one")
 
 
 def calls(*, terminal: bool = False) -> AcpToolCalls:
-    return AcpToolCalls(lambda conversation: "/work", lambda conversation: "", terminal=terminal)
+    return AcpToolCalls(CONVERSATION, lambda conversation: "/work", lambda conversation: "", terminal=terminal)
+
+
+def event(data: EventData, conversation: ConversationId = CONVERSATION) -> Event:
+    return Event(1, None, "", data.type, SessionId("s"), "sub", conversation, None, None, None, data)
+
+
+def tell(made: AcpToolCalls, data: EventData, conversation: ConversationId = CONVERSATION) -> list[dict[str, Any]]:
+    return SessionUpdates(CONVERSATION, made).of(event(data, conversation))
+
+
+def asked_about(made: AcpToolCalls) -> str | None:
+    request = ApprovalRequest("q", "exec", CONVERSATION, [], "run: ls", "ls", [], ["once"])
+    about = made.about(event(request), request)
+    return None if about is None else about.id
 
 
 def begun(
     made: AcpToolCalls, name: str = "shell", id: CallId = ONE, conversation: ConversationId = CONVERSATION
 ) -> str:
-    (update,) = made.begin(conversation, ToolCallBegin(id, name, {"command": ["ls"]}))
+    (update,) = tell(made, ToolCallBegin(id, name, {"command": ["ls"]}), conversation)
     return update["toolCallId"]
 
 
 def output(made: AcpToolCalls, text: str, offset: int = 0) -> list[dict[str, Any]]:
-    return made.output(CONVERSATION, ExecCommandOutputDelta(ONE, "stdout", text, ItemId("i"), offset))
+    return tell(made, ExecCommandOutputDelta(ONE, "stdout", text, ItemId("i"), offset))
 
 
 def end(made: AcpToolCalls, said: str = "out", *, success: bool = True, id: CallId = ONE) -> dict[str, Any]:
-    (update,) = made.end(CONVERSATION, ToolCallEnd(id, "shell", success, said, False, 7))
+    (update,) = tell(made, ToolCallEnd(id, "shell", success, said, False, 7))
     return update
 
 
@@ -49,9 +67,9 @@ def test_an_id_that_a_model_uses_again_gets_a_new_name() -> None:
     made = calls()
     assert begun(made) == "one"
     assert begun(made, conversation=ConversationId("other")) == "one#2"
-    assert made.asking(CONVERSATION, None) == "one"
+    assert asked_about(made) == "one"
     assert end(made)["toolCallId"] == "one"
-    assert made.asking(CONVERSATION, None) is None
+    assert asked_about(made) is None
     assert begun(made) == "one#3"
 
 
@@ -70,11 +88,11 @@ def test_an_editor_with_a_terminal_gets_each_piece_once() -> None:
     """Issue 10 (4): exec output as terminal, where the editor says that it shows one."""
     made = calls(terminal=True)
     begun(made)
-    (running,) = made.running(CONVERSATION, ExecCommandBegin(ONE, ["ls"], "/work"))
+    (running,) = tell(made, ExecCommandBegin(ONE, ["ls"], "/work"))
     assert running["content"] == [{"type": "terminal", "terminalId": "one"}]
     assert running["_meta"] == {"terminal_info": {"terminal_id": "one", "cwd": "/work"}}
     assert output(made, "x")[0]["_meta"] == {"terminal_output": {"terminal_id": "one", "data": "x"}}
-    (ran,) = made.ran(CONVERSATION, ExecCommandEnd(ONE, 3, "x", False, 7))
+    (ran,) = tell(made, ExecCommandEnd(ONE, 3, "x", False, 7))
     assert ran["_meta"]["terminal_exit"]["exit_code"] == 3
     ended = end(made, success=False)
     assert (ended["status"], ended["rawOutput"]["exitCode"]) == ("failed", 3)
@@ -85,8 +103,8 @@ def test_without_a_terminal_the_output_stands_in_the_end() -> None:
     """Issue 10 (4)."""
     made = calls()
     begun(made)
-    assert made.running(CONVERSATION, ExecCommandBegin(ONE, ["ls"], "/work"))[0]["status"] == "in_progress"
-    assert made.ran(CONVERSATION, ExecCommandEnd(ONE, 0, "x", False, 7)) == []
+    assert tell(made, ExecCommandBegin(ONE, ["ls"], "/work"))[0]["status"] == "in_progress"
+    assert tell(made, ExecCommandEnd(ONE, 0, "x", False, 7)) == []
     ended = end(made, "```")
     assert ended["content"][0]["content"]["text"] == "````\n```\n````"
     assert ended["rawOutput"] == {"success": True, "truncated": False, "durationMs": 7, "exitCode": 0}
@@ -97,38 +115,30 @@ def test_a_patch_in_a_command_shows_its_files_too() -> None:
     made = calls()
     begun(made)
     changes = [{"kind": "update", "path": "a", "move_to": "b"}, {"kind": "add", "path": "/c"}]
-    (update,) = made.patching(CONVERSATION, PatchApplyBegin(ONE, changes))
+    (update,) = tell(made, PatchApplyBegin(ONE, changes))
     assert update["locations"] == [{"path": "/work/b"}, {"path": "/c"}]
 
 
 def test_a_search_of_the_providers_own_is_a_call_as_well() -> None:
     """Issue 10 (4)."""
     made = calls()
-    (began,) = made.searching(CONVERSATION, WebSearchBegin(ONE))
+    (began,) = tell(made, WebSearchBegin(ONE))
     assert (began["sessionUpdate"], began["kind"], began["status"]) == ("tool_call", "search", "in_progress")
-    (ended,) = made.searched(CONVERSATION, WebSearchEnd(ONE, "tertulia"))
+    (ended,) = tell(made, WebSearchEnd(ONE, "tertulia"))
     assert (ended["title"], ended["status"]) == ("Search the web: tertulia", "completed")
     begun(made, "web_search", CallId("two"))
-    assert made.searching(CONVERSATION, WebSearchBegin(CallId("two")))[0]["sessionUpdate"] == "tool_call_update"
-    assert made.searched(CONVERSATION, WebSearchEnd(CallId("two"), ""))[0]["title"] == "Search the web"
+    assert tell(made, WebSearchBegin(CallId("two")))[0]["sessionUpdate"] == "tool_call_update"
+    assert tell(made, WebSearchEnd(CallId("two"), ""))[0]["title"] == "Search the web"
 
 
 def test_what_nobody_was_told_of_is_not_told_further_and_nothing_is_left_open() -> None:
     """Issue 10 (4): the plan shows as a plan; a reader who missed an end sees that nothing runs."""
     made = calls()
-    assert made.begin(CONVERSATION, ToolCallBegin(ONE, "update_plan", {})) == []
-    assert made.started(CONVERSATION, ONE) == output(made, "x") == []
-    assert (
-        made.running(CONVERSATION, ExecCommandBegin(ONE, [], "/"))
-        == made.ran(CONVERSATION, ExecCommandEnd(ONE, 0, "", False, 0))
-        == []
-    )
-    assert (
-        made.patching(CONVERSATION, PatchApplyBegin(ONE, []))
-        == made.searched(CONVERSATION, WebSearchEnd(ONE, ""))
-        == []
-    )
-    assert made.end(CONVERSATION, ToolCallEnd(ONE, "x", True, "", False, 0)) == []
+    assert tell(made, ToolCallBegin(ONE, "update_plan", {})) == []
+    assert tell(made, McpToolCallBegin(ONE, "server", "tool")) == output(made, "x") == []
+    assert tell(made, ExecCommandBegin(ONE, [], "/")) == tell(made, ExecCommandEnd(ONE, 0, "", False, 0)) == []
+    assert tell(made, PatchApplyBegin(ONE, [])) == tell(made, WebSearchEnd(ONE, "")) == []
+    assert tell(made, ToolCallEnd(ONE, "x", True, "", False, 0)) == []
     begun(made)
     assert [update["status"] for update in made.abandon()] == ["failed"]
     assert made.abandon() == []

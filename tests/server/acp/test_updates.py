@@ -33,7 +33,10 @@ def updates() -> SessionUpdates:
     return SessionUpdates(
         ROOT,
         AcpToolCalls(
-            lambda conversation: "/", lambda conversation: "" if conversation == ROOT else "[helper] ", terminal=False
+            ROOT,
+            lambda conversation: "/",
+            lambda conversation: "" if conversation == ROOT else "[helper] ",
+            terminal=False,
         ),
     )
 
@@ -62,6 +65,27 @@ def test_calls_of_a_child_are_shown_with_its_name() -> None:
     """Issue 10 (4)."""
     (update,) = updates().of(event(t.ToolCallBegin(CallId("c"), "shell", {"command": ["ls"]}), CHILD))
     assert update["title"] == "[helper] ls"
+
+
+def test_thoughts_and_words_are_told_apart() -> None:
+    """Issue 10 (4)."""
+    made = updates()
+    (thought,) = made.of(event(e.AgentReasoningDelta("hm", ItemId("r"), 0)))
+    assert (thought["sessionUpdate"], thought["messageId"]) == ("agent_thought_chunk", "r")
+    (rest,) = made.of(event(e.AgentReasoning("hmm", ItemId("r"))))
+    assert (rest["sessionUpdate"], rest["content"]) == ("agent_thought_chunk", {"type": "text", "text": "m"})
+    assert made.of(event(e.AgentMessageDelta("hello", ItemId("m"), 0)))[0]["sessionUpdate"] == "agent_message_chunk"
+    assert made.of(event(e.AgentMessage("hello", ItemId("m")))) == []
+
+
+def test_an_answer_that_begins_again_is_said_to() -> None:
+    """DESIGN, Models: discard_deltas; ACP cannot take back what was shown."""
+    made, again = updates(), e.BackgroundEvent("again", discard_deltas=True)
+    assert made.of(event(again)) == []
+    made.of(event(e.AgentMessageDelta("half an ans", ItemId("i"), 0)))
+    (remark,) = made.of(event(again))
+    assert remark["sessionUpdate"] == "agent_thought_chunk"
+    assert made.of(event(e.AgentMessageDelta("half an answer", ItemId("i"), 0)))
 
 
 def test_usage_is_what_the_last_request_filled_of_the_window() -> None:
@@ -142,7 +166,9 @@ def test_every_kind_of_item_is_told_in_order_and_in_the_schemas_words() -> None:
     ]
     told = list(
         updates_from_history(
-            items, CONVERSATION, AcpToolCalls(lambda conversation: "/", lambda conversation: "", terminal=False)
+            items,
+            CONVERSATION,
+            AcpToolCalls(CONVERSATION, lambda conversation: "/", lambda conversation: "", terminal=False),
         )
     )
     for update in told:

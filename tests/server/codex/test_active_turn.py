@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.events import AgentMessage, Event, EventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
-from tertulia.server.codex.active_turn import ActiveTurn, CodexToolCalls, event_time_ms, turn_object
+from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, CodexToolCalls, event_time_ms
+from tertulia.server.codex.items import turn_object
+from tertulia.server.codex.notifications import ThreadNotifications
 
 
 def event(ts: str = "1970-01-01T00:00:01.234Z") -> Event:
@@ -42,10 +42,10 @@ def test_a_turn_knows_how_long_it_took_once_it_is_over() -> None:
 ROOT, CHILD, C1 = ConversationId("root"), ConversationId("child"), CallId("c1")
 
 
-def call_event(data: EventData, conversation: ConversationId = ROOT) -> Any:
+def tell(made: CodexToolCalls, data: EventData, conversation: ConversationId = ROOT) -> list[CodexNotification]:
     ts = "2026-01-01T00:00:00.000Z"
-    made = Event(1, 1, ts, data.type, SessionId("s"), "sub", conversation, TaskId("t"), None, None, data)
-    return made, data
+    event = Event(1, 1, ts, data.type, SessionId("s"), "sub", conversation, TaskId("t"), None, None, data)
+    return ThreadNotifications(made._active_turn, made, ROOT, lambda task: None).of(event)
 
 
 def calls() -> tuple[CodexToolCalls, ActiveTurn]:
@@ -68,25 +68,25 @@ BEGIN = t.ToolCallBegin(C1, "shell", {"command": ["ls"]})
 def test_a_command_grows_and_ends_with_all_of_it() -> None:
     """Issue 10 (5): output as it comes, then the whole."""
     made, _ = calls()
-    (begun,) = made.begin(*call_event(BEGIN))
+    (begun,) = tell(made, BEGIN)
     assert begun[1]["item"]["status"] == "inProgress"
-    assert not list(made.running(*call_event(t.ExecCommandBegin(C1, ["bash", "-lc", "ls"], "/work"))))
-    (piece,) = made.output(*call_event(t.ExecCommandOutputDelta(C1, "stdout", "a.txt", ItemId("i"), 0)))
+    assert not tell(made, t.ExecCommandBegin(C1, ["bash", "-lc", "ls"], "/work"))
+    (piece,) = tell(made, t.ExecCommandOutputDelta(C1, "stdout", "a.txt", ItemId("i"), 0))
     assert (piece[0], piece[1]["delta"]) == ("item/commandExecution/outputDelta", "a.txt")
-    assert not list(made.ran(*call_event(t.ExecCommandEnd(C1, 0, "a.txt", truncated=False, duration_ms=5))))
-    (ended,) = made.end(*call_event(end()))
+    assert not tell(made, t.ExecCommandEnd(C1, 0, "a.txt", truncated=False, duration_ms=5))
+    (ended,) = tell(made, end())
     item = ended[1]["item"]
     assert (item["command"], item["exitCode"], item["aggregatedOutput"]) == ("bash -lc ls", 0, "a.txt")
-    assert not list(made.end(*call_event(end())))
+    assert not tell(made, end())
 
 
 def test_calls_of_others_have_names_of_their_own() -> None:
     """Issue 10 (5): two conversations may use the same call id."""
     made, _ = calls()
-    (one,) = made.begin(*call_event(BEGIN))
-    (two,) = made.begin(*call_event(BEGIN, CHILD))
+    (one,) = tell(made, BEGIN)
+    (two,) = tell(made, BEGIN, CHILD)
     assert (one[1]["item"]["id"], two[1]["item"]["id"]) == ("c1", "child/c1")
-    list(made.asked(*call_event(request("q1", CHILD), CHILD)))
+    tell(made, request("q1", CHILD), CHILD)
     asked = made.item_of("q1")
     assert asked is not None
     assert asked["id"] == "child/c1"
@@ -95,25 +95,25 @@ def test_calls_of_others_have_names_of_their_own() -> None:
 def test_the_thread_waits_as_long_as_anybody_is_asked() -> None:
     """Issue 10 (5): waitingOnApproval, told once each way."""
     made, active_turn = calls()
-    list(made.begin(*call_event(BEGIN)))
-    assert len(list(made.asked(*call_event(request("q1"))))) == 1
-    assert not list(made.asked(*call_event(request("q2"))))
-    assert not list(made.settled(*call_event(t.ApprovalResolved("q1", "deny"))))
+    tell(made, BEGIN)
+    assert len(tell(made, request("q1"))) == 1
+    assert not tell(made, request("q2"))
+    assert not tell(made, t.ApprovalResolved("q1", "deny"))
     assert active_turn.waiting
-    assert len(list(made.settled(*call_event(t.ApprovalResolved("q2", "allow"))))) == 1
-    assert not list(made.settled(*call_event(t.ApprovalResolved("never asked", "deny"))))
-    (ended,) = made.end(*call_event(end(success=False)))
+    assert len(tell(made, t.ApprovalResolved("q2", "allow"))) == 1
+    assert not tell(made, t.ApprovalResolved("never asked", "deny"))
+    (ended,) = tell(made, end(success=False))
     assert ended[1]["item"]["status"] == "declined"
 
 
 def test_what_belongs_to_no_call_changes_nothing() -> None:
     """Issue 10 (5): a question without a call, news of a call that is not known, a plan."""
     made, active_turn = calls()
-    assert not list(made.begin(*call_event(t.ToolCallBegin(C1, "update_plan", {}))))
-    assert not list(made.output(*call_event(t.ExecCommandOutputDelta(C1, "stdout", "x", ItemId("i"), 0))))
-    assert not list(made.running(*call_event(t.ExecCommandBegin(C1, ["ls"], "/"))))
-    assert not list(made.ran(*call_event(t.ExecCommandEnd(C1, 0, "", truncated=False, duration_ms=5))))
-    list(made.asked(*call_event(request("q1"))))
+    assert not tell(made, t.ToolCallBegin(C1, "update_plan", {}))
+    assert not tell(made, t.ExecCommandOutputDelta(C1, "stdout", "x", ItemId("i"), 0))
+    assert not tell(made, t.ExecCommandBegin(C1, ["ls"], "/"))
+    assert not tell(made, t.ExecCommandEnd(C1, 0, "", truncated=False, duration_ms=5))
+    tell(made, request("q1"))
     assert made.item_of("q1") is None
     made.forget()
     assert not active_turn.waiting
@@ -122,12 +122,12 @@ def test_what_belongs_to_no_call_changes_nothing() -> None:
 def test_progress_and_searches_are_told() -> None:
     """Issue 10 (5): item/mcpToolCall/progress, webSearch."""
     made, _ = calls()
-    list(made.begin(*call_event(t.ToolCallBegin(C1, "files__read", {}))))
+    tell(made, t.ToolCallBegin(C1, "files__read", {}))
     told = t.McpToolCallProgress(C1, 0.5, None, "half", ItemId("i"), 0)
-    assert [note[1]["message"] for note in made.progress(*call_event(told))] == ["half"]
+    assert [note[1]["message"] for note in tell(made, told)] == ["half"]
     silent = t.McpToolCallProgress(C1, 0.5, None, None, ItemId("i"), 0)
-    assert not list(made.progress(*call_event(silent)))
-    assert [note[0] for note in made.searched(*call_event(t.WebSearchEnd(C1, "cats")))] == [
+    assert not tell(made, silent)
+    assert [note[0] for note in tell(made, t.WebSearchEnd(C1, "cats"))] == [
         "item/started",
         "item/completed",
     ]
@@ -137,7 +137,7 @@ def test_a_patch_that_came_as_a_command_stays_a_patch() -> None:
     """Issue 10 (5): what the shell did with it is not shown."""
     made, _ = calls()
     patch = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch"
-    list(made.begin(*call_event(t.ToolCallBegin(C1, "shell", {"command": ["apply_patch", patch]}))))
-    list(made.ran(*call_event(t.ExecCommandEnd(C1, 0, "", truncated=False, duration_ms=5))))
-    (ended,) = made.end(*call_event(end()))
+    tell(made, t.ToolCallBegin(C1, "shell", {"command": ["apply_patch", patch]}))
+    tell(made, t.ExecCommandEnd(C1, 0, "", truncated=False, duration_ms=5))
+    (ended,) = tell(made, end())
     assert set(ended[1]["item"]) == {"type", "id", "changes", "status"}

@@ -20,7 +20,7 @@ from tertulia.protocol.items import (
     UserMessage,
     text_parts,
 )
-from tertulia.server.codex.history import rights_fields, round_number, thread_preview, turn_objects
+from tertulia.server.codex.items import rights_fields, round_number, thread_preview, turn_objects
 from tertulia.session.settings.settings import Settings
 from tests.tables import each_row
 

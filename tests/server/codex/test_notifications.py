@@ -92,7 +92,7 @@ def test_a_turn_that_was_stopped_while_it_waited_has_an_end_too() -> None:
     follower.hear(e.TaskStarted("user"))
     ((method, told),) = follower.hear(e.TurnAborted("interrupted"), task=T2)
     assert (method, told["turn"]["id"], told["turn"]["status"]) == ("turn/completed", T2, "interrupted")
-    assert follower.news.active_turn.turn_id == T1
+    assert follower.news._active_turn.turn_id == T1
     assert not follower.hear(e.TurnAborted("interrupted"), task=TaskId("somebody else's"))
 
 

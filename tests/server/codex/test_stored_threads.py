@@ -8,7 +8,7 @@ import pytest
 
 from tertulia.errors import NotFoundError
 from tertulia.server.codex.params import ListThreads
-from tertulia.server.codex.stored_threads import ARCHIVED_FILE, StoredThreads
+from tertulia.server.codex.threads import ARCHIVED_FILE, StoredThreads
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel

@@ -12,7 +12,8 @@ from threading import Barrier
 import pytest
 
 from tertulia.errors import StorageError
-from tertulia.server.http.bearer_token import load_or_create_token, matches_token
+from tertulia.server.http.guard import matches_token
+from tertulia.server.http.server import load_or_create_token
 from tests.tables import each_row
 
 

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tertulia.models.scripted.script import say
 from tertulia.protocol.events import BackgroundEvent
-from tertulia.server.http import websocket
+from tertulia.server import web_app
 from tertulia.server.http.guard import HttpRefusal
 from tertulia.session.settings.settings import Settings
 from tests.server.client import model
@@ -259,7 +259,7 @@ async def test_too_many_requests_at_once_are_refused_with_advice(monkeypatch: py
 
 async def test_a_client_that_never_says_initialize_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """D11."""
-    monkeypatch.setattr(websocket, "INITIALIZE_S", 0.05)
+    monkeypatch.setattr(web_app, "INITIALIZE_S", 0.05)
     async with served() as place, place.socket() as client:
         with pytest.raises(ConnectionClosed) as ended:
             async with asyncio.timeout(DEADLINE_S):
@@ -278,13 +278,13 @@ async def test_one_that_is_gone_when_it_is_sent_away_is_no_failure(monkeypatch: 
         async def close(self, *_: object) -> None:
             raise WebSocketDisconnect(1006)
 
-    monkeypatch.setattr(websocket, "INITIALIZE_S", 0.01)
-    assert await websocket._receive_before_initialize(Gone()) == {"type": "websocket.disconnect"}  # type: ignore[arg-type]
+    monkeypatch.setattr(web_app, "INITIALIZE_S", 0.01)
+    assert await web_app._receive_before_initialize(Gone()) == {"type": "websocket.disconnect"}  # type: ignore[arg-type]
 
 
 async def test_there_is_room_for_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 10: bounded."""
-    monkeypatch.setattr(websocket, "MAX_SOCKETS", 1)
+    monkeypatch.setattr(web_app, "MAX_SOCKETS", 1)
     async with served() as place, place.socket() as client:
         await client.call("initialize")
         answer = await place.raw(place.upgrade())
@@ -347,7 +347,7 @@ def test_whatever_is_sent_the_connection_lives(junk: list[bytes]) -> None:
 
 def test_the_token_is_not_chosen_as_subprotocol_where_there_is_another() -> None:
     """D5."""
-    assert websocket._choose_subprotocol([]) is None
-    assert websocket._choose_subprotocol(["bearer.x", "tertulia", "other"]) == "tertulia"
-    assert websocket._choose_subprotocol(["bearer.x", "other"]) == "other"
-    assert websocket._choose_subprotocol(["bearer.x"]) == "bearer.x"
+    assert web_app._choose_subprotocol([]) is None
+    assert web_app._choose_subprotocol(["bearer.x", "tertulia", "other"]) == "tertulia"
+    assert web_app._choose_subprotocol(["bearer.x", "other"]) == "other"
+    assert web_app._choose_subprotocol(["bearer.x"]) == "bearer.x"

@@ -11,7 +11,7 @@ import pytest
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.inputs import Subscribe
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.jsonrpc.client_sessions import ClientSessions
+from tertulia.server.jsonrpc.connection import ClientSessions
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 from tests.mcp.connected import until

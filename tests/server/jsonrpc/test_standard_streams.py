@@ -18,8 +18,8 @@ import pytest
 
 from tertulia.errors import TertuliaError
 from tertulia.protocol.line_framing import LineSplitter
-from tertulia.server.jsonrpc import standard_streams
-from tertulia.server.jsonrpc.standard_streams import (
+from tertulia.server.jsonrpc import stdio
+from tertulia.server.jsonrpc.stdio import (
     FileSink,
     PipeSink,
     open_sink,
@@ -279,7 +279,7 @@ async def test_lines_are_handed_on_in_order_and_the_last_one_needs_no_end() -> N
 
 async def test_a_line_that_is_too_long_is_refused_and_the_next_one_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """HARDENING D7."""
-    monkeypatch.setattr(standard_streams, "LineSplitter", lambda: LineSplitter(10))
+    monkeypatch.setattr(stdio, "LineSplitter", lambda: LineSplitter(10))
     assert await heard(b"x" * 50 + b"\nnext\n") == ["invalid_request", b"next"]
 
 

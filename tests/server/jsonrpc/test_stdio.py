@@ -19,7 +19,7 @@ import pytest
 
 from tertulia.models.scripted.script import say
 from tertulia.protocol.line_framing import LineSplitter
-from tertulia.server.jsonrpc import standard_streams
+from tertulia.server.jsonrpc import stdio
 from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.stdio import serve_descriptors
 from tertulia.session.settings.settings import Settings
@@ -363,7 +363,7 @@ async def test_a_client_that_leaves_at_any_byte_of_the_output_ends_the_server(wa
 
 
 async def test_a_line_that_is_too_long_is_refused_and_the_next_one_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standard_streams, "LineSplitter", lambda: LineSplitter(1_000))
+    monkeypatch.setattr(stdio, "LineSplitter", lambda: LineSplitter(1_000))
     long = line("conversation/message", 1, conversation_id="root", text="x" * 1_000)
     said = [json.loads(text) for text in (await served(HELLO + long + line("conversation/list", 2))).splitlines()]
     answers = [m for m in said if not is_event(m)]

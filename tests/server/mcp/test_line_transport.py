@@ -14,8 +14,8 @@ from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
 from tertulia.mcp.serve.sources import ServedCall
 from tertulia.mcp.server_connection import CallResult
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.mcp import line_transport
-from tertulia.server.mcp.line_transport import serve_lines
+from tertulia.server.mcp import transport
+from tertulia.server.mcp.transport import serve_lines
 from tests.mcp.connected import until
 from tests.mcp.shop import Shop
 
@@ -163,7 +163,7 @@ async def test_calls_that_were_given_up_take_no_room(wire: Wire, monkeypatch: py
 
 
 async def test_who_goes_without_reading_is_not_waited_for(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_transport, "_FLUSH_S", 0.01)
+    monkeypatch.setattr(transport, "_FLUSH_S", 0.01)
     wire.say({"id": 0, **HELLO}, {"method": "notifications/initialized"})
     await until(lambda: wire.answered(0))
     wire.reads.clear()

@@ -14,7 +14,7 @@ from tertulia.errors import ParseError
 from tertulia.server.http.guard import DECODED_BODY
 from tertulia.server.jsonrpc.messages import RequestRefusal
 from tertulia.server.jsonrpc.strict_json import decode
-from tertulia.server.mcp.message_check import check_message, refuse_non_messages
+from tertulia.server.mcp.transport import check_message, refuse_non_messages
 from tests.server.mcp.test_http_route import NO_MESSAGES
 from tests.tables import each_row
 

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from tertulia.cli.stop_signals import on_stop_signal
 from tertulia.mcp.view import NamedView
-from tertulia.server.http.bearer_token import load_or_create_token
-from tertulia.server.http.server import listen, url_of
+from tertulia.server.http.server import listen, load_or_create_token, url_of
 from tertulia.server.mcp.broker_address import hold_lock, private_directory
 from tertulia.server.mcp.broker_server import HTTP_PATH, BrokerSocket, open_client_broker, serve_broker_http
-from tertulia.server.mcp.line_transport import serve_mcp_stdio
+from tertulia.server.mcp.transport import serve_mcp_stdio
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 

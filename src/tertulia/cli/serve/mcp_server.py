@@ -14,7 +14,7 @@ from tertulia.mcp.serve.endpoint import load_sdk
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.idle_sessions import IdleSessionCloser
 from tertulia.server.mcp.conversation_server import build_conversation_server
-from tertulia.server.mcp.line_transport import serve_mcp_stdio
+from tertulia.server.mcp.transport import serve_mcp_stdio
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 

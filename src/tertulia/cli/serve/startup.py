@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from pathlib import Path
 
@@ -16,9 +17,15 @@ from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.layers import DEFAULT
 from tertulia.session.settings.settings import LoadedSettings, load_settings
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGE_BYTES = 1 << 20
+_KEPT_BYTES = 8 << 20
+"""Of free memory at the end of the heap: so that small messages do not ask the system for memory each time."""
+
 
 def load_and_warn(flags: GlobalFlags) -> LoadedSettings:
-    """Load the settings, and print their warnings to standard error."""
+    """Load the settings and print their warnings to standard error; from now on free memory is given back."""
+    _return_large_blocks()
     loaded = flags.load()
     notes = TerminalOutput(sys.stderr, loaded.environment.variables)
     for warning in loaded.warnings:
@@ -58,3 +65,15 @@ def widest_mode(loaded: LoadedSettings) -> SandboxMode:
     """The widest mode that the user may choose: any, unless a setting limits it."""
     is_set = loaded.provenance["sandbox"] != DEFAULT
     return loaded.settings.rights().sandbox if is_set else SANDBOX_MODES[-1]
+
+
+def _return_large_blocks() -> None:
+    """Have every block of a megabyte or more mapped by itself, and unmapped when freed. Only glibc is told so.
+
+    By default glibc raises that threshold to the largest block that was ever freed, up to 32 MiB. After the first large
+    message all others then come from the heap, where a small block behind them keeps them from being given back.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)

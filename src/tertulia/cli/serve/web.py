@@ -12,9 +12,8 @@ import click
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.cli.stop_signals import on_stop_signal
-from tertulia.server.http.bearer_token import load_or_create_token
 from tertulia.server.http.guard import LOOPBACK, AllowedHosts
-from tertulia.server.http.server import listen, url_of
+from tertulia.server.http.server import listen, load_or_create_token, url_of
 from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """

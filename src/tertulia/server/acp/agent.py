@@ -13,26 +13,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import msgspec
 from acp import schema as s
 from acp.meta import AGENT_METHODS
 from pydantic import BaseModel, ValidationError
 
 from tertulia.errors import (
-    BusyError,
     ClosedError,
     InvalidParamsError,
     InvalidRequestError,
     MethodNotFoundError,
     NotFoundError,
     NotInitializedError,
-    ParseError,
     TaskCancelledError,
 )
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.rollout.sqlite.session_index import list_sessions, remove_session
 from tertulia.rollout.sqlite.summaries import SessionSummary
+from tertulia.server.acp.content import one_line
 from tertulia.server.acp.editor import (
     STEERING_METHOD,
     EditorBuffers,
@@ -43,40 +41,33 @@ from tertulia.server.acp.editor import (
 )
 from tertulia.server.acp.session import AcpSession
 from tertulia.server.acp.session_options import choose_mode, choose_model
-from tertulia.server.acp.tool_call_view import one_line
-from tertulia.server.jsonrpc.client_sessions import log_policy
-from tertulia.server.jsonrpc.event_sender import Sink, is_drained
+from tertulia.server.client_surface import ERROR_NUMBERS, OTHER_ERROR_NUMBER, OpenSessions, SurfaceMethod
+from tertulia.server.jsonrpc.connection import log_policy
+from tertulia.server.jsonrpc.event_batching import Sink, is_drained
 from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
-from tertulia.server.jsonrpc.standard_streams import PATIENCE_S, run_on_standard_streams
-from tertulia.server.jsonrpc.stdio import serve_client
-from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest
-from tertulia.server.stored_sessions import is_in_folders, session_page
+from tertulia.server.jsonrpc.stdio import PATIENCE_S, run_on_standard_streams, serve_client
+from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest, is_in_folders, session_page
 
 M = TypeVar("M", bound=BaseModel)
 OpenSessionRequest = s.NewSessionRequest | s.LoadSessionRequest | s.ResumeSessionRequest | s.ForkSessionRequest
 CANCEL_REQUEST = "$/cancel_request"
 ACP_DIALECT = RpcDialect(
     numbers={
-        ParseError: -32700,
-        InvalidRequestError: -32600,
-        NotInitializedError: -32600,
-        MethodNotFoundError: -32601,
+        **ERROR_NUMBERS,
         InvalidParamsError: -32602,
-        BusyError: -32001,
         NotFoundError: -32002,
         ClosedError: -32002,
         TaskCancelledError: -32800,
     },
     # -32000 would have an editor ask its user to log in.
-    other_number=-32603,
+    other_number=OTHER_ERROR_NUMBER,
     counted_apart=(AGENT_METHODS["session_cancel"], CANCEL_REQUEST),
     withdraw=CANCEL_REQUEST,
 )
 _LENIENT_LISTS = {"mcp_servers": "mcpServers", "additional_directories": "additionalDirectories"}
 PAGE = 50
 """Stored sessions on one page of `session/list`."""
-_GRACE_S = 1.0
 
 
 class AcpAgent:
@@ -90,13 +81,13 @@ class AcpAgent:
         self.refuse = self.peer.refuse
         self.idle = self.peer.idle
         self._editor: EditorCapabilities | None = None
-        self._sessions: dict[str, AcpSession] = {}
+        self._sessions = OpenSessions[AcpSession](factory.host, "session {} is not open here; load or resume it first")
 
     def input_ended(self) -> None:
         """Nothing more comes from the client: prompts are cancelled, and requests to it count as refused."""
         self.peer.forsake()
-        for acp_session in self._sessions.values():
-            acp_session.cancel()
+        for session in self._sessions:
+            session.cancel()
 
     async def close(self, timeout_s: float) -> bool:
         """Close the sessions that were opened here; what still runs is answered, at most so long later.
@@ -104,9 +95,7 @@ class AcpAgent:
         Whether the client takes what it is sent.
         """
         self.input_ended()
-        async with asyncio.TaskGroup() as group:
-            for acp_session in list(self._sessions.values()):
-                group.create_task(self._let_go(acp_session))
+        await self._sessions.close()
         await self.peer.close(timeout_s)
         return await is_drained(self._sink, min(timeout_s, PATIENCE_S))
 
@@ -122,8 +111,8 @@ class AcpAgent:
         answered = await entry.run(self, request)
         for field in _find_skipped_lists(request, params):
             # Not an error: a newer protocol may know more of them. Not silence either.
-            acp_session = self._session(answered.result.get("sessionId", params.get("sessionId")))
-            acp_session.remark(f"{field}: what cannot be read of it is left out")
+            session = self._sessions.find(answered.result.get("sessionId", params.get("sessionId")))
+            session.remark(f"{field}: what cannot be read of it is left out")
         return answered
 
     def _initialize(self, request: s.InitializeRequest) -> MethodResult:
@@ -136,24 +125,24 @@ class AcpAgent:
 
     async def new(self, request: s.NewSessionRequest) -> MethodResult:
         """`session/new`: start a session in a directory."""
-        acp_session = await self._open(request, self._factory.begin)
-        return MethodResult({"sessionId": acp_session.session.id, **acp_session.state()}, acp_session.begin)
+        session = await self._open(request, self._factory.begin)
+        return MethodResult({"sessionId": session.session.id, **session.state()}, session.begin)
 
     async def load(self, request: s.LoadSessionRequest) -> MethodResult:
         """`session/load`: all that was said is told again, then the answer comes."""
-        acp_session = await self._open(request, partial(self._factory.bring_back, request.session_id))
-        await acp_session.retell()
-        return MethodResult(acp_session.state(), acp_session.begin)
+        session = await self._open(request, partial(self._factory.bring_back, request.session_id))
+        await session.retell()
+        return MethodResult(session.state(), session.begin)
 
     async def resume(self, request: s.ResumeSessionRequest) -> MethodResult:
         """`session/resume`: the same, and nothing is told again."""
-        acp_session = await self._open(request, partial(self._factory.bring_back, request.session_id))
-        return MethodResult(acp_session.state(), acp_session.begin)
+        session = await self._open(request, partial(self._factory.bring_back, request.session_id))
+        return MethodResult(session.state(), session.begin)
 
     async def fork(self, request: s.ForkSessionRequest) -> MethodResult:
         """`session/fork`: start a session with the history of another."""
-        acp_session = await self._open(request, partial(self._factory.fork, request.session_id))
-        return MethodResult({"sessionId": acp_session.session.id, **acp_session.state()}, acp_session.begin)
+        session = await self._open(request, partial(self._factory.fork, request.session_id))
+        return MethodResult({"sessionId": session.session.id, **session.state()}, session.begin)
 
     async def list(self, request: s.ListSessionsRequest) -> MethodResult:
         """`session/list`: one page of the stored sessions."""
@@ -162,14 +151,14 @@ class AcpAgent:
 
     async def close_session(self, request: s.CloseSessionRequest) -> MethodResult:
         """`session/close`: what runs in it is stopped, and answered as cancelled."""
-        await self._let_go(self._session(request.session_id))
+        await self._sessions.release(self._sessions.find(request.session_id))
         return MethodResult()
 
     async def delete(self, request: s.DeleteSessionRequest) -> MethodResult:
         """`session/delete`: nothing of it is left."""
-        acp_session = self._sessions.get(request.session_id)
-        if acp_session is not None:
-            await self._let_go(acp_session)
+        session = self._sessions.get(request.session_id)
+        if session is not None:
+            await self._sessions.release(session)
         await asyncio.to_thread(delete_session, self._factory.environment.home, request.session_id)
         return MethodResult()
 
@@ -177,11 +166,11 @@ class AcpAgent:
 
     async def prompt(self, request: s.PromptRequest) -> MethodResult:
         """`session/prompt`: answered when the turn has ended."""
-        return MethodResult(await self._session(request.session_id).prompt(request.prompt))
+        return MethodResult(await self._sessions.find(request.session_id).prompt(request.prompt))
 
     async def steer(self, request: s.PromptRequest) -> MethodResult:
         """`_session/steering`, which is not of the protocol: other agents have it, and their clients use it."""
-        if await self._session(request.session_id).steer(request.prompt):
+        if await self._sessions.find(request.session_id).steer(request.prompt):
             return MethodResult({"outcome": "injected"})
         # No task is begun that no prompt would be answered by: the client may send one.
         steering = (request.field_meta or {}).get("steering")
@@ -191,25 +180,25 @@ class AcpAgent:
 
     async def cancel(self, request: s.CancelNotification) -> MethodResult:
         """`session/cancel`: stop the prompt that is being answered."""
-        self._session(request.session_id).cancel()
+        self._sessions.find(request.session_id).cancel()
         return MethodResult()
 
     async def set_mode(self, request: s.SetSessionModeRequest) -> MethodResult:
         """`session/set_mode`: choose the mode of a session."""
-        await choose_mode(self._session(request.session_id).session, request.mode_id)
+        await choose_mode(self._sessions.find(request.session_id).session, request.mode_id)
         return MethodResult()
 
     async def set_option(self, request: s.SetSessionConfigOptionSelectRequest) -> MethodResult:
         """`session/set_config_option`: the mode or the model."""
-        acp_session = self._session(request.session_id)
+        session = self._sessions.find(request.session_id)
         match request.config_id:
             case "mode":
-                await choose_mode(acp_session.session, request.value)
+                await choose_mode(session.session, request.value)
             case "model":
-                await choose_model(acp_session.session, request.value)
+                await choose_model(session.session, request.value)
             case other:
                 raise InvalidParamsError(f"configId must be mode or model, not {other[:64]!r}")
-        return MethodResult({"configOptions": acp_session.options()})
+        return MethodResult({"configOptions": session.options()})
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -222,29 +211,16 @@ class AcpAgent:
         opened = await opening(SessionRequest(request.cwd, request.additional_directories or (), servers, buffers))
         if buffers is not None:
             buffers.session_id = opened.session.id
-        if (acp_session := self._sessions.get(opened.session.id)) is not None:
-            return acp_session
-        acp_session = self._sessions[opened.session.id] = AcpSession(
-            opened.session,
-            self.peer,
-            self._sink,
-            editor=editor,
-            models=self._factory.models,
-            remarks=opened.remarks,
+        return self._sessions.get(opened.session.id) or self._sessions.add(
+            AcpSession(
+                opened.session,
+                self.peer,
+                self._sink,
+                editor=editor,
+                models=self._factory.models,
+                remarks=opened.remarks,
+            )
         )
-        return acp_session
-
-    def _session(self, session_id: str) -> AcpSession:
-        acp_session = self._sessions.get(session_id)
-        if acp_session is None:
-            raise NotFoundError(f"session {session_id[:64]!r} is not open here; load or resume it first")
-        return acp_session
-
-    async def _let_go(self, acp_session: AcpSession) -> None:
-        # Not for the next prompt to find while it closes.
-        self._sessions.pop(acp_session.session.id, None)
-        await self._factory.host.close_session(acp_session.session)
-        await acp_session.close(_GRACE_S)
 
 
 async def _authenticate(agent: AcpAgent, request: s.AuthenticateRequest) -> MethodResult:
@@ -264,26 +240,23 @@ async def _cancel_request(agent: AcpAgent, request: s.CancelRequestNotification)
     return MethodResult()
 
 
-class _Method(msgspec.Struct, frozen=True):
-    reads: type[BaseModel]
-    run: Callable[[AcpAgent, Any], Awaitable[MethodResult]]
-
-
-_METHODS: dict[str, _Method] = {
-    AGENT_METHODS["authenticate"]: _Method(s.AuthenticateRequest, _authenticate),
-    AGENT_METHODS["session_new"]: _Method(s.NewSessionRequest, AcpAgent.new),
-    AGENT_METHODS["session_load"]: _Method(s.LoadSessionRequest, AcpAgent.load),
-    AGENT_METHODS["session_resume"]: _Method(s.ResumeSessionRequest, AcpAgent.resume),
-    AGENT_METHODS["session_fork"]: _Method(s.ForkSessionRequest, AcpAgent.fork),
-    AGENT_METHODS["session_list"]: _Method(s.ListSessionsRequest, AcpAgent.list),
-    AGENT_METHODS["session_close"]: _Method(s.CloseSessionRequest, AcpAgent.close_session),
-    AGENT_METHODS["session_delete"]: _Method(s.DeleteSessionRequest, AcpAgent.delete),
-    AGENT_METHODS["session_prompt"]: _Method(s.PromptRequest, AcpAgent.prompt),
-    STEERING_METHOD: _Method(s.PromptRequest, AcpAgent.steer),
-    AGENT_METHODS["session_cancel"]: _Method(s.CancelNotification, AcpAgent.cancel),
-    CANCEL_REQUEST: _Method(s.CancelRequestNotification, _cancel_request),
-    AGENT_METHODS["session_set_mode"]: _Method(s.SetSessionModeRequest, AcpAgent.set_mode),
-    AGENT_METHODS["session_set_config_option"]: _Method(s.SetSessionConfigOptionSelectRequest, AcpAgent.set_option),
+_METHODS: dict[str, SurfaceMethod] = {
+    AGENT_METHODS["authenticate"]: SurfaceMethod(s.AuthenticateRequest, _authenticate),
+    AGENT_METHODS["session_new"]: SurfaceMethod(s.NewSessionRequest, AcpAgent.new),
+    AGENT_METHODS["session_load"]: SurfaceMethod(s.LoadSessionRequest, AcpAgent.load),
+    AGENT_METHODS["session_resume"]: SurfaceMethod(s.ResumeSessionRequest, AcpAgent.resume),
+    AGENT_METHODS["session_fork"]: SurfaceMethod(s.ForkSessionRequest, AcpAgent.fork),
+    AGENT_METHODS["session_list"]: SurfaceMethod(s.ListSessionsRequest, AcpAgent.list),
+    AGENT_METHODS["session_close"]: SurfaceMethod(s.CloseSessionRequest, AcpAgent.close_session),
+    AGENT_METHODS["session_delete"]: SurfaceMethod(s.DeleteSessionRequest, AcpAgent.delete),
+    AGENT_METHODS["session_prompt"]: SurfaceMethod(s.PromptRequest, AcpAgent.prompt),
+    STEERING_METHOD: SurfaceMethod(s.PromptRequest, AcpAgent.steer),
+    AGENT_METHODS["session_cancel"]: SurfaceMethod(s.CancelNotification, AcpAgent.cancel),
+    CANCEL_REQUEST: SurfaceMethod(s.CancelRequestNotification, _cancel_request),
+    AGENT_METHODS["session_set_mode"]: SurfaceMethod(s.SetSessionModeRequest, AcpAgent.set_mode),
+    AGENT_METHODS["session_set_config_option"]: SurfaceMethod(
+        s.SetSessionConfigOptionSelectRequest, AcpAgent.set_option
+    ),
 }
 """All that are answered, but for `initialize`."""
 

@@ -8,9 +8,8 @@ from tertulia.policy.approvals.approval_request import GrantScope, hidden_text_n
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.scheduler.nursery import Nursery
+from tertulia.server.acp.content import fence_code, text_block
 from tertulia.server.acp.editor import EditorCapabilities
-from tertulia.server.acp.text_stream import text_block
-from tertulia.server.acp.tool_call_view import fence_code
 from tertulia.server.acp.tool_calls import AcpToolCalls
 from tertulia.server.approval_requests import ApprovalRequests
 from tertulia.server.jsonrpc.peer import Peer
@@ -38,11 +37,11 @@ class AcpApprovalRequests(ApprovalRequests):
 
     async def permit(self, request: ApprovalRequest, event: Event, request_id: int) -> None:
         """Ask by `session/request_permission`, and resolve the approval by the answer."""
-        conversation = event.conversation_id or request.conversation_id
+        call = self._calls.about(event, request)
         hidden = hidden_text_notice(request.hidden, request.size, request.digest)
         texts = [*([hidden] if hidden else []), *([fence_code(request.detail)] if request.detail else [])]
         tool_call = {
-            "toolCallId": self._calls.asking(conversation, request.call_id) or request.approval_id,
+            "toolCallId": request.approval_id if call is None else call.id,
             "title": request.title,
             "kind": _KINDS.get(request.kind, "other"),
             "status": "pending",

@@ -1,4 +1,4 @@
-"""One ACP session: a Session of its own, so that none waits for another. Its root answers the prompts."""
+"""One session of an ACP client: a session of its own, so that none waits for another. Its root answers the prompts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from typing import Any
 from tertulia.errors import BusyError, NotRunningError, TertuliaError
 from tertulia.protocol.events import ConversationContextChanged, Event
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import Message
-from tertulia.protocol.usage import Usage
-from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.reply import Failure
 from tertulia.server.acp.approval_requests import AcpApprovalRequests
+from tertulia.server.acp.content import (
+    PromptBlock,
+    Update,
+    chunk_update,
+    first_text,
+    message_items,
+    one_line,
+    prompt_text,
+    remark_update,
+    text_block,
+)
 from tertulia.server.acp.editor import EditorCapabilities
-from tertulia.server.acp.prompt import PromptBlock, first_text, message_items, prompt_text
 from tertulia.server.acp.session_options import (
     SlashCommand,
     available_commands,
@@ -24,20 +31,17 @@ from tertulia.server.acp.session_options import (
     find_slash_command,
     mode_state,
 )
-from tertulia.server.acp.text_stream import Update, chunk_update, remark_update, text_block
-from tertulia.server.acp.tool_call_view import one_line
 from tertulia.server.acp.tool_calls import AcpToolCalls
 from tertulia.server.acp.updates import SessionUpdates, updates_from_history
-from tertulia.server.jsonrpc.event_sender import EventSender, Sink
+from tertulia.server.client_surface import SurfaceSession, message_to_root, usage_fields
+from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.peer import Peer, encode_notification
-from tertulia.session.conversations import ROOT
-from tertulia.session.inputs import parse
 from tertulia.session.session import Session
 
 MAX_TITLE = 80
 
 
-class AcpSession:
+class AcpSession(SurfaceSession):
     """Follows its session for the client, and takes its prompts, one at a time."""
 
     def __init__(
@@ -51,21 +55,15 @@ class AcpSession:
         remarks: Iterable[str] = (),
     ) -> None:
         """`models`: to choose from. `remarks`: what has to be said once, when the client knows the session."""
-        self.session = session
-        self._peer = peer
-        self._sink = sink
+        super().__init__(session, peer, sink)
         self._models = models
         self._remarks = list(remarks)
-        self._nursery = Nursery()
-        self._calls = AcpToolCalls(self._cwd, self._label, terminal=editor.terminal_output)
+        self._calls = AcpToolCalls(session.root.id, self._cwd, self._label, terminal=editor.terminal_output)
         self._updates = SessionUpdates(session.root.id, self._calls)
         self._questions = AcpApprovalRequests(session, peer, editor, self._calls, self._nursery)
-        # The client is asked by requests of its own protocol, whatever it shows of the events.
-        self._feed = EventSender(session.events(session.activity.began_after, attend=True), sink, self._messages)
         self._stop: Callable[[], object] | None = None
         """Ends the prompt that runs."""
         self._chosen = self._choices()
-        self._begun = False
 
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -75,9 +73,7 @@ class AcpSession:
         for remark in self._remarks:
             self._tell(remark_update(remark))
         self._remarks.clear()
-        if not self._begun:
-            self._begun = True
-            self._nursery.start(self._feed.run(), "the events of an ACP session")
+        self.follow()
 
     def remark(self, text: str) -> None:
         """Something that has to be said once, when the client knows the session."""
@@ -97,11 +93,6 @@ class AcpSession:
     def options(self) -> list[dict[str, Any]]:
         """In the newer form alone."""
         return config_options(self.session, self._models)
-
-    async def close(self, timeout_s: float) -> None:
-        """Follow it no more. The session itself is closed by `AcpAgent`."""
-        self._feed.close()
-        await self._nursery.close(timeout_s)
 
     # ── prompts ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -130,7 +121,7 @@ class AcpSession:
             self._stop()
 
     async def _ask(self, blocks: Sequence[PromptBlock]) -> dict[str, Any]:
-        message = parse(Message, {"conversation_id": ROOT, "items": message_items(blocks)})
+        message = message_to_root(message_items(blocks))
         is_first = not self.session.root.info.message_count
         submission = self.session.root.submit(message)
         self._stop = submission.stop
@@ -143,7 +134,8 @@ class AcpSession:
         if reply.status == "failed":
             raise _task_error(reply.error)
         reason = "end_turn" if reply.status == "completed" else "cancelled"
-        return {"stopReason": reason, "usage": _usage(reply.usage)}
+        usage = usage_fields(reply.usage, cached="cachedReadTokens", reasoning="thoughtTokens")
+        return {"stopReason": reason, "usage": usage}
 
     async def _obey(self, command: SlashCommand, rest: str) -> dict[str, Any]:
         job = self._nursery.start(self._words_of(command, rest), "a slash command")
@@ -194,9 +186,6 @@ class AcpSession:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _cwd(self, conversation: ConversationId) -> str:
-        return (self.session.find(conversation) or self.session.root).details.cwd
-
     def _label(self, conversation: ConversationId) -> str:
         if conversation == self.session.root.id:
             return ""
@@ -208,13 +197,3 @@ def _task_error(error: Failure | None) -> TertuliaError:
     failed = TertuliaError("the task failed" if error is None else error.message)
     failed.code = "internal" if error is None else error.code
     return failed
-
-
-def _usage(usage: Usage) -> dict[str, int]:
-    return {
-        "totalTokens": usage.total_tokens,
-        "inputTokens": usage.input_tokens,
-        "outputTokens": usage.output_tokens,
-        "thoughtTokens": usage.reasoning_output_tokens,
-        "cachedReadTokens": usage.cached_input_tokens,
-    }

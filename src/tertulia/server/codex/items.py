@@ -1,16 +1,25 @@
-"""Codex's items: messages, thoughts and calls in the shapes that its clients know. Pure, and read from nowhere."""
+"""Writes threads, turns and items in the shapes that Codex clients know. Pure: reads no file and no clock."""
 
 from __future__ import annotations
 
 import os.path
 import shlex
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
-from tertulia.errors import TertuliaError
+import msgspec
+
+from tertulia.errors import NotFoundError, TertuliaError
+from tertulia.history.segment import is_user_request
+from tertulia.policy.approval_policy import ApprovalPolicy
+from tertulia.policy.narrowing import Rights
+from tertulia.protocol import items as history_items
 from tertulia.protocol.ids import ItemId
-from tertulia.protocol.items import Part, TextPart, UserMessage
 from tertulia.protocol.tool_events import ToolCallEnd
+from tertulia.server.client_surface import end_of_output
 from tertulia.tools.patch.text import AddFile, Chunk, Hunk, UpdateFile, parse_patch, patch_in_command
+from tertulia.version import __version__
 
 CodexItem = dict[str, Any]
 """One `item`, in Codex's spelling."""
@@ -20,7 +29,7 @@ COMMANDS = frozenset({"shell", "local_shell", "exec_command"})
 _FILES = "apply_patch"
 
 
-def user_message(message: UserMessage, client_id: str | None = None) -> CodexItem:
+def user_message(message: history_items.UserMessage, client_id: str | None = None) -> CodexItem:
     """A message of a person as an item."""
     return {
         "type": "userMessage",
@@ -36,7 +45,7 @@ def agent_message(id: ItemId, text: str) -> CodexItem:
 
 
 def reasoning(id: ItemId, text: str) -> CodexItem:
-    """Reasoning of the model as an item."""
+    """history_items.Reasoning of the model as an item."""
     return {"type": "reasoning", "id": id, "summary": [text] if text else [], "content": []}
 
 
@@ -167,7 +176,183 @@ def _diff_chunk(chunk: Chunk) -> str:
     return "@@\n" + "".join(f"{sign}{line}\n" for sign, line in chunk.lines)
 
 
-def _content(part: Part) -> dict[str, Any]:
-    if isinstance(part, TextPart):
+def _content(part: history_items.Part) -> dict[str, Any]:
+    if isinstance(part, history_items.TextPart):
         return {"type": "text", "text": part.text, "text_elements": []}
     return {"type": "image", "url": part.image_url}
+
+
+PREVIEW = 200
+_NO_IDS: Mapping[str, str] = MappingProxyType({})
+
+
+class ThreadSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a thread without its turns."""
+
+    id: str
+    model: str
+    cwd: str
+    created: float
+    updated: float
+    preview: str = ""
+    name: str | None = None
+    forked_from: str | None = None
+    ephemeral: bool = False
+    status: dict[str, Any]
+
+
+def thread_object(about: ThreadSummary, turns: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
+    """A thread, in Codex's spelling."""
+    return {
+        "id": about.id,
+        "sessionId": about.id,
+        "forkedFromId": about.forked_from,
+        "parentThreadId": None,
+        "preview": about.preview,
+        "name": about.name,
+        "ephemeral": about.ephemeral,
+        "historyMode": "legacy",
+        "projectId": None,
+        "model": about.model,
+        "modelProvider": model_provider(about.model),
+        "createdAt": int(about.created),
+        "updatedAt": int(about.updated),
+        "status": about.status,
+        "path": None,
+        "cwd": about.cwd,
+        "cliVersion": __version__,
+        "source": "appServer",
+        "gitInfo": None,
+        "turns": list(turns),
+    }
+
+
+def turn_object(
+    id: str, status: str = "inProgress", *, began_ms: int | None = None, ended_ms: int | None = None
+) -> dict[str, Any]:
+    """A turn, without its items."""
+    return {
+        "id": id,
+        "items": [],
+        "itemsView": "notLoaded",
+        "status": status,
+        "error": None,
+        "startedAt": None if began_ms is None else began_ms // 1000,
+        "completedAt": None if ended_ms is None else ended_ms // 1000,
+        "durationMs": None if began_ms is None or ended_ms is None else ended_ms - began_ms,
+    }
+
+
+def turn_error(message: str) -> dict[str, Any]:
+    """The error of a turn."""
+    return {"message": message, "codexErrorInfo": "other", "additionalDetails": None}
+
+
+def turn_objects(
+    items: Iterable[history_items.Item], cwd: str, ids: Mapping[str, str] = _NO_IDS
+) -> list[dict[str, Any]]:
+    """Each message of a person, and all that followed it.
+
+    A turn is named by its message, unless `ids` has another name for that.
+    """
+    turns: list[dict[str, Any]] = []
+    calls: dict[str, tuple[list[CodexItem], int]] = {}
+    names = _TurnIds(ids)
+    for item in items:
+        if (name := names.of(item)) is None and not turns and _shows(item):
+            name = item.id
+        if name is not None and not (turns and turns[-1]["id"] == name):
+            turns.append({**turn_object(name, "completed"), "itemsView": "full"})
+        if not turns:
+            continue
+        shown: list[CodexItem] = turns[-1]["items"]
+        if isinstance(item, history_items.ToolCall):
+            calls[item.call_id] = shown, len(shown)
+            shown.append(call_item(item.call_id, item.name, history_items.readable_arguments(item), cwd))
+        elif isinstance(item, history_items.ToolOutput):
+            if (place := calls.pop(item.call_id, None)) is not None:
+                where, at = place
+                where[at] = with_outcome(where[at], end_of_output(item))
+        else:
+            shown.extend(_message_items(item))
+    return turns
+
+
+def round_number(items: Iterable[history_items.Item], turn_id: str, ids: Mapping[str, str] = _NO_IDS) -> int:
+    """The number of a turn's last message among all of a person, from 1. NotFound where there is none of that name."""
+    names = _TurnIds(ids)
+    named = [name for item in items if (name := names.of(item)) is not None]
+    if turn_id not in named:
+        raise NotFoundError(f"there is no turn {turn_id[:64]!r} in this thread")
+    return len(named) - named[::-1].index(turn_id)
+
+
+class _TurnIds:
+    """To which turn each message of a person belongs. What was put in while a turn ran here has no name of its own."""
+
+    def __init__(self, ids: Mapping[str, str]) -> None:
+        self._ids = ids
+        self._runs_here: str | None = None
+
+    def of(self, item: history_items.Item) -> str | None:
+        """None for whatever a person did not say."""
+        if not is_user_request(item):
+            return None
+        self._runs_here = self._ids.get(item.id, self._runs_here)
+        return self._runs_here or item.id
+
+
+def thread_preview(items: Iterable[history_items.Item]) -> str:
+    """What a thread began with."""
+    requests = (item.text for item in items if isinstance(item, history_items.UserMessage) and is_user_request(item))
+    return " ".join(next(requests, "")[: PREVIEW * 4].split())[:PREVIEW]
+
+
+def model_provider(model: str) -> str:
+    """The provider in the name of a model."""
+    return model.partition("/")[0]
+
+
+def rights_fields(rights: Rights) -> dict[str, Any]:
+    """What a thread may do, as answers that open one have it."""
+    return {
+        "approvalPolicy": _approval(rights.approval_policy),
+        "approvalsReviewer": "user",
+        "sandbox": _sandbox(rights),
+    }
+
+
+def _approval(policy: ApprovalPolicy) -> str:
+    """The nearest name that Codex still has."""
+    if not policy.may_ask:
+        return "never"
+    return "untrusted" if policy.auto_run == "trusted" else "on-request"
+
+
+def _sandbox(rights: Rights) -> dict[str, Any]:
+    match rights.sandbox:
+        case "read_only":
+            return {"type": "readOnly", "networkAccess": rights.network}
+        case "workspace_write":
+            roots = list(rights.writable_roots or ())
+            return {"type": "workspaceWrite", "writableRoots": roots, "networkAccess": rights.network}
+        case "danger_full_access":
+            return {"type": "dangerFullAccess"}
+
+
+def _message_items(item: history_items.Item) -> list[CodexItem]:
+    match item:
+        case history_items.UserMessage():
+            return [] if item.injected else [user_message(item)]
+        case history_items.AssistantMessage():
+            return [agent_message(item.id, item.text)]
+        case history_items.Reasoning():
+            return [reasoning(item.id, item.text)] if item.text else []
+        case history_items.Summary():
+            return [compaction(item.id)]
+        case _:
+            return []
+
+
+def _shows(item: history_items.Item) -> bool:
+    return isinstance(item, history_items.ToolCall) or bool(_message_items(item))

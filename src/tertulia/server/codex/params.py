@@ -11,6 +11,7 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.validation_text import explain_validation
+from tertulia.server.client_surface import steering_text
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -170,10 +171,8 @@ def input_items(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def input_text(entries: list[dict[str, Any]]) -> str:
     """A turn's input where only text is taken."""
-    items = input_items(entries)
-    if any(item["type"] != "text" for item in items):
-        raise InvalidParamsError("input: a turn that runs is steered with text alone; start another turn for pictures")
-    return "\n".join(item["text"] for item in items)
+    refusal = "input: a turn that runs is steered with text alone; start another turn for pictures"
+    return steering_text(input_items(entries), refusal)
 
 
 def _item(entry: dict[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,9 @@ a method does is done by the Host, a Session and its root conversation.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
-
 from tertulia.errors import (
-    BusyError,
     ClosedError,
     InvalidParamsError,
     InvalidRequestError,
@@ -21,38 +17,26 @@ from tertulia.errors import (
     NotFoundError,
     NotInitializedError,
     NotRunningError,
-    ParseError,
 )
+from tertulia.server.client_surface import ERROR_NUMBERS, OTHER_ERROR_NUMBER, SurfaceMethod
 from tertulia.server.codex import params as p
 from tertulia.server.codex.threads import CodexThreads
-from tertulia.server.jsonrpc.client_sessions import log_policy
-from tertulia.server.jsonrpc.event_sender import Sink, is_drained
+from tertulia.server.jsonrpc.connection import log_policy
+from tertulia.server.jsonrpc.event_batching import Sink, is_drained
 from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
-from tertulia.server.jsonrpc.standard_streams import PATIENCE_S
+from tertulia.server.jsonrpc.stdio import PATIENCE_S
 from tertulia.server.session_factory import SessionFactory
 from tertulia.version import __version__
 
 CODEX_VERSION = "0.166.0"
 """The version of Codex whose protocol this is. Clients look for it where Codex has its own, and refuse older ones."""
 
-_CLIENT_ERRORS = (
-    InvalidRequestError,
-    InvalidParamsError,
-    NotInitializedError,
-    NotFoundError,
-    ClosedError,
-    NotRunningError,
-)
+_CLIENT_ERRORS = (InvalidParamsError, NotFoundError, ClosedError, NotRunningError)
 CODEX_DIALECT = RpcDialect(
     # Whatever the client did wrong is an invalid request to Codex.
-    numbers={
-        ParseError: -32700,
-        MethodNotFoundError: -32601,
-        BusyError: -32001,
-        **dict.fromkeys(_CLIENT_ERRORS, -32600),
-    },
-    other_number=-32603,
+    numbers={**ERROR_NUMBERS, **dict.fromkeys(_CLIENT_ERRORS, -32600)},
+    other_number=OTHER_ERROR_NUMBER,
     counted_apart=("turn/interrupt",),
     bare=True,
 )
@@ -140,25 +124,20 @@ class CodexServer:
         return MethodResult({"data": models, "nextCursor": None})
 
 
-class _Method(msgspec.Struct, frozen=True):
-    reads: type[msgspec.Struct]
-    run: Callable[[CodexServer, Any], Awaitable[MethodResult]]
-
-
-METHODS: dict[str, _Method] = {
-    "thread/start": _Method(p.StartThread, lambda server, request: server.threads.start(request)),
-    "thread/resume": _Method(p.ResumeThread, lambda server, request: server.threads.resume(request)),
-    "thread/fork": _Method(p.ForkThread, lambda server, request: server.threads.fork(request)),
-    "thread/list": _Method(p.ListThreads, lambda server, request: server.threads.list(request)),
-    "thread/loaded/list": _Method(p.CodexNoParams, lambda server, request: server.threads.loaded(request)),
-    "thread/read": _Method(p.ReadThread, lambda server, request: server.threads.read(request)),
-    "thread/archive": _Method(p.ThreadParams, lambda server, request: server.threads.archive(request)),
-    "thread/unarchive": _Method(p.ThreadParams, lambda server, request: server.threads.unarchive(request)),
-    "thread/compact/start": _Method(p.ThreadParams, CodexServer.compact),
-    "turn/start": _Method(p.StartTurn, CodexServer.start_turn),
-    "turn/steer": _Method(p.SteerTurn, CodexServer.steer_turn),
-    "turn/interrupt": _Method(p.InterruptTurn, CodexServer.interrupt_turn),
-    "model/list": _Method(p.CodexNoParams, CodexServer.models),
+METHODS: dict[str, SurfaceMethod] = {
+    "thread/start": SurfaceMethod(p.StartThread, lambda server, request: server.threads.start(request)),
+    "thread/resume": SurfaceMethod(p.ResumeThread, lambda server, request: server.threads.resume(request)),
+    "thread/fork": SurfaceMethod(p.ForkThread, lambda server, request: server.threads.fork(request)),
+    "thread/list": SurfaceMethod(p.ListThreads, lambda server, request: server.threads.list(request)),
+    "thread/loaded/list": SurfaceMethod(p.CodexNoParams, lambda server, request: server.threads.loaded(request)),
+    "thread/read": SurfaceMethod(p.ReadThread, lambda server, request: server.threads.read(request)),
+    "thread/archive": SurfaceMethod(p.ThreadParams, lambda server, request: server.threads.archive(request)),
+    "thread/unarchive": SurfaceMethod(p.ThreadParams, lambda server, request: server.threads.unarchive(request)),
+    "thread/compact/start": SurfaceMethod(p.ThreadParams, CodexServer.compact),
+    "turn/start": SurfaceMethod(p.StartTurn, CodexServer.start_turn),
+    "turn/steer": SurfaceMethod(p.SteerTurn, CodexServer.steer_turn),
+    "turn/interrupt": SurfaceMethod(p.InterruptTurn, CodexServer.interrupt_turn),
+    "model/list": SurfaceMethod(p.CodexNoParams, CodexServer.models),
 }
 """All that are answered, but for `initialize` and `initialized`."""
 

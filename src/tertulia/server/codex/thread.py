@@ -1,4 +1,4 @@
-"""One thread of a Codex client: a Session of its own, so that no thread waits for another. Its root has the turns."""
+"""One thread of a Codex client: a session of its own, so that no thread waits for another. Its root has the turns."""
 
 from __future__ import annotations
 
@@ -9,34 +9,33 @@ from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import InvalidRequestError, NotRunningError, TertuliaError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.events import Event
-from tertulia.protocol.ids import ConversationId, TaskId, new_item_id
-from tertulia.protocol.inputs import Message
+from tertulia.protocol.ids import TaskId, new_item_id
 from tertulia.protocol.items import UserMessage, text_parts
 from tertulia.protocol.storage import NoStorage
-from tertulia.scheduler.nursery import Nursery
-from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, CodexToolCalls, turn_object
+from tertulia.server.client_surface import SurfaceSession, message_to_root
+from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, CodexToolCalls
 from tertulia.server.codex.approval_requests import CodexApprovalRequests
-from tertulia.server.codex.history import (
+from tertulia.server.codex.items import (
+    CodexItem,
     ThreadSummary,
     model_provider,
     rights_fields,
     round_number,
     thread_object,
     thread_preview,
+    turn_object,
     turn_objects,
+    user_message,
 )
-from tertulia.server.codex.items import CodexItem, user_message
 from tertulia.server.codex.notifications import ThreadNotifications
 from tertulia.server.codex.params import StartTurn, SteerTurn, input_items, input_text
-from tertulia.server.jsonrpc.event_sender import EventSender, Sink
+from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.peer import Peer, encode_notification, strip_jsonrpc_member
-from tertulia.session.conversations import ROOT
-from tertulia.session.inputs import parse
 from tertulia.session.resume.past_turns import PastTurns
 from tertulia.session.session import Session
 
 
-class CodexThread:
+class CodexThread(SurfaceSession):
     """Follows its session for the client, and takes its turns."""
 
     def __init__(
@@ -51,12 +50,10 @@ class CodexThread:
         origin: str | None,
     ) -> None:
         """`muted`: methods that the client does not want to hear. `origin`: the thread that it is a fork of."""
-        self.session = session
-        self._peer = peer
+        super().__init__(session, peer, sink)
         self._muted = muted
         self._created = created
         self._origin = origin
-        self._nursery = Nursery()
         root = session.root.id
         self._active_turn = ActiveTurn(session.id)
         calls = CodexToolCalls(self._active_turn, root, self._cwd)
@@ -70,9 +67,6 @@ class CodexThread:
             self._active_turn, calls, root, lambda task: self._opening_messages.pop(task, None), past.usage
         )
         self._questions = CodexApprovalRequests(session, peer, self._active_turn, calls, self._nursery)
-        # The client is asked by requests of its own protocol, whatever it shows of the events.
-        self._feed = EventSender(session.events(session.activity.began_after, attend=True), sink, self._messages)
-        self._begun = False
 
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -80,14 +74,7 @@ class CodexThread:
         """The client has been told of the thread: from now on it hears of it."""
         if new:
             self._tell("thread/started", {"thread": self.shown(turns=False)})
-        if not self._begun:
-            self._begun = True
-            self._nursery.start(self._feed.run(), "the events of a Codex thread")
-
-    async def close(self, timeout_s: float) -> None:
-        """Follow it no more. The session itself is closed by `CodexThreads`."""
-        self._feed.close()
-        await self._nursery.close(timeout_s)
+        self.follow()
 
     def state(self) -> dict[str, Any]:
         """The status of the thread, in the form of Codex."""
@@ -137,8 +124,8 @@ class CodexThread:
 
     async def start(self, request: StartTurn) -> dict[str, Any]:
         """A turn. It waits for the one that runs; what it changes holds from then on too."""
-        root, items = self.session.root, input_items(request.input)
-        message = parse(Message, {"conversation_id": ROOT, "items": items, "output_schema": request.output_schema})
+        root = self.session.root
+        message = message_to_root(input_items(request.input), request.output_schema)
         # A turn that is refused changes nothing.
         to_user_message(None, message.items, cwd=request.cwd or root.details.cwd)
         await change_terms(self.session, request.changes())
@@ -195,9 +182,6 @@ class CodexThread:
     def _tell(self, method: str, params: dict[str, Any]) -> None:
         if method not in self._muted:
             self._peer.notify(method, params)
-
-    def _cwd(self, conversation: ConversationId) -> str:
-        return (self.session.find(conversation) or self.session.root).details.cwd
 
 
 async def change_terms(session: Session, changes: dict[str, Any]) -> None:

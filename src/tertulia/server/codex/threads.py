@@ -1,22 +1,132 @@
-"""The threads that a Codex client has opened: each a Session of one Host, under the settings of its directory."""
+"""The threads of a Codex client: those that it has opened, each a session of its own, and those that are stored.
+
+Codex keeps archived threads apart. Here they stay where they are, and one file names them: `archived-threads`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from tertulia.errors import InvalidRequestError, NotFoundError, TertuliaError
+from tertulia.errors import InvalidRequestError, TertuliaError
 from tertulia.events.clock import SystemClock
+from tertulia.protocol.ids import SessionId
+from tertulia.protocol.items import Item
+from tertulia.rollout.sqlite.session_files import create_private
+from tertulia.rollout.sqlite.session_index import find_session, list_sessions
+from tertulia.rollout.sqlite.summaries import SessionSummary, summary
+from tertulia.server.client_surface import OpenSessions
 from tertulia.server.codex import params as p
-from tertulia.server.codex.stored_threads import NOT_LOADED, StoredThreads
+from tertulia.server.codex.items import ThreadSummary, round_number, thread_object, turn_objects
+from tertulia.server.codex.params import ListThreads
 from tertulia.server.codex.thread import CodexThread, change_terms
-from tertulia.server.jsonrpc.event_sender import Sink
+from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.request_runner import MethodResult
-from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest
+from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest, is_in_folders, session_page
+from tertulia.session.resume.fork import read_recorded_state
+from tertulia.session.resume.past_turns import PastTurns, read_past_turns
 from tertulia.session.session import Session
 
-_GRACE_S = 1.0
+PAGE = 25
+MAX_PAGE = 100
+ARCHIVED_FILE = "archived-threads"
+NOT_LOADED = {"type": "notLoaded"}
+
+
+class StoredThreads:
+    """The threads below one home."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def listed(self, request: ListThreads, states: Mapping[SessionId, dict[str, Any]]) -> dict[str, Any]:
+        """One page, the newest first: threads in which something was said. `states`: of those that run."""
+        size = min(max(request.limit or PAGE, 1), MAX_PAGE)
+        archived = self.archived()
+        entries = [entry for entry in list_sessions(self._home) if (entry.id in archived) is bool(request.archived)]
+
+        def accept(stored: SessionSummary) -> bool:
+            return stored.preview is not None and is_in_folders(stored.cwd, request.cwd)
+
+        page = session_page(self._home, entries, request.cursor, size, accept)
+        threads = [thread_object(_about(one, states.get(SessionId(one.entry.id), NOT_LOADED))) for one in page.sessions]
+        return {"data": threads, "nextCursor": page.next_cursor}
+
+    def read(self, id: str, *, turns: bool) -> dict[str, Any]:
+        """One that does not run. NotFound, or StorageError."""
+        about = _about(summary(self._home, id), NOT_LOADED)
+        if not turns:
+            return thread_object(about)
+        endings = self.past(id).endings
+        objects = turn_objects(self.items(id), about.cwd, {name: name for name in endings})
+        return thread_object(about, ({**turn, "status": endings.get(turn["id"], turn["status"])} for turn in objects))
+
+    def past(self, id: str) -> PastTurns:
+        """How the turns of one ended and what they cost; nothing of one that is not stored."""
+        stored = self._home / "sessions" / f"{id}.db"
+        return read_past_turns(self._home, id) if stored.exists() else PastTurns()
+
+    def items(self, id: str) -> list[Item]:
+        """All that was said in one. NotFound, or StorageError."""
+        past = read_recorded_state(self._home, id)
+        _, root = past.identity()
+        return [
+            item
+            for conversation in past.conversations.values()
+            if conversation.id == root
+            for item in conversation.items
+        ]
+
+    def round_of(self, id: str, turn_id: str) -> int:
+        """Which round of its history a turn is. NotFound, or StorageError."""
+        return round_number(self.items(id), turn_id, {name: name for name in self.past(id).endings})
+
+    def cwd(self, id: str) -> str | None:
+        """Where one worked. NotFound, or StorageError."""
+        return summary(self._home, id).cwd
+
+    def created(self, id: str, otherwise: float) -> float:
+        """When a stored thread was created."""
+        stored = self._home / "sessions" / f"{id}.db"
+        return find_session(self._home, id).created if stored.exists() else otherwise
+
+    # ── put away ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def archived(self) -> set[str]:
+        """Those that were put away."""
+        try:
+            return set((self._home / ARCHIVED_FILE).read_text(encoding="ascii").split())
+        except FileNotFoundError:
+            return set()
+
+    def archive(self, id: str, *, away: bool) -> None:
+        """Put one away, or take it out again. NotFound where there is none."""
+        find_session(self._home, id)
+        # Sessions that were removed since are forgotten here too.
+        there = {entry.id for entry in list_sessions(self._home)}
+        named = (self.archived() & there) | {id} if away else (self.archived() & there) - {id}
+        draft = self._home / f"{ARCHIVED_FILE}.{os.getpid()}"
+        draft.unlink(missing_ok=True)
+        create_private(draft, "".join(f"{name}\n" for name in sorted(named)).encode())
+        draft.replace(self._home / ARCHIVED_FILE)
+
+
+def _about(stored: SessionSummary, status: dict[str, Any]) -> ThreadSummary:
+    entry = stored.entry
+    return ThreadSummary(
+        id=entry.id,
+        model=entry.model or "",
+        cwd=stored.cwd or "/",
+        created=entry.created,
+        updated=entry.updated,
+        preview=stored.preview or "",
+        name=stored.title,
+        status=status,
+    )
 
 
 class CodexThreads:
@@ -27,22 +137,11 @@ class CodexThreads:
         self._peer = peer
         self._sink = sink
         self._stored = StoredThreads(factory.environment.home)
-        self._open: dict[str, CodexThread] = {}
+        self._open = OpenSessions[CodexThread](factory.host, "thread not found: {}; start or resume it first")
+        self.find = self._open.find
+        self.close = self._open.close
         self.muted: frozenset[str] = frozenset()
         """What the client does not want to hear."""
-
-    def find(self, thread_id: str) -> CodexThread:
-        """One that is open. NotFound."""
-        thread = self._open.get(thread_id)
-        if thread is None:
-            raise NotFoundError(f"thread not found: {thread_id[:64]!r}; start or resume it first")
-        return thread
-
-    async def close(self) -> None:
-        """Close all threads, side by side."""
-        async with asyncio.TaskGroup() as group:
-            for thread in list(self._open.values()):
-                group.create_task(self._let_go(thread))
 
     async def start(self, request: p.StartThread) -> MethodResult:
         """`thread/start`: open a new thread."""
@@ -63,7 +162,7 @@ class CodexThreads:
 
     async def list(self, request: p.ListThreads) -> MethodResult:
         """`thread/list`: one page of the stored threads."""
-        states = {id: thread.state() for id, thread in self._open.items()}
+        states = {thread.session.id: thread.state() for thread in self._open}
         return MethodResult(await asyncio.to_thread(self._stored.listed, request, states))
 
     async def read(self, request: p.ReadThread) -> MethodResult:
@@ -76,14 +175,14 @@ class CodexThreads:
 
     async def loaded(self, request: p.CodexNoParams) -> MethodResult:
         """`thread/loaded/list`: the threads that are open here."""
-        return MethodResult({"data": list(self._open), "nextCursor": None})
+        return MethodResult({"data": [thread.session.id for thread in self._open], "nextCursor": None})
 
     async def archive(self, request: p.ThreadParams) -> MethodResult:
         """`thread/archive`: it is closed, and lists leave it out. Nothing of it is lost."""
         await asyncio.to_thread(self._stored.archive, request.thread_id, away=True)
         thread = self._open.get(request.thread_id)
         if thread is not None:
-            await self._let_go(thread)
+            await self._open.release(thread)
             self._tell("thread/status/changed", {"threadId": request.thread_id, "status": NOT_LOADED})
         return MethodResult({}, lambda: self._tell("thread/archived", {"threadId": request.thread_id}))
 
@@ -119,11 +218,9 @@ class CodexThreads:
         now = SystemClock().now()
         created = await asyncio.to_thread(self._stored.created, session.id, now)
         past = await asyncio.to_thread(self._stored.past, session.id)
-        if session.id not in self._open:
-            self._open[session.id] = CodexThread(
-                session, self._peer, self._sink, muted=self.muted, past=past, created=created, origin=origin
-            )
-        return self._open[session.id]
+        return self._open.get(session.id) or self._open.add(
+            CodexThread(session, self._peer, self._sink, muted=self.muted, past=past, created=created, origin=origin)
+        )
 
     async def _refuse_archived(self, thread_id: str) -> None:
         if thread_id in await asyncio.to_thread(self._stored.archived):
@@ -146,12 +243,6 @@ class CodexThreads:
 
     def _own_cwd(self) -> str:
         return self._factory.host.settings.cwd or "/"
-
-    async def _let_go(self, thread: CodexThread) -> None:
-        # Not for the next turn to find while it closes.
-        self._open.pop(thread.session.id, None)
-        await self._factory.host.close_session(thread.session)
-        await thread.close(_GRACE_S)
 
     def _tell(self, method: str, params: dict[str, Any]) -> None:
         if method not in self.muted:

@@ -1,1 +1,1 @@
-"""The HTTP server of `tertulia serve`: checks of every request, tokens, WebSockets, uvicorn."""
+"""The HTTP server of `tertulia serve`: checks of every request, the bearer token, uvicorn."""

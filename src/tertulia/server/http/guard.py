@@ -6,6 +6,7 @@ An ASGI application around another one. A refused request is answered here with 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -14,7 +15,6 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import ParseError
-from tertulia.server.http.bearer_token import matches_token
 from tertulia.server.jsonrpc.messages import encode_error
 from tertulia.server.jsonrpc.strict_json import decode_json
 
@@ -237,6 +237,11 @@ def _sent_token(scope: Scope, headers: _Headers) -> tuple[bytes, bool]:
         if protocol.startswith(TOKEN_SUBPROTOCOL):
             return protocol.removeprefix(TOKEN_SUBPROTOCOL).encode("latin-1", "replace"), True
     return b"", False
+
+
+def matches_token(candidate: bytes, token: str) -> bool:
+    """Whether it is this token; how long that takes reveals nothing."""
+    return hmac.compare_digest(candidate, token.encode())
 
 
 def _is_address(host: str) -> bool:

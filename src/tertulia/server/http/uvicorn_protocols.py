@@ -158,7 +158,7 @@ class SinkWebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 class _Sink:
-    """A WebSocket as the `Sink` of `event_sender.py`."""
+    """A WebSocket as the `Sink` of `event_batching.py`."""
 
     __slots__ = ("_socket",)
 

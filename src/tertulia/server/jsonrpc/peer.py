@@ -17,7 +17,7 @@ import msgspec
 
 from tertulia.errors import InvalidRequestError, ParseError, TertuliaError
 from tertulia.protocol.storage import StoragePolicy
-from tertulia.server.jsonrpc.event_sender import Sink
+from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.messages import RequestId, RequestRefusal, RpcRequest, read_request
 from tertulia.server.jsonrpc.request_runner import (
     BatchResponse,

@@ -1,27 +1,280 @@
 """Serves one client on standard input and output, whatever protocol it speaks: our own, ACP or Codex's.
 
-One JSON text a line; standard error is for logs. The protocols themselves are `ClientHandler`s.
+One JSON text a line; standard error is for logs. The protocols themselves are `ClientHandler`s. Pipes, sockets and
+terminals are read and written as they become ready. Files and devices are never "ready": they are read in a thread,
+and written at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+import logging
+import os
+import select
+import signal
+import stat
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, aclosing, contextmanager, redirect_stdout
+from io import FileIO
+from typing import Protocol, cast
 
+from tertulia.errors import InvalidRequestError, TertuliaError
+from tertulia.protocol.line_framing import MAX_LINE_BYTES, Line, LineSplitter, OversizedLine
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.connection import RpcConnection
-from tertulia.server.jsonrpc.event_sender import Sink
-from tertulia.server.jsonrpc.standard_streams import (
-    LineReceiver,
-    open_sink,
-    receive_lines,
-    run_on_standard_streams,
-    wait_until_abandoned,
-)
+from tertulia.server.jsonrpc.event_batching import Sink, is_drained
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
+
+CHUNK_BYTES = 64 * 1024
+PATIENCE_S = 2.0
+"""How long a client that reads nothing is waited for in the end."""
+_LOOK_EVERY_S = 0.05
+_LONG_BYTES = 64 * 1024
+"""A longer message is written as it is: to join it with others would copy it."""
+
+
+async def read_chunks(source: int) -> AsyncGenerator[bytes, None]:
+    """What can be read from the descriptor, until its end or until it breaks. The descriptor stays open."""
+    try:
+        if _is_polled(source):
+            reader = asyncio.StreamReader(limit=CHUNK_BYTES)
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), FileIO(os.dup(source), "r")
+            )
+            try:
+                while chunk := await reader.read(CHUNK_BYTES):
+                    yield chunk
+            finally:
+                transport.close()
+        else:
+            while chunk := await asyncio.to_thread(os.read, source, CHUNK_BYTES):
+                yield chunk
+    except OSError:
+        # A terminal that was hung up, a connection that was reset: nothing more will come.
+        return
+
+
+async def wait_until_hung_up(source: int) -> None:
+    """Return when no process can write to the descriptor any more, whatever in it is still unread."""
+    if not _is_polled(source):
+        # A file has no writer that could be waited for.
+        return
+    gone = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # Of its own: the loop's own would tell only of what can be read, and what is not read hides the end behind it.
+    with select.epoll() as poll:
+        poll.register(source, select.EPOLLRDHUP)
+        loop.add_reader(poll.fileno(), gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(poll.fileno())
+
+
+async def wait_until_abandoned(source: int, sink: PipeSink | FileSink, patience_s: float = PATIENCE_S) -> None:
+    """Return when the client has closed its end of the input, and since then taken nothing of the output for so long.
+
+    Such a client sends no more, and nothing reaches it: to wait for it would be to wait for ever.
+    """
+    await wait_until_hung_up(source)
+    await wait_until_stuck(sink, patience_s)
+
+
+async def wait_until_stuck(sink: PipeSink | FileSink, patience_s: float = PATIENCE_S) -> None:
+    """Return when the client has taken nothing for so long that nothing more will reach it."""
+    while True:
+        if not await is_drained(sink, patience_s):
+            return
+        await asyncio.sleep(_LOOK_EVERY_S)
+
+
+class PipeSink(asyncio.BaseProtocol):
+    """Messages to a pipe, a socket or a terminal, one a line."""
+
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        """`on_lost` is called once, when the reader is gone or the sink was closed."""
+        self._on_lost = on_lost
+        self._transport: asyncio.WriteTransport | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self._lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)
+
+    def pause_writing(self) -> None:
+        """By asyncio: the reader is slow."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """By asyncio: it has read."""
+        self._room.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._room.set()
+        self._lost.set()
+        self._on_lost()
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        if messages and self._transport is not None and not self._transport.is_closing():
+            for piece in _lines(messages):
+                self._transport.write(piece)
+
+    async def drain(self) -> None:
+        await self._room.wait()
+
+    async def close(self, timeout_s: float) -> None:
+        """Give the reader so long to take what was sent, then let go."""
+        if self._transport is None:
+            return
+        self._transport.close()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._lost.wait()
+        except TimeoutError:
+            # In the same step the reader may have taken the last of it.
+            if not self._lost.is_set():
+                self._transport.abort()
+            await self._lost.wait()
+
+
+def _lines(messages: Sequence[bytes]) -> Iterator[bytes]:
+    """One message a line, in pieces to be written one after the other: short ones joined, long ones not copied."""
+    short: list[bytes] = []
+    for message in messages:
+        if len(message) > _LONG_BYTES:
+            yield b"\n".join((*short, b""))
+            yield message
+            short = [b""]
+        else:
+            short.append(message)
+    yield b"\n".join((*short, b""))
+
+
+class FileSink:
+    """Messages to a file or a device, one a line."""
+
+    def __init__(self, target: int, on_lost: Callable[[], None]) -> None:
+        """`on_lost` is called when the file cannot be written any more."""
+        self._target = target
+        self._on_lost = on_lost
+        self._lost = False
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        try:
+            for piece in _lines(messages) if messages else ():
+                rest = memoryview(piece)
+                while rest and not self._lost:
+                    rest = rest[os.write(self._target, rest) :]
+        except OSError:
+            self._lost = True
+            self._on_lost()
+
+    async def drain(self) -> None:
+        """Returns at once: `send` has written everything."""
+
+    async def close(self, timeout_s: float) -> None:
+        """There is nothing left to write."""
+
+
+async def open_sink(target: int, on_lost: Callable[[], None]) -> PipeSink | FileSink:
+    """The sink for a descriptor, which stays open itself."""
+    if not _is_polled(target):
+        return FileSink(target, on_lost)
+    _, sink = await asyncio.get_running_loop().connect_write_pipe(
+        lambda: PipeSink(on_lost), FileIO(os.dup(target), "w")
+    )
+    return sink
+
+
+def _is_polled(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+
+
+IN_A_ROW = 64
+"""So many lines are taken before others have their turn."""
+_log = logging.getLogger(__name__)
+
+
+class LineReceiver(Protocol):
+    """Takes the messages of a client."""
+
+    async def receive(self, line: Line) -> None:
+        """Take one message of the client."""
+        ...
+
+    async def refuse(self, error: TertuliaError) -> None:
+        """Answer a message that cannot be read."""
+        ...
+
+
+async def run_on_standard_streams(serve: Callable[[int, int, asyncio.Event], Awaitable[None]]) -> int:
+    """Serve a source and a target until told to stop, by SIGTERM or SIGINT too. The exit code, which is 0."""
+    if sys.__stdin__ is None or sys.__stdout__ is None:
+        # Their numbers may belong to something else by now.
+        _log.error("standard input and output must be open")
+        return 0
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    with ExitStack() as cleanup:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+            cleanup.callback(loop.remove_signal_handler, number)
+        source, target = cleanup.enter_context(claim_standard_streams())
+        await serve(source, target, stop)
+    return 0
+
+
+async def receive_lines(source: int, client: LineReceiver) -> None:
+    """Hand on what comes, line by line, until the input ends."""
+    lines = LineSplitter()
+    async with aclosing(read_chunks(source)) as incoming:
+        async for chunk in incoming:
+            for number, line in enumerate(lines.feed(chunk), 1):
+                await _deliver(line, client)
+                if number % IN_A_ROW == 0:
+                    # Nothing of that may have waited for anything.
+                    await asyncio.sleep(0)
+    for line in lines.end():
+        await _deliver(line, client)
+
+
+async def _deliver(line: Line | OversizedLine, client: LineReceiver) -> None:
+    if not isinstance(line, OversizedLine):
+        await client.receive(line)
+    else:
+        await client.refuse(InvalidRequestError(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"))
+
+
+@contextmanager
+def claim_standard_streams() -> Generator[tuple[int, int], None, None]:
+    """Descriptors for standard input and output that no other code has; in the end all is put back as it was."""
+    with ExitStack() as cleanup:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        cleanup.callback(os.close, nothing)
+        cleanup.enter_context(redirect_stdout(sys.stderr))
+        source = cleanup.enter_context(_take_descriptor(0, nothing))
+        target = cleanup.enter_context(_take_descriptor(1, nothing if sys.__stderr__ is None else 2))
+        yield source, target
+
+
+@contextmanager
+def _take_descriptor(fd: int, stand_in: int) -> Generator[int, None, None]:
+    own = os.dup(fd)
+    # asyncio makes it non-blocking, and with it the same thing in the hands of a shell or a parent process.
+    blocking = os.get_blocking(own)
+    os.dup2(stand_in, fd)
+    try:
+        yield own
+    finally:
+        os.set_blocking(own, blocking)
+        os.dup2(own, fd)
+        os.close(own)
+
 
 _PATIENCE_S = 5.0
 """With a client that has closed its end of the input and does not read; it may be a person with a pager."""

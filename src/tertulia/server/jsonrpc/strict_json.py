@@ -95,7 +95,7 @@ AT_ONCE_BYTES = 128 * 1024
 
 
 async def decode_json(data: bytes | bytearray) -> Any:
-    """The one value in these bytes, whatever their length. ParseError: see `strict_json.decode`.
+    """The one value in these bytes, whatever their length. ParseError: see `decode`.
 
     The loop is never held for long, and a cancellation ends it.
     """

@@ -22,8 +22,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http.guard import RequestGuard
 from tertulia.server.http.server import HttpServer
 from tertulia.server.mcp.broker_address import BrokerGreeting, BrokerWelcome, find_view, is_same_user, short_path
-from tertulia.server.mcp.line_transport import serve_lines
-from tertulia.server.mcp.message_check import refuse_non_messages
+from tertulia.server.mcp.transport import refuse_non_messages, serve_lines
 from tertulia.session.session import Session
 
 HTTP_PATH = "/mcp"

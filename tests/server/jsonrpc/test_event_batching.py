@@ -14,8 +14,8 @@ from tertulia.events.journal import NoJournal
 from tertulia.models.scripted.script import say
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId
-from tertulia.server.jsonrpc import event_sender as event_batcher
-from tertulia.server.jsonrpc.event_sender import BURST_BYTES, EventBatcher, EventSender
+from tertulia.server.jsonrpc import event_batching
+from tertulia.server.jsonrpc.event_batching import BURST_BYTES, EventBatcher, EventSender
 from tertulia.session.settings.settings import Settings
 from tertulia.testing import FakeClock
 from tests.server.client import DEADLINE_S, MemorySink, model, ticks
@@ -230,12 +230,12 @@ async def test_a_feed_that_is_cancelled_lets_everybody_go(stage: Stage) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """So long that nothing goes out for its time alone."""
-    monkeypatch.setattr(event_batcher, "BATCH_DELAY_S", 1_000.0)
+    monkeypatch.setattr(event_batching, "BATCH_DELAY_S", 1_000.0)
 
 
 async def test_events_wait_and_go_out_together_when_their_time_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 10: one write a moment, not one an event."""
-    monkeypatch.setattr(event_batcher, "BATCH_DELAY_S", 0.01)
+    monkeypatch.setattr(event_batching, "BATCH_DELAY_S", 0.01)
     sink = MemorySink()
     out = EventBatcher(sink, lambda: True)
     out.send([b"1", b"2"])

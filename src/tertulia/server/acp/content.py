@@ -1,4 +1,7 @@
-"""What a person wrote in an editor, as a message: texts, pictures, files that were attached or only pointed to."""
+"""Reads the prompt of an editor as a message, and writes texts and remarks as ACP's content.
+
+A prompt has texts, pictures, and files that were attached or only pointed to.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import base64
 import binascii
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from acp import schema as s
 
 from tertulia.errors import InvalidParamsError
-from tertulia.server.acp.tool_call_view import fence_code
+from tertulia.policy.display_text import make_display_text
+from tertulia.protocol.ids import ItemId
+from tertulia.server.client_surface import steering_text
 from tertulia.tools.images import read_image_info
 
 PromptBlock = (
@@ -22,6 +27,12 @@ PromptBlock = (
     | s.EmbeddedResourceContentBlock
 )
 
+Update = dict[str, Any]
+"""One `update` of a `session/update`, in ACP's spelling."""
+ChunkKind = Literal["user_message_chunk", "agent_message_chunk", "agent_thought_chunk"]
+
+MAX_TITLE = 200
+_TICKS = re.compile("`+")
 _PICTURES = re.compile(r"image/(png|jpeg|gif|webp)\Z")
 
 
@@ -37,10 +48,8 @@ def first_text(prompt: Sequence[PromptBlock]) -> str:
 
 def prompt_text(prompt: Sequence[PromptBlock]) -> str:
     """All of it as one text. InvalidParams where there is more to it than words."""
-    items = message_items(prompt)
-    if not all(item["type"] == "text" for item in items):
-        raise InvalidParamsError("what runs is steered with words alone; send a picture with the next prompt")
-    return "\n".join(item["text"] for item in items)
+    refusal = "what runs is steered with words alone; send a picture with the next prompt"
+    return steering_text(message_items(prompt), refusal)
 
 
 def _item(block: PromptBlock, where: str) -> dict[str, Any]:
@@ -80,3 +89,35 @@ def _picture(mime: str, data: str, where: str) -> dict[str, Any]:
 
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
+
+
+# ---- what is sent
+
+
+def text_block(text: str) -> dict[str, str]:
+    """A text as ACP's content."""
+    return {"type": "text", "text": text}
+
+
+def chunk_update(voice: ChunkKind, content: dict[str, Any], item_id: ItemId | None = None) -> Update:
+    """A piece of a message. Pieces of one message have its id."""
+    update: Update = {"sessionUpdate": voice, "content": content}
+    return update if item_id is None else {**update, "messageId": item_id}
+
+
+def remark_update(text: str) -> Update:
+    """A remark of ours, which is not part of the answer."""
+    return chunk_update("agent_thought_chunk", text_block(f"{text}\n"))
+
+
+def one_line(text: str) -> str:
+    """A text as a title: in one line, not too long, and with nothing in it that hides."""
+    words = " ".join(text[: MAX_TITLE * 4].split())
+    return make_display_text(words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…").text
+
+
+def fence_code(text: str) -> str:
+    """A text that Markdown leaves as it is, whatever is in it."""
+    longest = max(map(len, _TICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text.rstrip()}\n{fence}"

@@ -1,4 +1,4 @@
-"""Sends the events of a session to one client, in order, and holds back the answers that must not overtake them.
+"""Sends the events of a session to one client in order and in batches; answers that must not overtake them wait.
 
 `EventSender` follows a subscription, `EventBatcher` joins small writes. Neither knows a transport: both write to a
 `Sink`.
@@ -26,7 +26,7 @@ class Sink(Protocol):
     """
 
     def send(self, messages: Sequence[bytes]) -> None:
-        """Put messages on tother way, each one JSON text without a newline."""
+        """Put messages on their way, each one JSON text without a newline."""
         ...
 
     async def drain(self) -> None:
