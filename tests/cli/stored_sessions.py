@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import select
@@ -56,6 +57,8 @@ class Screen:
         self.process = shell.start(*arguments, env=env, start_new_session=True, **streams)
         os.close(secondary)
         self.seen = ""
+        # A character may come in two pieces.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._reached = 0
 
     def until(self, text: str) -> str:
@@ -66,7 +69,7 @@ class Screen:
                 self.process.kill()
                 self.close()
                 raise AssertionError(f"{text!r} did not come:\n{self.seen}")
-            self.seen += os.read(self._primary, 65_536).decode("utf-8", "replace")
+            self.seen += self._decoder.decode(os.read(self._primary, 65_536))
         self._reached = found + len(text)
         return self.seen
 

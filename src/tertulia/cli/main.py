@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import click
 
-from tertulia.cli.global_flags import global_flags
+from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import InvalidParamsError, TertuliaError, ToolConflictError
 from tertulia.policy.display_text import printable
@@ -76,14 +76,10 @@ _HOMES = {
 }
 """Where a verb is that has no module of its name directly in `cli`."""
 
-_NO_UI = (
-    "The terminal UI is not in this version: `tertulia exec` does one task, `tertulia resume` continues it, "
-    "`tertulia demo` shows the idea."
-)
-
 _EXAMPLES = """
 \b
 Examples:
+  tertulia
   tertulia demo
   tertulia exec "What does this repository do?"
   git diff | tertulia exec -m scripted/review.yaml --json -
@@ -115,14 +111,21 @@ _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width":
 @global_flags
 @click.version_option(__version__, message="tertulia %(version)s")
 @click.pass_context
-def program(context: click.Context) -> None:
+def program(context: click.Context) -> int:
     """One session, many isolated conversations: an agent runtime.
 
-    The options hold for every command and may stand before or after it.
+    Without a command it starts a conversation, where standard input and output are a terminal. The options hold for
+    every command and may stand before or after it.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
-        click.echo(f"\n{_NO_UI}")
+    if context.invoked_subcommand is not None:
+        return 0
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        # Imported here: no other verb needs it.
+        from tertulia.cli.chat import start_chat
+
+        return start_chat(context.find_root().ensure_object(GlobalFlags).load())
+    click.echo(context.get_help())
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

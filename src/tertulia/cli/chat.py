@@ -1,0 +1,358 @@
+"""A conversation at the terminal, line by line: what `tertulia` starts, and what `tertulia resume` goes on with.
+
+A plain line mode, not a terminal UI. The session runs in a thread of its own; the main thread has the keyboard, because
+only there the standard library's readline edits lines and Ctrl-C reaches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from tertulia.cli.exec.run_message import MessageOutcome
+from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
+from tertulia.cli.exec.text_output import TextView
+from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.stop_signals import INTERRUPTED
+from tertulia.errors import TertuliaError
+from tertulia.policy.private_file import PrivateFile, VersionedContent
+from tertulia.policy.redaction import Redactor, secrets_of
+from tertulia.protocol.events import Event
+from tertulia.protocol.storage import Full, storage_from_wire
+from tertulia.rollout.sqlite.session_index import list_sessions
+from tertulia.session.session import Session
+from tertulia.session.settings.settings import LoadedSettings
+
+_PROMPT = "› "
+_LEAVING = "Ctrl-D or /exit leaves; Ctrl-C once more does, too"
+_HISTORY_FILE = "chat-history.json"
+_MAX_HISTORY = 1_000
+_HELP = {
+    "/help": "show this",
+    "/conversations": "list the conversations of this session",
+    "/exit": "leave; `tertulia resume --last` goes on later",
+    "//…": "send a line that begins with /",
+}
+T = TypeVar("T")
+
+
+class _LeaveSignal(BaseException):
+    """SIGTERM, or the terminal is gone. Not an Exception: nothing on the way may catch it."""
+
+
+def run_chat(
+    entering: AbstractAsyncContextManager[Session],
+    loaded: LoadedSettings,
+    greet: Callable[[Session, TerminalOutput], Coroutine[Any, Any, None]],
+) -> int:
+    """Hold a conversation with the root of a session until the person leaves; returns the exit code.
+
+    Args:
+        entering: The session, closed at the end.
+        loaded: The settings, for colours, warnings, and whether lines may be stored.
+        greet: Shows what the session is, before the first line is read.
+    """
+    out, notes = (TerminalOutput(stream, loaded.environment.variables) for stream in (sys.stdout, sys.stderr))
+    session = _SessionThread(entering, TextView(out, notes, loaded.warnings), notes)
+    with _leave_on_signals(), session:
+        session.call(greet(session.entered, out))
+        history = _line_history(loaded)
+        try:
+            return _Chat(session, out).run()
+        except _LeaveSignal:
+            out.line()
+            return INTERRUPTED
+        finally:
+            history.save()
+
+
+@contextmanager
+def _leave_on_signals() -> Generator[None]:
+    def leave(number: int, frame: object) -> None:
+        raise _LeaveSignal
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# ---- a new session
+
+
+def start_chat(loaded: LoadedSettings) -> int:
+    """Begin a new session and talk with it; earlier ones are only counted."""
+    earlier = len(list_sessions(loaded.environment.home))
+
+    async def greet(session: Session, out: TerminalOutput) -> None:
+        settings, info = loaded.settings, session.info
+        out.line((f"{info.model} · {settings.cwd} · {info.policy['sandbox']} · session {session.id}", "dim"))
+        if earlier:
+            stored = format_count(earlier, "earlier session")
+            out.line(
+                (
+                    f"{stored}: `tertulia resume --last` goes on with the newest, `tertulia sessions ls` lists them",
+                    "dim",
+                )
+            )
+        out.line(("/help shows what can be typed; Ctrl-C stops an answer, Ctrl-D leaves.", "dim"))
+
+    return run_chat(Session.start(loaded.settings), loaded, greet)
+
+
+# ---- the main thread: the keyboard
+
+
+class _Chat:
+    """Reads lines and sends each to the root conversation."""
+
+    def __init__(self, session: _SessionThread, out: TerminalOutput) -> None:
+        self._session = session
+        self._out = out
+
+    def run(self) -> int:
+        """Until the person leaves; returns the exit code."""
+        warned = False
+        while True:
+            try:
+                line = self._read()
+            except EOFError:
+                self._out.line()
+                return 0
+            except KeyboardInterrupt:
+                self._out.line()
+                if warned:
+                    return INTERRUPTED
+                warned = True
+                self._out.line((_LEAVING, "dim"))
+                continue
+            warned = False
+            if line in ("/exit", "/quit"):
+                return 0
+            if line.startswith("/") and not line.startswith("//"):
+                self._command(line)
+            elif line:
+                self._send(line.removeprefix("/") if line.startswith("//") else line)
+
+    def _read(self) -> str:
+        with self._session.held():
+            return input(_PROMPT).strip()
+
+    def _command(self, line: str) -> None:
+        match line.split():
+            case ["/help", *_]:
+                for name, meaning in _HELP.items():
+                    self._out.line(f"  {name:16}", (meaning, "dim"))
+            case ["/conversations", *_]:
+                self._session.call(self._list())
+            case [name, *_]:
+                self._out.line(
+                    (f"there is no command {name}; /help lists them, // sends a line that begins with /", "red")
+                )
+            case _:
+                pass
+
+    async def _list(self) -> None:
+        session = self._session.entered
+        write_tree(self._out, conversation_rows([conversation.info for conversation in session.conversations()]))
+
+    def _send(self, text: str) -> None:
+        """Send a message and wait for its end; Ctrl-C stops the task, not the program."""
+        answering = self._session.begin(self._session.ask(text))
+        while True:
+            try:
+                answering.result()
+            except KeyboardInterrupt:
+                self._session.begin(self._session.entered.root.interrupt())
+            except TertuliaError as error:
+                self._out.line(("refused", "red"), f" {error.message}")
+                break
+            else:
+                break
+        self._out.line()
+
+
+# ---- the session's thread
+
+
+class _SessionThread:
+    """Runs a session in a thread of its own, shows its events, and takes calls from the main thread."""
+
+    def __init__(self, entering: AbstractAsyncContextManager[Session], view: TextView, notes: TerminalOutput) -> None:
+        self._entering = entering
+        self._view = view
+        self._notes = notes
+        self._loop = asyncio.new_event_loop()
+        self._entered: Future[Session] = Future()
+        self._leaving = asyncio.Event()
+        self._held: list[Event] | None = None
+        """Events that came while a line is being typed; None while none is."""
+        self._shown = 0
+        self._news = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="session")
+
+    @property
+    def entered(self) -> Session:
+        """The session; raises what kept it from starting."""
+        return self._entered.result()
+
+    def __enter__(self) -> _SessionThread:
+        self._thread.start()
+        try:
+            self._entered.result()
+        except BaseException:
+            self._thread.join()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._leaving.set)
+        self._thread.join()
+        if self._failure is not None and exc[0] is None:
+            raise self._failure
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start something in the session's thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something in the session's thread, and wait for it."""
+        return self.begin(work).result()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Nothing is shown while the block lasts: a person is typing a line."""
+        self.call(self._hold())
+        try:
+            yield
+        finally:
+            self.call(self._release())
+
+    async def ask(self, text: str) -> None:
+        """Send a message to the root, show its answer, and come back when all of it was shown."""
+        reply = await self.entered.root.message(text)
+        await self._caught_up(reply.last_seq)
+        self._view.end(MessageOutcome(reply.status, reply))
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        serving = self._loop.create_task(self._serve())
+        self._loop.run_until_complete(asyncio.wait((serving,)))
+        self._failure = serving.exception()
+        if self._failure is not None and not self._entered.done():
+            self._entered.set_exception(self._failure)
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        async with self._entering as session, asyncio.TaskGroup() as group:
+            self._shown = session.activity.began_after
+            watching = group.create_task(self._watch(session))
+            await self._caught_up(session.activity.last_seq)
+            self._entered.set_result(session)
+            await self._leaving.wait()
+            await session.close()
+            await watching
+
+    async def _watch(self, session: Session) -> None:
+        keyboard = TerminalInput.open((sys.stdin, sys.stderr))
+        approver = None if keyboard is None else TerminalApprover(keyboard, self._notes, self._view.pause)
+        async for event in session.events(after=self._shown, attend=approver is not None):
+            self._show(event)
+            if approver is not None:
+                approver.take(session, event)
+            if event.seq is not None:
+                self._shown = event.seq
+                self._news.set()
+
+    def _show(self, event: Event) -> None:
+        if self._held is None:
+            self._view.show(event)
+        else:
+            self._held.append(event)
+
+    async def _hold(self) -> None:
+        self._held = []
+
+    async def _release(self) -> None:
+        held, self._held = self._held, None
+        for event in held or ():
+            self._view.show(event)
+
+    async def _caught_up(self, seq: int) -> None:
+        """Wait until this event was shown."""
+        while self._shown < seq:
+            self._news.clear()
+            await self._news.wait()
+
+
+# ---- lines of earlier conversations
+
+
+class _StoredLines(VersionedContent, frozen=True):
+    lines: list[str] = msgspec.field(default_factory=list)
+    """The oldest line stands first in it."""
+
+
+class _LineHistory:
+    """What the arrow keys bring back: lines of this run and, where they may be stored, of earlier ones."""
+
+    def __init__(self, file: PrivateFile[_StoredLines] | None, redactor: Redactor) -> None:
+        """`file` None: nothing is stored."""
+        self._file = file
+        self._redactor = redactor
+        self._readline = _load_readline()
+        self._before = 0
+        if self._readline is not None:
+            for line in self._stored():
+                self._readline.add_history(line)
+            self._before = self._readline.get_current_history_length()
+
+    def save(self) -> None:
+        """Store the lines of this run, with secrets replaced. One that cannot be stored is no loss worth an error."""
+        if self._file is None or self._readline is None:
+            return
+        end = self._readline.get_current_history_length()
+        items = [self._readline.get_history_item(at + 1) for at in range(self._before, end)]
+        lines = [self._redactor.text(line) for line in items if line]
+        if not lines:
+            return
+        with suppress(TertuliaError), self._file.locked():
+            self._file.write(_StoredLines(lines=[*self._stored(), *lines][-_MAX_HISTORY:]))
+
+    def _stored(self) -> list[str]:
+        if self._file is None:
+            return []
+        try:
+            return self._file.load().lines
+        except (OSError, ValueError):
+            return []
+
+
+def _line_history(loaded: LoadedSettings) -> _LineHistory:
+    stored = isinstance(storage_from_wire(loaded.settings.storage_policy), Full)
+    file = PrivateFile(loaded.environment.home / _HISTORY_FILE, _StoredLines) if stored else None
+    return _LineHistory(file, Redactor(secrets_of(loaded.environment.variables)))
+
+
+def _load_readline() -> Any:
+    """The module that makes `input` edit lines; None where Python was built without it."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    # A paste of several lines is one message.
+    readline.parse_and_bind("set enable-bracketed-paste on")
+    return readline
