@@ -303,3 +303,53 @@ def test_a_schema_of_a_thousand_parts_in_a_row_is_no_deeper_than_its_values() ->
     defs = {f"t{n}": {"properties": {"next": {"$ref": f"#/$defs/t{n + 1}"}}} for n in range(2_000)}
     document = {"$defs": {**defs, "t2000": {"type": "null"}}, "$ref": "#/$defs/t0"}
     assert fits(document, nested(30, lambda inner: {"next": inner}, {}))
+
+
+# ---- all problems
+
+ORDER = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "lines": {
+            "type": "array",
+            "items": {"type": "object", "required": ["sku", "count"], "properties": {"count": {"minimum": 1}}},
+        },
+        "to": {"anyOf": [{"type": "null"}, {"type": "object", "properties": {"street": {"type": "string"}}}]},
+    },
+    "required": ["id", "lines"],
+}
+
+
+def test_all_problems_of_a_value_are_listed_each_with_its_path() -> None:
+    problems = schema(ORDER).problems({"lines": [{"count": 0}, {"sku": 1, "count": 2}, {}], "to": {"street": 4}})
+    assert problems == [
+        '$: expected a property "id", got "lines", "to"',
+        '$.lines[0]: expected a property "sku", got "count"',
+        "$.lines[0].count: expected a number of at least 1, got 0",
+        '$.lines[2]: expected a property "sku", got nothing',
+        '$.lines[2]: expected a property "count", got nothing',
+        "$.to.street: expected string, got integer",
+    ]
+    assert schema(ORDER).problems({"id": 1, "lines": []}) == []
+
+
+def test_a_list_of_problems_is_bounded_in_length_and_time() -> None:
+    deep: Any = {"type": "array", "items": {"$ref": "#"}, "maxItems": 1}
+    value: Any = [0] * 2_000
+    for _ in range(60):
+        value = [value, value[:50]]
+    usable = schema(deep)
+    with at_most_100_ms():
+        problems = usable.problems(value)
+    assert len(problems) == 20
+
+
+@settings(max_examples=examples(1_000))
+@given(SCHEMAS, VALUES)
+def test_there_are_problems_exactly_where_a_value_is_refused(document: Any, value: Any) -> None:
+    try:
+        usable = schema(document)
+    except InvalidParamsError:
+        return
+    assert bool(usable.problems(value)) is not fits(document, value)

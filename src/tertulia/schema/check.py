@@ -1,7 +1,8 @@
 """The result of checking a value against a schema, and the budget that bounds the work.
 
-A check returns the first problem it finds, or None; it never raises for a wrong value. All that it does beyond
-the constant it pays from the budget, so that no pair of schema and value can hold the process.
+A check returns the first problem it finds with as many others as the budget asks for, or None; it never raises for a
+wrong value. All that it does beyond the constant it pays from the budget, so that no pair of schema and value can
+hold the process.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tertulia.schema.pattern import Pattern
 
 MAX_STEPS = 50_000
 """Of about half a microsecond: what checking one value may cost."""
+MAX_PROBLEMS = 20
+"""Listed of one value."""
 MAX_DEPTH = 200
 """Checks inside checks: how deep the value is, times how indirect the schema is."""
 _MAX_SHOWN = 240
@@ -23,40 +26,57 @@ _MAX_SHOWN = 240
 class Budget:
     """What is left for checking one value."""
 
-    __slots__ = ("depth", "steps")
+    __slots__ = ("depth", "max_problems", "steps")
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_problems: int = 1) -> None:
         self.steps = MAX_STEPS
         self.depth = MAX_DEPTH
+        self.max_problems = max_problems
+        """How many problems of a value are looked for."""
+
+    def is_enough(self, found: Problem) -> bool:
+        """Whether a problem has so many others that the check can end."""
+        return len(found.others) + 1 >= self.max_problems
 
     def spend(self, steps: int) -> None:
         """Pay, or give up on the value."""
         self.steps -= steps
         if self.steps < 0:
-            raise InvalidParamsError("too large to be checked against the tool's schema")
+            raise InvalidParamsError("too large to be checked against the schema")
 
     def descend(self) -> None:
         """Pay for one step down; who goes down adds one to `depth` when back."""
         self.spend(1)
         self.depth -= 1
         if self.depth < 0:
-            raise InvalidParamsError("nested too deep to be checked against the tool's schema")
+            raise InvalidParamsError("nested too deep to be checked against the schema")
 
 
 class Problem:
     """Where a value is not what was expected. The path grows on the way back up, innermost key first."""
 
-    __slots__ = ("expected", "got", "path")
+    __slots__ = ("expected", "got", "others", "path")
 
     def __init__(self, expected: str, got: str) -> None:
         self.expected = expected
         self.got = got
         self.path: list[str | int] = []
+        self.others: tuple[Problem, ...] = ()
+        """Further problems of the same value, where all are wanted."""
 
     def below(self, key: str | int) -> Problem:
         """The same problem, seen from the value that holds the other under this key."""
         self.path.append(key)
+        for problem in self.others:
+            problem.path.append(key)
         return self
+
+    def after(self, first: Problem | None) -> Problem:
+        """The first problem with this one and its others added; this one where there was none before."""
+        if first is None:
+            return self
+        first.others += (self, *self.others)
+        return first
 
     def __str__(self) -> str:
         path = "".join(f"[{key}]" if isinstance(key, int) else f".{_name(key)}" for key in reversed(self.path))

@@ -25,10 +25,13 @@ def _for_each(members: Callable[[Any, Budget], _Members]) -> Check:
     """Check certain members of a value: each comes with its key and with what is expected of it."""
 
     def check(value: Any, budget: Budget) -> Problem | None:
+        found: Problem | None = None
         for key, member, expected_check in members(value, budget):
             if (problem := expected_check(member, budget)) is not None:
-                return problem.below(key)
-        return None
+                found = problem.below(key).after(found)
+                if budget.is_enough(found):
+                    break
+        return found
 
     return check
 
@@ -44,12 +47,15 @@ def required(site: Site, names: Any) -> Check:
         site.refuse("`required` is not a list of names")
 
     def check(value: Any, budget: Budget) -> Problem | None:
+        found: Problem | None = None
         if is_object(value):
             budget.spend(len(names) >> 3)
             for name in names:
                 if name not in value:
-                    return Problem(f"a property {shorten_value(name)}", list_values(value))
-        return None
+                    found = Problem(f"a property {shorten_value(name)}", list_values(value)).after(found)
+                    if budget.is_enough(found):
+                        break
+        return found
 
     return check
 

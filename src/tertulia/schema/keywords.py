@@ -87,10 +87,13 @@ def _all_of(site: Site, _: Any) -> Check:
     checks = _alternatives(site, "allOf")
 
     def check(value: Any, budget: Budget) -> Problem | None:
+        found: Problem | None = None
         for alternative in checks:
             if (problem := alternative(value, budget)) is not None:
-                return problem
-        return None
+                found = problem.after(found)
+                if budget.is_enough(found):
+                    break
+        return found
 
     return check
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.schema.check import Budget, Check, Problem, is_array, is_object, json_type
+from tertulia.schema.check import MAX_PROBLEMS, Budget, Check, Problem, is_array, is_object, json_type
 from tertulia.schema.keywords import BUILDERS
 from tertulia.schema.pattern import Pattern
 
@@ -132,6 +132,15 @@ class Schema:
         if problem is not None:
             raise InvalidParamsError(str(problem))
 
+    def problems(self, value: Any) -> list[str]:
+        """Up to `MAX_PROBLEMS` wrong values, each with its path and what was expected there.
+
+        Of alternatives none of which fits, the problems of the nearest. InvalidParams where checking takes too long.
+        """
+        found = self._root(value, Budget(max_problems=MAX_PROBLEMS))
+        problems = () if found is None else (found, *found.others)
+        return list(dict.fromkeys(map(str, problems)))[:MAX_PROBLEMS]
+
 
 class _Node:
     """One place of a schema. References share nodes, so a schema may contain itself."""
@@ -147,14 +156,15 @@ class _Node:
 
     def __call__(self, value: Any, budget: Budget) -> Problem | None:
         budget.descend()
+        found: Problem | None = None
         for check in self.checks:
             problem = check(value, budget)
             if problem is not None:
-                break
-        else:
-            problem = None
+                found = problem.after(found)
+                if budget.is_enough(found):
+                    break
         budget.depth += 1
-        return problem
+        return found
 
     def below(self, schema: Any) -> Check:
         return self._compiler.node(schema)
