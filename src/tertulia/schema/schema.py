@@ -103,15 +103,18 @@ class Schema:
         self._fill = fill
 
     @classmethod
-    def compile(cls, schema_text: str) -> Schema:
-        """Raise InvalidParams for what is not a schema, is too large, refers to elsewhere or round in circles."""
+    def compile(cls, schema_text: str, *, thorough: bool = False) -> Schema:
+        """Raise InvalidParams for what is not a schema, is too large, refers to elsewhere or round in circles.
+
+        `thorough`: `problems` lists all that is wrong with a value, and not the first thing alone.
+        """
         if len(schema_text) > MAX_BYTES:
             raise InvalidParamsError(f"the schema is longer than {MAX_BYTES:,} bytes")
         try:
             document = msgspec.json.decode(schema_text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise InvalidParamsError(f"the schema is not JSON that can be read: {error}") from None
-        compiler = _Compiler(document)
+        compiler = _Compiler(document, _ThoroughNode if thorough else _Node)
         root = compiler.compile()
 
         def fill(value: Any, budget: Budget) -> Any:
@@ -133,7 +136,7 @@ class Schema:
             raise InvalidParamsError(str(problem))
 
     def problems(self, value: Any) -> list[str]:
-        """Up to `MAX_PROBLEMS` wrong values, each with its path and what was expected there.
+        """Up to `MAX_PROBLEMS` wrong values of a thorough schema, each with its path and what was expected there.
 
         Of alternatives none of which fits, the problems of the nearest. InvalidParams where checking takes too long.
         """
@@ -156,15 +159,14 @@ class _Node:
 
     def __call__(self, value: Any, budget: Budget) -> Problem | None:
         budget.descend()
-        found: Problem | None = None
         for check in self.checks:
             problem = check(value, budget)
             if problem is not None:
-                found = problem.after(found)
-                if budget.is_enough(found):
-                    break
+                break
+        else:
+            problem = None
         budget.depth += 1
-        return found
+        return problem
 
     def below(self, schema: Any) -> Check:
         return self._compiler.node(schema)
@@ -184,6 +186,23 @@ class _Node:
         raise _unusable_schema(why)
 
 
+class _ThoroughNode(_Node):
+    """A place that goes on after the first problem, up to as many as the budget asks for."""
+
+    __slots__ = ()
+
+    def __call__(self, value: Any, budget: Budget) -> Problem | None:
+        budget.descend()
+        found: Problem | None = None
+        for check in self.checks:
+            if (problem := check(value, budget)) is not None:
+                found = problem.after(found)
+                if budget.is_enough(found):
+                    break
+        budget.depth += 1
+        return found
+
+
 def _unusable_schema(why: str) -> InvalidParamsError:
     return InvalidParamsError(f"the schema cannot be used: {why}")
 
@@ -195,10 +214,11 @@ def _never(value: Any, budget: Budget) -> Problem | None:
 class _Compiler:
     """Makes nodes first and fills them afterwards, one by one: however deep a schema, nothing recurses."""
 
-    __slots__ = ("_document", "_nodes", "_pattern_room", "_patterns", "_unfilled")
+    __slots__ = ("_document", "_node_type", "_nodes", "_pattern_room", "_patterns", "_unfilled")
 
-    def __init__(self, document: Any) -> None:
+    def __init__(self, document: Any, node_type: type[_Node]) -> None:
         self._document = document
+        self._node_type = node_type
         self._nodes: dict[int, _Node] = {}
         self._unfilled: list[_Node] = []
         self._patterns: dict[str, Pattern] = {}
@@ -223,7 +243,7 @@ class _Compiler:
     def node(self, schema: Any) -> _Node:
         """The node of a schema; the same for the same place in the document."""
         if isinstance(schema, bool):
-            node = _Node(self, {})
+            node = self._node_type(self, {})
             node.checks = () if schema else (_never,)
             return node
         if not is_object(schema):
@@ -232,7 +252,7 @@ class _Compiler:
         if node is None:
             if len(self._nodes) >= MAX_NODES:
                 raise _unusable_schema(f"it has more than {MAX_NODES:,} parts")
-            node = self._nodes[id(schema)] = _Node(self, schema)
+            node = self._nodes[id(schema)] = self._node_type(self, schema)
             self._unfilled.append(node)
         return node
 
