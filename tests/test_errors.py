@@ -27,6 +27,7 @@ CODES = {
     "closed",
     "depth_exceeded",
     "internal",
+    "invalid_output",
     "invalid_params",
     "invalid_request",
     "limit",

@@ -45,6 +45,7 @@ PUBLIC = [
     "ExecCommandBegin",
     "ExecCommandEnd",
     "ExecCommandOutputDelta",
+    "Failure",
     "ForeignEvent",
     "Full",
     "Handoff",
@@ -69,6 +70,7 @@ PUBLIC = [
     "PlanUpdate",
     "Reasoning",
     "Reply",
+    "ReplyStream",
     "Result",
     "Session",
     "SessionConfigured",
@@ -95,6 +97,7 @@ PUBLIC = [
     "ToolScope",
     "Ttl",
     "TurnAborted",
+    "TypedReply",
     "Usage",
     "UserMessage",
     "WarningEvent",
@@ -105,6 +108,7 @@ PUBLIC = [
     "errors",
     "load_template",
     "render_template",
+    "run",
     "tool",
 ]
 FOR_TESTS = [

@@ -91,10 +91,12 @@ if TYPE_CHECKING:
         WebSearchEnd,
     )
     from tertulia.protocol.usage import Usage
-    from tertulia.scheduler.reply import Reply
+    from tertulia.scheduler.reply import Failure, Reply, TypedReply
     from tertulia.session.approvals.callback import ApprovalDecision
-    from tertulia.session.handle import Conversation, MessageOptions
-    from tertulia.session.host import Host
+    from tertulia.session.handle import Conversation
+    from tertulia.session.host import Host, run
+    from tertulia.session.messages.options import MessageOptions
+    from tertulia.session.messages.stream import ReplyStream
     from tertulia.session.session import Session
     from tertulia.session.settings.conversation_fields import AgentFields, ConversationFields, LimitFields
     from tertulia.session.settings.settings import Settings
@@ -132,11 +134,13 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "PlanUpdate", "ToolCallBegin", "ToolCallEnd", "WebSearchBegin", "WebSearchEnd",
     ),
     "tertulia.protocol.usage": ("Usage",),
-    "tertulia.scheduler.reply": ("Reply",),
+    "tertulia.scheduler.reply": ("Failure", "Reply", "TypedReply"),
     "tertulia.session.approvals.callback": ("ApprovalDecision",),
     "tertulia.session.settings.conversation_fields": ("AgentFields", "ConversationFields", "LimitFields"),
-    "tertulia.session.handle": ("Conversation", "MessageOptions"),
-    "tertulia.session.host": ("Host",),
+    "tertulia.session.handle": ("Conversation",),
+    "tertulia.session.host": ("Host", "run"),
+    "tertulia.session.messages.options": ("MessageOptions",),
+    "tertulia.session.messages.stream": ("ReplyStream",),
     "tertulia.session.session": ("Session",),
     "tertulia.session.settings.settings": ("Settings",),
     "tertulia.tools.function": ("tool",),
@@ -179,6 +183,7 @@ __all__ = [
     "ExecCommandBegin",
     "ExecCommandEnd",
     "ExecCommandOutputDelta",
+    "Failure",
     "ForeignEvent",
     "Full",
     "Handoff",
@@ -203,6 +208,7 @@ __all__ = [
     "PlanUpdate",
     "Reasoning",
     "Reply",
+    "ReplyStream",
     "Result",
     "Session",
     "SessionConfigured",
@@ -229,6 +235,7 @@ __all__ = [
     "ToolScope",
     "Ttl",
     "TurnAborted",
+    "TypedReply",
     "Usage",
     "UserMessage",
     "WarningEvent",
@@ -239,6 +246,7 @@ __all__ = [
     "errors",
     "load_template",
     "render_template",
+    "run",
     "tool",
 ]
 

@@ -25,6 +25,7 @@
     │   └── StoragePolicyViolationError   a write that the storage policy forbids
     └── a part failed
         ├── ModelError                    the model or the way to it
+        ├── InvalidOutputError            the model's answer does not fit the schema that was asked for
         ├── McpError                      an MCP server
         ├── StorageError                  the record of a session; names the file
         ├── SandboxError
@@ -38,6 +39,8 @@ wires.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 Detail = str | int | float | bool | None | list[str]
 
@@ -167,6 +170,17 @@ class ModelError(TertuliaError):
     code = "model_error"
 
 
+class InvalidOutputError(TertuliaError):
+    """The final answer does not fit `output_schema` or `output_type`, also after the model was asked to repair it."""
+
+    code = "invalid_output"
+
+    def __init__(self, message: str, errors: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.errors = tuple(errors)
+        """What is wrong, each with its place in the answer. Not `detail`: it quotes the answer."""
+
+
 class McpError(TertuliaError):
     """An MCP server, or a call to it, failed."""
 
@@ -201,3 +215,28 @@ class InternalError(TertuliaError):
     """A bug of Tertulia, not of the caller."""
 
     code = "internal"
+
+
+def error_for_code(code: str, message: str) -> TertuliaError:
+    """The error of a code, to be raised where only the code is known; a plain TertuliaError for an unknown one.
+
+    Args:
+        code: The code, as `TertuliaError.code` has it.
+        message: The sentence.
+
+    Returns:
+        An error of the class that has the code; its `code` is the one given in every case.
+    """
+    error = _CLASSES.get(code, TertuliaError)(message)
+    error.code = code
+    return error
+
+
+def _by_code(kind: type[TertuliaError]) -> dict[str, type[TertuliaError]]:
+    found = {kind.code: kind}
+    for child in kind.__subclasses__():
+        found |= _by_code(child)
+    return found
+
+
+_CLASSES = _by_code(TertuliaError)

@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.conversation.executor_backend import ExecutorBackend, ExecutorError
+from tertulia.conversation.output_check import OutputCheck, check_by_schema
 from tertulia.conversation.task_handle import TaskHandle
-from tertulia.errors import UnsupportedByBackendError
+from tertulia.errors import InvalidOutputError, UnsupportedByBackendError
 from tertulia.executors.executor import (
     AgentText,
     Assignment,
@@ -49,7 +50,8 @@ class Order(msgspec.Struct, frozen=True):
 
     input: tuple[UserMessage, ...]
     base_instructions_override: str | None = None
-    output_schema: str | None = None
+    output: OutputCheck | None = None
+    may_repair: bool = True
     task_type: Literal["code", "chat"] | None = None
     previous_result: Any = None
 
@@ -170,14 +172,36 @@ async def test_the_rights_of_the_chain_may_need_asking_although_its_own_do_not()
 
 async def test_instructions_for_one_task_take_the_place_of_the_conversations() -> None:
     stands = calm(base="usual", user="mine")
-    actor = Actor(answer("a"), answer("b"))
+    actor = Actor(answer("a"), answer("{}"))
     doing = agent(actor)
     await ask(doing, stands)
-    await ask(doing, stands, base_instructions_override="for now", output_schema="{}")
+    await ask(doing, stands, base_instructions_override="for now", output=check_by_schema({}))
     first, second = (assignment.additions for assignment in actor.assignments)
     assert first == ("usual", "mine")
     assert second[:2] == ("for now", "mine")
     assert second[2].endswith("{}")
+
+
+NUMBER = check_by_schema({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+
+
+async def test_an_agent_repairs_its_answer_once_with_the_errors_and_by_its_own_memory() -> None:
+    """Issue 19, item 12: whoever does the work."""
+    stands = calm()
+    actor = Actor(answer('{"n": "1"}'), answer('{"n": 1}'))
+    await ask(agent(actor), stands, output=NUMBER)
+    assert stands.scope.last_text == '{"n": 1}'
+    first, second = actor.assignments
+    assert (first.resume, second.resume) == (None, "t-1")
+    assert "$.n: expected integer, got string" in second.prompt
+    assert "hello" not in second.prompt
+
+
+async def test_an_agent_that_cannot_repair_its_answer_fails_the_task() -> None:
+    actor = Actor(answer("one"), answer("{}"))
+    with pytest.raises(InvalidOutputError) as failed:
+        await ask(agent(actor), calm(), output=NUMBER)
+    assert failed.value.errors == ('$: expected a property "n", got nothing',)
 
 
 async def test_an_agent_remembers_nothing_of_instructions_that_were_for_one_task() -> None:

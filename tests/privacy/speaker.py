@@ -112,6 +112,7 @@ class Speaker:
             say("", call("stumble", {"what": s["arguments"]}), call("update_plan", plan), call(s["tool_name"], {})),
             call("wait"),
             ScriptedReply(text=f"{s['partial']} is withdrawn, and this is not", retrying=s["retrying"]),
+            json.dumps({"v": s["invalid_output"]}),  # the repair of what was no JSON; the errors quote it
             call("conv_send", {"conversation_id": s["unknown_conversation"], "text": s["sent"]}),
             call("conv_create", create),
             say(s["child_answer"]),
@@ -143,7 +144,7 @@ class Speaker:
                 [{"type": "text", "text": s["prompt"]}, picture, local],
                 sender=s["sender"],
                 message_id=s["message_id"],
-                output_schema={"type": "object", "description": s["output_schema"]},
+                output_schema={"properties": {"v": {"const": "else"}}, "description": s["output_schema"]},
             )
         )
         await asyncio.wait([asked, asyncio.ensure_future(self.running.wait())], return_when=asyncio.FIRST_COMPLETED)

@@ -37,7 +37,8 @@ async def test_a_submission_becomes_one_plan() -> None:
         (frame,) = chain.frames
         assert (frame.plan.kind, frame.plan.conversation_id) == ("user", on.root.id)
         assert (frame.plan.input[0].text, frame.plan.input[0].sender) == ("hi", "ada")
-        assert frame.plan.output_schema == '{"type":"object"}'
+        assert frame.plan.output is not None
+        assert frame.plan.output.schema == '{"type":"object"}'
         assert (frame.plan.sub_id or "").startswith("sub/")
         assert chain.message == message_key("m", on.session.id)
         assert (await submitted.reply()).status == "completed"

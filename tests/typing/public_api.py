@@ -6,10 +6,32 @@ which both checkers report.
 
 from __future__ import annotations
 
-from typing import assert_never
+from dataclasses import dataclass
+from typing import TypedDict, assert_never
+
+import msgspec
+import pydantic
 
 import tertulia
 from tertulia.testing import RecordedEvents, ScriptedModel, call, say
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Box(msgspec.Struct):
+    corner: Point
+
+
+class Entry(TypedDict):
+    size: int
+
+
+class Model(pydantic.BaseModel):
+    name: str
 
 
 @tertulia.tool(read_only=True)
@@ -57,15 +79,41 @@ async def what_is_wrong(session: tertulia.Session) -> None:
     await session.open(agent={"archetype": "repo"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await session.root.set_context(parent_id="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await session.root.set_context(shell_mode="bash")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    await session.root.message("hi", if_bussy="fail")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    await session.root.message("hi", if_busy="no")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    await session.root.message(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await session.root.message("hi", if_bussy="fail")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    await session.root.message("hi", if_busy="no")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await session.root.message(3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     tertulia.Settings(modle="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     tertulia.Settings(network="on")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     tertulia.Settings(approval_policy="always")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     price(drink=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     for event in RecordedEvents(session).seen:
         assert event.data.text  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
+async def of_typed_output(conversation: tertulia.Conversation) -> None:
+    reply = await conversation.message("Where?", output_type=Point, sender="ada")
+    x: int = reply.output.x
+    known: tertulia.Reply = reply.raise_for_status()
+    same: tertulia.TypedReply[Point] = reply.raise_for_status()
+    point: Point = (await conversation.message("Where?", output_type=Box)).output.corner
+    size: int = (await conversation.message("What?", output_type=Entry)).output["size"]
+    stream = conversation.stream("Who?", output_type=Model, approver=True)
+    async for event in stream:
+        assert event.type
+    name: str = (await stream.reply()).output.name
+    fields: tertulia.MessageOptions = {"message_id": "m", "output_schema": {"type": "object"}}
+    plain: tertulia.Reply = await conversation.message("Hm?", **fields)
+    text: str | None = plain.raise_for_status().text
+    errors: tuple[str, ...] = plain.error.errors if plain.error else ()
+    at: int = tertulia.run("Where?", tertulia.Settings(model="a/b"), output_type=Point).output.y
+    assert [x, known, same, point, size, name, text, errors, at]
+
+
+async def of_wrong_output(conversation: tertulia.Conversation) -> None:
+    reply = await conversation.message("Where?", output_type=Point)
+    assert reply.output.z  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    plain = await conversation.message("Hm?")
+    assert plain.output  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
 def of_message(event: tertulia.Event) -> str:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tertulia.conversation.backend import ExecutorPlan
 from tertulia.conversation.compaction import trim_to_limits
 from tertulia.conversation.native_session import NATIVE_SESSION, NativeSession, identity_digest
+from tertulia.conversation.output_check import is_repair_request, request_repair
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError, UnsupportedByBackendError
@@ -177,6 +178,8 @@ class ExecutorBackend:
                     newest = _newest_item_id(scope.conversation)
                     scope.take_pending()
                     messages, previous = _messages_after(scope.conversation, newest), None
+                    if not messages and (again := request_repair(scope, commission)) is not None:
+                        messages = [again]
         finally:
             if scope.conversation.closed or scope.conversation.terms.backend != self._executor.name:
                 # It was closed, or given to another backend, meanwhile, while the agent was at work.
@@ -243,7 +246,7 @@ class ExecutorBackend:
         conversation, context = scope.conversation, scope.conversation.terms.context
         override = commission.base_instructions_override
         base = context.base_instructions if override is None else override
-        schema = None if commission.output_schema is None else _SCHEMA + commission.output_schema
+        schema = None if commission.output is None else _SCHEMA + commission.output.schema
         additions = (base, context.user_instructions, *self._system(conversation), schema)
         return Assignment(
             prompt="",
@@ -375,6 +378,6 @@ def _messages_after(conversation: ConversationState, item_id: ItemId) -> list[Us
         for item in reversed(segment.items):
             if item.id == item_id:
                 return messages[::-1]
-            if isinstance(item, UserMessage) and not item.injected:
+            if isinstance(item, UserMessage) and (not item.injected or is_repair_request(item)):
                 messages.append(item)
     return None

@@ -89,6 +89,7 @@ class TaskScope:
         "chain",
         "conversation",
         "last_text",
+        "repaired",
         "rights",
         "scope",
         "spent",
@@ -124,6 +125,8 @@ class TaskScope:
         """By this task alone; the tally is the chain's."""
         self.last_text: str | None = None
         """The last whole answer of this very task."""
+        self.repaired = False
+        """Whether the model was asked to repair its answer, see `output_check.py`."""
         self._on_break: Callable[[], None] | None = None
         self._partial: _PartialAnswer | None = None
         self._begun: dict[CallId, float] = {}

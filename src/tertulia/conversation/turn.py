@@ -14,6 +14,7 @@ import msgspec
 
 from tertulia.conversation.compaction import trim_for_overflow, trim_to_limits
 from tertulia.conversation.model_answer import ModelAnswer, ProviderError, request_answer
+from tertulia.conversation.output_check import OutputOptions, request_repair, require_output
 from tertulia.conversation.sampling import sample
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.conversation.terms import TurnContext
@@ -32,17 +33,12 @@ Admit = Callable[[Handoff], None]
 """Raises an AgentError where a handoff may not happen; has no other effect then."""
 
 
-class TurnOptions(Protocol):
+class TurnOptions(OutputOptions, Protocol):
     """What a plan says about the turns of its task."""
 
     @property
     def base_instructions_override(self) -> str | None:
         """Holds for this task only."""
-        ...
-
-    @property
-    def output_schema(self) -> str | None:
-        """What the answer must look like."""
         ...
 
 
@@ -65,10 +61,12 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
         scope.check_wanted()
         if checked:
             handed, over = await _run_calls(scope, checked, admit)
+            if over:
+                require_output(scope, script)
             if handed or over:
                 return handed
             await scope.commit()
-        elif not scope.conversation.has_pending:
+        elif not scope.conversation.has_pending and request_repair(scope, script) is None:
             return ()
 
 
@@ -104,13 +102,14 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
     delegating = scope.chain().may_deepen(rights.limits)
     tools = offered if delegating else scope.around.toolbox.offered(conversation.terms, rights, delegating=False)
     override = script.base_instructions_override
+    output_schema = None if script.output is None else script.output.schema
     asking = RequestInputs(
         conversation_id=conversation.id,
         wire=context.client,
         override=conversation.terms.context.base_instructions if override is None else override,
         tools=tools,
         storage=context.storage_policy,
-        output_schema=script.output_schema,
+        output_schema=output_schema,
     )
     request = build_request(asking, conversation.history)
     record = fingerprint_request(
@@ -119,7 +118,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
         request.tools_json,
         conversation.history.snapshot(),
         override=override,
-        output_schema=script.output_schema,
+        output_schema=output_schema,
         storage=scope.storage(),
     )
     return _PreparedTurn(record, context, offered, request)

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from tertulia.conversation.output_check import OutputCheck
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_handle import TaskHandle
 from tertulia.conversation.task_scope import CostTotals, TaskScope
@@ -34,7 +35,10 @@ class TaskPlan(msgspec.Struct, frozen=True):
     """What is said to the model first; a continuation has none."""
     base_instructions_override: str | None = None
     """Holds for this task only."""
-    output_schema: str | None = None
+    output: OutputCheck | None = None
+    """What the answer must be."""
+    may_repair: bool = True
+    """Whether the model may be asked once to repair an answer; not in a continuation of a task where it was."""
     task_type: Literal["code", "chat"] | None = None
     """What another agent is told of earlier messages depends on it."""
     previous_result: Any = None

@@ -235,7 +235,7 @@ class Scheduler:
             await self._bus.flush()
         except TertuliaError as error:
             # Not the task's own failure (the runner keeps those) but the journal's: nothing may be acknowledged.
-            own = TaskEnd("failed", own.text, Failure(error.code, error.message))
+            own = TaskEnd("failed", own.text, Failure.of(error))
         finally:
             chain.running = None
             self._abandon(chain, 0, "crash")
@@ -280,7 +280,7 @@ class Scheduler:
         try:
             await self._bus.flush()
         except TertuliaError as error:
-            end = TaskEnd("failed", failure=Failure(error.code, error.message))
+            end = TaskEnd("failed", failure=Failure.of(error))
         finally:
             chain.finish(self._reply(chain, end))
 

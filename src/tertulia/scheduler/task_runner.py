@@ -184,7 +184,7 @@ class TaskRunner:
             chain.handing = bool(handed)
             return TaskEnd("handed" if handed else "completed", scope.last_text, handed=handed)
         except TertuliaError as error:
-            return TaskEnd("failed", scope.last_text, Failure(error.code, error.message))
+            return TaskEnd("failed", scope.last_text, Failure.of(error))
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:

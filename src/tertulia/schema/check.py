@@ -16,7 +16,7 @@ from tertulia.schema.pattern import Pattern
 MAX_STEPS = 50_000
 """Of about half a microsecond: what checking one value may cost."""
 MAX_PROBLEMS = 20
-"""Listed of one value."""
+"""How many problems of one value are listed."""
 MAX_DEPTH = 200
 """Checks inside checks: how deep the value is, times how indirect the schema is."""
 _MAX_SHOWN = 240

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from typing import Any, Literal, TypedDict, Unpack
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, Unpack, overload
 
-import msgspec
-from msgspec.structs import replace
-
+from tertulia.conversation.output_check import OutputCheck
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Approval
-from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, ItemId, TaskId
-from tertulia.protocol.inputs import ChangeFromPython, GetHistory, InputItem, Message
+from tertulia.protocol.inputs import ChangeFromPython, GetHistory, Message
 from tertulia.protocol.storage import StoragePolicy, strictest
-from tertulia.scheduler.reply import Reply
+from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.session import describe, submission
 from tertulia.session.answers import (
     CloseAnswer,
@@ -32,6 +28,14 @@ from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.session.describe import ConversationDetails
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.mcp.served_tools import ServedConversation
+from tertulia.session.messages.options import (
+    MessageContent,
+    MessageOptions,
+    parse_message,
+    parse_output_type,
+    reply_reader,
+)
+from tertulia.session.messages.stream import ReplyStream
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.conversation_fields import ConversationFields
 from tertulia.session.shutdown import close_conversation
@@ -39,26 +43,7 @@ from tertulia.session.submission import Submission
 from tertulia.session.transactions import change_conversation, fork_conversation
 from tertulia.tools.tool import Result
 
-MessageContent = str | Sequence[InputItem | dict[str, Any]]
-
-
-class MessageOptions(TypedDict, total=False):
-    """How a message is submitted. None is the default of each."""
-
-    message_id: str | None
-    """The same id again gives the same answer, not a second run."""
-    sender: str | None
-    """Who says it, where several people write in one conversation."""
-    if_busy: Literal["wait", "fail"] | None
-    """What to do while a task runs; `wait` is the default."""
-    output_schema: dict[str, Any] | None
-    """The JSON Schema that the answer is to have."""
-    task_type: Literal["code", "chat"] | None
-    """For executors: how much they are told of earlier messages."""
-    previous_result: Any
-    """For executors: what the step before this one of a pipeline came to."""
-    base_instructions_override: str | None
-    """In place of the conversation's base instructions, for this task and its continuations only."""
+T = TypeVar("T")
 
 
 class Conversation:
@@ -91,11 +76,14 @@ class Conversation:
         """Model, directory, rights, items: what surfaces show of it. Closed where the conversation is."""
         return ConversationDetails(self._parts, self._parts.conversations.find(self.id))
 
-    def submit(self, message: Message, *, follow: bool = False, approver: bool = False) -> Submission:
+    def submit(
+        self, message: Message, *, output: OutputCheck | None = None, follow: bool = False, approver: bool = False
+    ) -> Submission:
         """Queue a message that a surface has parsed, and return at once; `message` and `stream` are this and a wait.
 
         Args:
             message: What `conversation/message` takes.
+            output: What the answer must be, where the message does not say it.
             follow: Whether its events will be read.
             approver: Whether their reader answers the approvals that show there.
 
@@ -108,48 +96,82 @@ class Conversation:
             ClosedError: The conversation or the session is closed.
         """
         conversation = self._parts.conversations.find(self.id)
-        return submission.submit(self._parts, conversation, message, follow=follow, approver=approver)
+        return submission.submit(self._parts, conversation, message, output=output, follow=follow, approver=approver)
 
-    async def message(self, content: MessageContent, **options: Unpack[MessageOptions]) -> Reply:
+    @overload
+    async def message(
+        self, content: MessageContent, *, output_type: type[T], **options: Unpack[MessageOptions]
+    ) -> TypedReply[T]: ...
+
+    @overload
+    async def message(
+        self, content: MessageContent, *, output_type: None = None, **options: Unpack[MessageOptions]
+    ) -> Reply: ...
+
+    async def message(
+        self, content: MessageContent, *, output_type: type[Any] | None = None, **options: Unpack[MessageOptions]
+    ) -> Reply:
         """Say something and wait for the answer. Cancelling the wait stops the task.
 
         Args:
             content: A text, or items: texts and pictures.
+            output_type: The dataclass, msgspec Struct, TypedDict or pydantic model that the answer is to be.
             options: How it is submitted; `help(tertulia.MessageOptions)` has each.
 
         Returns:
-            The answer of the whole chain. A failed task is an answer as well: look at `Reply.status`.
+            The answer of the whole chain, as a `TypedReply` with its `output` where a type was asked for. A failed task
+            is an answer as well: look at `Reply.status`, or call `Reply.raise_for_status`.
 
         Raises:
-            InvalidParamsError: The message is empty or too long, or an option is unknown or wrong.
+            InvalidParamsError: The message is empty or too long, or an option or the type is wrong.
             BusyError: A task runs, and `if_busy` is "fail".
             ClosedError: The conversation or the session is closed.
         """
-        return await self.submit(_message(self.id, content, options)).reply()
+        message, output = parse_message(self.id, content, options), parse_output_type(output_type)
+        return reply_reader(output_type)(await self.submit(message, output=output).reply())
 
-    async def stream(
-        self, content: MessageContent, *, approver: bool = False, **options: Unpack[MessageOptions]
-    ) -> AsyncGenerator[Event, None]:
+    @overload
+    def stream(
+        self, content: MessageContent, *, output_type: type[T], approver: bool = ..., **options: Unpack[MessageOptions]
+    ) -> ReplyStream[TypedReply[T]]: ...
+
+    @overload
+    def stream(
+        self,
+        content: MessageContent,
+        *,
+        output_type: None = None,
+        approver: bool = ...,
+        **options: Unpack[MessageOptions],
+    ) -> ReplyStream[Reply]: ...
+
+    def stream(
+        self,
+        content: MessageContent,
+        *,
+        output_type: type[Any] | None = None,
+        approver: bool = False,
+        **options: Unpack[MessageOptions],
+    ) -> ReplyStream[Any]:
         """Say something and get every event of the answer as it comes. Leaving the loop early stops the task.
 
         Args:
             content: A text, or items: texts and pictures.
+            output_type: As in `message`; `await stream.reply()` has the `output`.
             approver: Whether the loop answers each `approval_request` with `Session.approvals.resolve`. Without it
                 what has to be asked is refused at once, unless another client or function attends.
             options: How it is submitted; `help(tertulia.MessageOptions)` has each.
 
         Returns:
-            The events, for `async for`; the last one is the end of the last task.
-
-        Raises:
-            InvalidParamsError: The message is empty or too long, or an option is unknown or wrong.
-            BusyError: A task runs, and `if_busy` is "fail".
-            ClosedError: The conversation or the session is closed.
+            The events, for `async for`; the last one is the end of the last task. Its first step raises what `message`
+            does, and its `reply()` is what `message` returns.
         """
-        message = _message(self.id, content, options)
-        async with aclosing(self.submit(message, follow=True, approver=approver).events()) as events:
-            async for event in events:
-                yield event
+
+        def send() -> Submission:
+            message, output = parse_message(self.id, content, options), parse_output_type(output_type)
+            return self.submit(message, output=output, follow=True, approver=approver)
+
+        return ReplyStream(send, reply_reader(output_type))
 
     async def steer(self, text: str) -> None:
         """Put in a word while a task runs; the model reads it before its next request.
@@ -297,21 +319,6 @@ class Conversation:
             InvalidParamsError: It is the root, which closes with the session, or the timeout is no such time.
         """
         return await close_conversation(self._parts, self.id, timeout)
-
-
-def _message(conversation: ConversationId, content: MessageContent, options: MessageOptions) -> Message:
-    if unknown := options.keys() - MessageOptions.__annotations__.keys():
-        raise InvalidParamsError(f"a message has no option {min(unknown)!r}; see tertulia.MessageOptions")
-    present = {name: value for name, value in options.items() if value is not None}
-    if isinstance(content, str):
-        if not present:
-            return Message(conversation_id=conversation, text=content)
-        return replace(parse(Message, {"conversation_id": conversation, **present}), text=content)
-    try:
-        items = msgspec.to_builtins(list(content))
-    except (TypeError, RecursionError) as error:
-        raise InvalidParamsError(f"a message is a text or a list of items: {error}") from None
-    return parse(Message, {"conversation_id": conversation, "items": items, **present})
 
 
 class SessionActivity:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, TypeVar, Unpack, overload
 
-from tertulia.errors import ClosedError, LimitError, NotFoundError
+from tertulia.errors import ClosedError, InvalidRequestError, LimitError, NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.sandbox.limits.open_files import check_free_files
 from tertulia.scheduler.nursery import Nursery
+from tertulia.scheduler.reply import Reply, TypedReply
+from tertulia.session.approvals.callback import ApprovalHandler
 from tertulia.session.conversations import Tombstones
 from tertulia.session.mcp.host import McpHost
+from tertulia.session.messages.options import MessageContent, MessageOptions
 from tertulia.session.resume.retention_sweep import sweep_before_serving
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
 
+T = TypeVar("T")
 MAX_SESSIONS = 10_000
 
 
@@ -168,3 +173,72 @@ class Host:
                 group.create_task(self.close_session(session, timeout))
         if self._mcp_host is not None:
             await self._mcp_host.close()
+
+
+@overload
+def run(
+    content: MessageContent,
+    settings: Settings | None = None,
+    *,
+    output_type: type[T],
+    on_approval: ApprovalHandler | None = None,
+    **options: Unpack[MessageOptions],
+) -> TypedReply[T]: ...
+
+
+@overload
+def run(
+    content: MessageContent,
+    settings: Settings | None = None,
+    *,
+    output_type: None = None,
+    on_approval: ApprovalHandler | None = None,
+    **options: Unpack[MessageOptions],
+) -> Reply: ...
+
+
+def run(
+    content: MessageContent,
+    settings: Settings | None = None,
+    *,
+    output_type: type[Any] | None = None,
+    on_approval: ApprovalHandler | None = None,
+    **options: Unpack[MessageOptions],
+) -> Reply:
+    """Ask one thing in a session of its own and wait for the answer: `tertulia.run("What is here?").text`.
+
+    Args:
+        content: A text, or a list of items: texts and images.
+        settings: What the session is started with; None is `Settings()`, which reads no file. With
+            `Settings.load()` it is as on the command line.
+        output_type: What the answer must be, as in `Conversation.message`.
+        on_approval: Answers what has to be asked, as in `Session.start`; without it such a thing is refused.
+        options: The rest; `help(tertulia.MessageOptions)` has each.
+
+    Returns:
+        The answer, when the session is closed again. A failed task is an answer: look at `Reply.status`.
+
+    Raises:
+        InvalidRequestError: An event loop runs in this thread; there a session is used with `async with`.
+        NoModelError: The settings name no model, and none can be found.
+        TertuliaError: As `Session.start` and `Conversation.message` do.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_run(content, settings, output_type, on_approval, options))
+    raise InvalidRequestError(
+        "tertulia.run() cannot be called while an event loop runs in this thread; use `async with "
+        "tertulia.Session.start(settings) as session:` and `await session.root.message(...)`"
+    )
+
+
+async def _run(
+    content: MessageContent,
+    settings: Settings | None,
+    output_type: type[Any] | None,
+    on_approval: ApprovalHandler | None,
+    options: MessageOptions,
+) -> Reply:
+    async with Session.start(settings, on_approval=on_approval) as session:
+        return await session.root.message(content, output_type=output_type, **options)

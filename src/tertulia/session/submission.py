@@ -11,11 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
-
-import msgspec
 
 from tertulia.conversation.compaction import compact_by_model
+from tertulia.conversation.output_check import OutputCheck, check_by_schema
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.conversation.user_message import to_user_message
@@ -116,14 +114,16 @@ def submit(
     conversation: ConversationState,
     message: Message,
     *,
+    output: OutputCheck | None = None,
     follow: bool = False,
     approver: bool = False,
 ) -> Submission:
     """Queue a message. Refused (empty, too long, busy, closed) it leaves nothing behind.
 
-    `follow`: its events will be read. `approver`: and their reader answers the approvals that show there.
+    `output`: what the answer must be, where the message itself does not say it. `follow`: its events will be read.
+    `approver`: and their reader answers the approvals that show there.
     """
-    plan = _plan(conversation, message)
+    plan = _plan(conversation, message, output)
     # Subscribed before it is submitted: no event can be missed.
     subscription = parts.bus.subscribe() if follow else None
     try:
@@ -142,7 +142,7 @@ def submit_plan(parts: SessionParts, plan: TaskPlan) -> Submission:
     return Submission(parts, parts.scheduler.submit(plan))
 
 
-def _plan(conversation: ConversationState, message: Message) -> TaskPlan:
+def _plan(conversation: ConversationState, message: Message, output: OutputCheck | None) -> TaskPlan:
     message_id = message.message_id
     if message_id is not None and not 0 < len(check_text(message_id, "message_id")) <= MAX_MESSAGE_ID:
         raise InvalidParamsError(f"message_id must have 1 to {MAX_MESSAGE_ID} characters")
@@ -150,24 +150,20 @@ def _plan(conversation: ConversationState, message: Message) -> TaskPlan:
     if override is not None:
         check_text(override, "base_instructions_override")
     item = to_user_message(message.text, message.items, cwd=conversation.terms.cwd, sender=message.sender)
-    schema = None if message.output_schema is None else _as_text(message.output_schema)
+    if message.output_schema is not None:
+        if output is not None:
+            raise InvalidParamsError("give output_schema or output_type, not both")
+        output = check_by_schema(message.output_schema)
     return TaskPlan(
         conversation.id,
         "user",
         (item,),
         base_instructions_override=override,
-        output_schema=schema,
+        output=output,
         task_type=message.task_type,
         previous_result=message.previous_result,
         sub_id=new_sub_id(),
     )
-
-
-def _as_text(schema: dict[str, Any]) -> str:
-    try:
-        return msgspec.json.encode(schema).decode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidParamsError(f"output_schema is not a JSON object: {error}") from None
 
 
 def new_sub_id() -> str:

@@ -17,6 +17,7 @@ import msgspec
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.validation_text import explain_validation
+from tertulia.schema.python_types import convert_value, describe_object, describe_type
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.threads import run_in_thread, thread_context
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, Tool
@@ -48,7 +49,7 @@ class FunctionTool(Generic[P, R]):
         self.spec = ToolSpec.define(
             name or self._label,
             docstring_summary(function.__doc__) if description is None else description,
-            _schema(self._arguments),
+            describe_object(self._arguments),
             source="function",
         )
         self.parallel_safe = parallel_safe
@@ -77,7 +78,7 @@ class FunctionTool(Generic[P, R]):
 
     def _read(self, arguments: Any) -> dict[str, Any]:
         try:
-            return msgspec.structs.asdict(msgspec.convert(arguments, self._arguments, strict=True))
+            return msgspec.structs.asdict(convert_value(arguments, self._arguments))
         except msgspec.ValidationError as error:
             raise InvalidParamsError(explain_validation(error, self._arguments)) from None
 
@@ -179,7 +180,7 @@ def _described(annotation: Any, text: str | None) -> Any:
 
 def _check_supported(annotation: Any, where: str) -> None:
     try:
-        msgspec.json.schema(annotation)
+        describe_type(annotation)
     except (TypeError, NameError):
         shown = getattr(annotation, "__name__", None) or str(annotation)
         raise InvalidParamsError(
@@ -196,15 +197,6 @@ def _default(parameter: inspect.Parameter) -> tuple[()] | tuple[Any]:
         return (default,)
     # Shared by all calls, as Python has it; and not shown, because not everything can be.
     return (msgspec.field(default_factory=lambda: default),)
-
-
-def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """An object at the top, as APIs want it, with what it refers to beside."""
-    schema = msgspec.json.schema(arguments)
-    definitions: dict[str, Any] = schema["$defs"]
-    top: dict[str, Any] = definitions.pop(schema["$ref"].rpartition("/")[2])
-    del top["title"]
-    return {**top, "$defs": definitions} if definitions else top
 
 
 def _outcome(value: Any) -> Outcome:

@@ -45,7 +45,8 @@ async def test_every_prompt_of_a_long_life_comes_out_as_it_was_sent() -> None:
         "looked",
         "done",
         "forked",
-        "changed",
+        "not in the form",
+        '{"changed": true}',
         "short",
         "notes",
         "after",
@@ -64,7 +65,7 @@ async def test_every_prompt_of_a_long_life_comes_out_as_it_was_sent() -> None:
         await again.root.message("resumed")
         await again.conversation(fork.id).message("resumed as well")
     verdicts = list(verify_requests(lines(session.id)))
-    assert outcomes(verdicts) == ["same"] * 12
+    assert outcomes(verdicts) == ["same"] * 13
     assert len({verdict.conversation_id for verdict in verdicts}) == 3
 
 

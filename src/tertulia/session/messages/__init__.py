@@ -1,0 +1,1 @@
+"""What Python gives with a message and gets for it: options, typed outputs, the events as a stream."""
