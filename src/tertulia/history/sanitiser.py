@@ -62,10 +62,10 @@ def mend(items: Iterable[Item], reason: str) -> list[Item]:
     answered gets an output that gives the reason, right after the calls and outputs it stands among, because
     some models accept nothing else between a call and its output.
     """
-    paired, unanswered = _paired(items)
+    whole, unanswered = paired(items)
     mended: list[Item] = []
     due: list[ToolCall] = []
-    for position, item in enumerate(paired):
+    for position, item in enumerate(whole):
         if due and not isinstance(item, ToolCall | ToolOutput):
             mended.extend(closing_outputs(due, reason))
             due.clear()
@@ -76,19 +76,19 @@ def mend(items: Iterable[Item], reason: str) -> list[Item]:
     return mended
 
 
-def _paired(items: Iterable[Item]) -> tuple[list[Item], set[int]]:
+def paired(items: Iterable[Item]) -> tuple[list[Item], set[int]]:
     """What can stay, and the positions therein of calls that nothing answers."""
-    paired: list[Item] = []
+    whole: list[Item] = []
     open_at: dict[CallId, int] = {}
     for item in items:
         if isinstance(item, ToolCall):
             if item.call_id in open_at:
                 continue
-            open_at[item.call_id] = len(paired)
+            open_at[item.call_id] = len(whole)
         elif isinstance(item, ToolOutput) and open_at.pop(item.call_id, None) is None:
             continue
-        paired.append(item)
-    return paired, set(open_at.values())
+        whole.append(item)
+    return whole, set(open_at.values())
 
 
 def turns(items: Iterable[Item]) -> Iterator[list[Item]]:

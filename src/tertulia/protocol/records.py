@@ -38,6 +38,8 @@ class ForkRecord(msgspec.Struct, frozen=True, gc=False):
     conversation_id: ConversationId
     source: ConversationId
     items: int
+    total: int = 0
+    """How many that one had; the oldest may have expired from the record by the time it is read. 0: not known."""
 
 
 class ItemsRecord(msgspec.Struct, frozen=True, gc=False):

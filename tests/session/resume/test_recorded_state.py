@@ -10,11 +10,12 @@ from tertulia.errors import StorageError
 from tertulia.protocol.events import Event, TaskComplete
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Summary
-from tertulia.protocol.records import ForkRecord, ItemsRecord, Record, RewriteRecord, SubmissionRecord
+from tertulia.protocol.records import ForkRecord, ItemsRecord, Record, RewriteRecord, SubmissionRecord, TermsRecord
+from tertulia.protocol.storage import Ttl
 from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.format.row_reader import RecordLine
 from tertulia.session.resume.recorded_state import RecordedState
-from tests.history.items import user
+from tests.history.items import output, user
 
 A, B = ConversationId("a"), ConversationId("b")
 
@@ -56,6 +57,21 @@ def test_a_fork_begins_with_the_first_items_also_in_the_middle_of_a_piece() -> N
     past = read(said("seed"), said("1", "2", "3"), said("4"), ForkRecord(B, A, 3), said("5"))
     assert words(past, B) == ["seed", "1", "2"]
     assert words(past) == ["seed", "1", "2", "3", "4", "5"]
+
+
+def test_a_fork_has_nothing_that_was_said_after_its_place_although_the_oldest_items_have_expired() -> None:
+    """E10, E4: it had the first three of five; two of those are gone."""
+    past = read(said("2"), said("3", "4"), ForkRecord(B, A, 3, total=5), said("5"))
+    assert words(past, B) == ["2"]
+    assert words(past) == ["2", "3", "4", "5"]
+
+
+def test_an_output_whose_call_has_expired_is_not_counted_by_a_fork() -> None:
+    """E10, E4: the history that was forked did not have it any more."""
+    terms = TermsRecord(A, Ttl(1.0), {}, {}, {})
+    left = ItemsRecord(A, (output("gone"), user("2")))
+    past = read(terms, left, said("3"), ForkRecord(B, A, 3, total=4), said("4"))
+    assert words(past, B) == ["2"]
 
 
 def test_a_record_that_does_not_say_how_the_session_began_is_refused() -> None:

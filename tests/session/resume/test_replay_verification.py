@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from msgspec.structs import replace
 
 import tertulia
-from tertulia.protocol.items import Item, TextPart, ToolOutput, UserMessage
+from tertulia.protocol.items import Item, TextPart, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.records import ItemsRecord, ModelRequestRecord, TermsRecord
 from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.resume.replay_verification import RequestVerdict, verify_requests
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel, call, say
-from tests.session.stored import lines
+from tests.session.stored import home, lines
 
 PLAN = call("update_plan", {"plan": [{"step": "look", "status": "in_progress"}]})
 SECRET = "sk-ant-api03-" + "x1Y2" * 10
@@ -155,6 +158,26 @@ async def test_what_was_not_stored_cannot_be_compared_and_is_not_called_differen
     assert verdict.outcome == "unknown"
     assert "the instructions are not stored" in verdict.because
     assert "texts are not stored" in verdict.because
+
+
+def is_first_message_or_call(line: RecordLine) -> bool:
+    record = line.what
+    return isinstance(record, ItemsRecord) and (record.seed or isinstance(record.items[0], ToolCall))
+
+
+async def test_a_prompt_that_was_made_of_what_had_not_expired_is_not_called_different() -> None:
+    """E4: its first message and a call had expired; an output without its call made up for one of them in the count."""
+    kept = {"storage_policy": {"ttl": 1e6}, "retention": {"ttl_action": "delete"}}
+    id = await talked(say("", PLAN), "fine", **kept)
+    expired = [line.n for line in lines(id) if is_first_message_or_call(line)]
+    with closing(sqlite3.connect(find_files(home(), id).db)) as stored, stored:
+        stored.executemany("UPDATE record SET expires = 1 WHERE n = ?", [(n,) for n in expired])
+    async with Session.resume(id, settings("again", **kept)) as session:
+        await session.root.message("and now")
+    left = lines(id)
+    assert len(expired) == 2
+    assert not {line.n for line in left} & set(expired)
+    assert outcomes(list(verify_requests(left))) == ["unknown"] * 3
 
 
 async def test_a_secret_that_was_redacted_makes_a_prompt_unknown() -> None:

@@ -218,8 +218,8 @@ class Codec:
         header: Json = {}
         body: Json = {}
         match record:
-            case ForkRecord(_, source, items):
-                header = {"source": pack_ids(source), "items": items}
+            case ForkRecord(_, source, items, total):
+                header = {"source": pack_ids(source), "items": items, **({"total": total} if total else {})}
                 self._make.put("forked", "", conversation, ts, header, policy=policy)
             case CanvasRecord():
                 header = {"revision": record.revision, **({"empty": True} if record.html is None else {})}

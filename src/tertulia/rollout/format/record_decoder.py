@@ -56,7 +56,8 @@ class RecordDecoder:
                 missing = row.n in self._learned.lost
             case "forked":
                 source = ConversationId(text_in(header, "source"))
-                record = ForkRecord(conversation, source, int_in(header, "items"))
+                total = int_in(header, "total") if "total" in header else 0
+                record = ForkRecord(conversation, source, int_in(header, "items"), total)
             case "submitted":
                 task, trace = unpack_ids(header["ids"], 2)
                 (message,) = unpack_ids(header.get("message", (body or {}).get("message", (None,))), 1)

@@ -5,13 +5,15 @@ A fold over events and records. It knows no file, makes no conversation and publ
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.conversation.native_session import NATIVE_SESSION
 from tertulia.errors import StorageError
 from tertulia.events.bus import EventScope
+from tertulia.history.sanitiser import paired
 from tertulia.protocol import events as e
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
@@ -191,9 +193,9 @@ class RecordedState:
         match record:
             case TermsRecord():
                 _apply_terms(conversation, record, line)
-            case ForkRecord(source=source, items=count):
+            case ForkRecord(source=source):
                 origin = self._conversation(source)
-                conversation.pieces, conversation.kept_by = first_items(count, origin.pieces), origin.kept_by
+                conversation.pieces, conversation.kept_by = _forked_pieces(record, origin), origin.kept_by
             case ItemsRecord():
                 self._say(conversation, record, line)
             case ToolOutputRecord(output=output):
@@ -339,6 +341,26 @@ def first_items(count: int, pieces: Iterable[RecordedSegment]) -> list[RecordedS
         taken.append(RecordedSegment(piece.items[:count], piece.pinned, piece.seed, missing, piece.ts))
         count -= len(piece.items)
     return taken
+
+
+def _forked_pieces(fork: ForkRecord, origin: RecordedConversation) -> list[RecordedSegment]:
+    # Those that have expired were the oldest, and an output without its call was not there any more.
+    pieces = _paired_pieces(origin.pieces) if origin.may_expire else origin.pieces
+    gone = max(0, fork.total - sum(len(piece.items) for piece in pieces))
+    return first_items(fork.items - gone, pieces)
+
+
+def _paired_pieces(pieces: Sequence[RecordedSegment]) -> list[RecordedSegment]:
+    whole = {id(item) for item in paired(item for piece in pieces for item in piece.items)[0]}
+    if len(whole) == sum(len(piece.items) for piece in pieces):
+        return list(pieces)
+    return [_only(piece, [at for at, item in enumerate(piece.items) if id(item) in whole]) for piece in pieces]
+
+
+def _only(piece: RecordedSegment, places: list[int]) -> RecordedSegment:
+    """Those items of it."""
+    missing = tuple(new for new, at in enumerate(places) if at in piece.missing)
+    return replace(piece, items=tuple(piece.items[at] for at in places), missing=missing)
 
 
 def _apply_rewrite(conversation: RecordedConversation, done: RewriteRecord, line: RecordLine) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from tertulia.conversation.compaction import history_to_summarise
 from tertulia.errors import TertuliaError
+from tertulia.history.sanitiser import paired
 from tertulia.history.segment import seal
 from tertulia.history.view import NO_SEGMENTS, HistoryView, SegmentTotals
 from tertulia.models.catalog import model_family
@@ -145,8 +146,11 @@ def _gaps(line: RecordLine, request: ModelRequestRecord, conversation: RecordedC
 
 
 def _expired(request: ModelRequestRecord, conversation: RecordedConversation) -> int:
-    """How many items of the request are gone whole, where its policy lets them go (`ttl_action = "delete"`)."""
-    return max(0, request.items - len(conversation.items)) if conversation.may_expire else 0
+    """How many items of the request are gone whole, where its policy lets them go (`ttl_action = "delete"`).
+
+    An output whose call has expired was not in it: a history is made whole when a session is resumed.
+    """
+    return max(0, request.items - len(paired(conversation.items)[0])) if conversation.may_expire else 0
 
 
 def _is_redacted_beside(request: ModelRequestRecord, conversation: RecordedConversation) -> bool:
