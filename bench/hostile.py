@@ -363,6 +363,19 @@ _EVENTS = {
     "chat": b'{"choices":[{"delta":{"content":"a","reasoning":%b}}]}',
     "messages": b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":%b}}',
 }
+_DELTAS = {
+    "responses": b'{"type":"response.output_text.delta","output_index":0,"delta":"%b"}',
+    "chat": b'{"choices":[{"delta":{"content":"%b"}}]}',
+    "messages": b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%b"}}',
+}
+_LAST = {
+    "responses": b'{"type":"response.completed","response":{}}',
+    "chat": b"[DONE]",
+    "messages": b'{"type":"message_stop"}',
+}
+DELTA = 3 * MB
+ANSWERS = {"in ASCII": "x", "in Chinese": "字", "in emoji": "😀"}
+"""What is taken, and stays: how many bytes Python needs for a character is another matter than how many it has."""
 STREAMS: dict[str, Callable[[int], bytes]] = {
     "many lines": lambda size: b"data: {}\n" * (size // 9) + b"\n",
     "blank lines": lambda size: b"\n" * size,
@@ -375,6 +388,10 @@ async def _model(home: Path, wire: str) -> list[Row]:
     rows: list[Row] = []
     streams = {name: b"data: " + _EVENTS[wire] % make(ANSWER) + b"\n\n" for name, make in HOSTILE.items()}
     streams |= {name: make(ANSWER) for name, make in STREAMS.items()}
+    for name, character in ANSWERS.items():
+        word = character.encode()
+        delta = b"data: " + _DELTAS[wire] % (word * (DELTA // len(word))) + b"\n\n"
+        streams[f"an answer {name}"] = delta * (ANSWER // DELTA) + b"data: " + _LAST[wire] + b"\n\n"
     for name, stream in streams.items():
         replies = [_reply(stream), _reply(b"", "text/plain")]
         async with _web(lambda _, replies=replies: replies.pop()) as port:

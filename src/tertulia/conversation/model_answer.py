@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError
+from tertulia.history.segment import utf8_size
 from tertulia.models.wire import (
     AnswerEnd,
     AnswerFailure,
@@ -139,7 +140,7 @@ def _size(item: AnswerHistoryItem) -> int:
 def _valid(text: str) -> str:
     """Text that can be encoded: a lone surrogate becomes a question mark."""
     try:
-        text.encode()
+        utf8_size(text)
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace").decode()
     return text

@@ -61,18 +61,24 @@ class TaskServices(msgspec.Struct, frozen=True):
 class _PartialAnswer:
     """An answer that is not whole yet."""
 
-    __slots__ = ("item_id", "length", "pieces")
+    __slots__ = ("_bytes", "item_id", "length")
 
     def __init__(self, item_id: ItemId) -> None:
         self.item_id = item_id
-        self.pieces: list[str] = []
+        # One block of bytes: thousands of small texts would leave memory behind that is not given back, and a text that
+        # was sent takes twice its room as long as it is held.
+        self._bytes = bytearray()
         self.length = 0
 
     def add(self, text: str) -> int:
         offset = self.length
-        self.pieces.append(text)
+        self._bytes += text.encode()
         self.length += len(text)
         return offset
+
+    @property
+    def text(self) -> str:
+        return self._bytes.decode()
 
 
 class TaskScope:
@@ -244,7 +250,7 @@ class TaskScope:
         if self._on_break is not None:
             self._on_break()
         if self._partial is not None and self._partial.length:
-            item = AssistantMessage(self._partial.item_id, (TextPart("".join(self._partial.pieces)),))
+            item = AssistantMessage(self._partial.item_id, (TextPart(self._partial.text),))
             self._partial = None
             self.say([item])
             self.announce(item)

@@ -16,6 +16,7 @@ BYTES_PER_TOKEN = 4
 IMAGE_TOKENS = 1_000
 """What a picture costs a model, roughly, however long its address is."""
 
+_PIECE_CHARACTERS = 64 * 1024
 _canonical = msgspec.json.Encoder()
 
 
@@ -81,8 +82,14 @@ def estimate_tokens(weight: int) -> int:
 
 
 def utf8_size(text: str) -> int:
-    """The bytes of a text in UTF-8; costs nothing for ASCII."""
-    return len(text) if text.isascii() else len(text.encode())
+    """The bytes of a text in UTF-8; costs nothing for ASCII. UnicodeEncodeError where it has none."""
+    if text.isascii():
+        return len(text)
+    if len(text) <= _PIECE_CHARACTERS:
+        return len(text.encode())
+    # In pieces: a long text is not in memory twice for the sake of its length.
+    pieces = range(0, len(text), _PIECE_CHARACTERS)
+    return sum(len(text[start : start + _PIECE_CHARACTERS].encode()) for start in pieces)
 
 
 def _weigh(items: Iterable[Item]) -> tuple[int, int]:

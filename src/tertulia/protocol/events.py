@@ -311,6 +311,11 @@ class Event(msgspec.Struct, frozen=True, dict=True):
     span_id: str | None
     data: EventData
 
+    @property
+    def is_long(self) -> bool:
+        """Whether a text in it is so long that copies of it count."""
+        return any(type(value) is str and len(value) > _LONG_CHARACTERS for value in msgspec.structs.astuple(self.data))
+
     def json(self) -> bytes:
         """The envelope as one line of JSON."""
         cache: dict[str, bytes] = vars(self)
@@ -323,5 +328,6 @@ class Event(msgspec.Struct, frozen=True, dict=True):
 
 
 _encoder = msgspec.json.Encoder()
+_LONG_CHARACTERS = 256 * 1024
 _MAX_KEPT_BYTES = 1024 * 1024
 """A longer encoded form is not cache with its event: it would fill the memory with copies of one text."""

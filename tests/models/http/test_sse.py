@@ -123,6 +123,15 @@ class TestBounds:
         with pytest.raises(EventTooLargeError):
             EventSplitter().feed(b"data: " + b"x" * 100 + b"\n\n")
 
+    def test_one_that_is_not_plain_ascii(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """L1: in order to decode it Python takes five times its bytes."""
+        monkeypatch.setattr(sse, "MAX_WIDE_EVENT_BYTES", 50)
+        for part in ("é".encode(), rb"\u00e9"):
+            assert EventSplitter().feed(b"data: " + part + b"x" * 40 + b"\n\n") == [part + b"x" * 40]
+            with pytest.raises(EventTooLargeError, match="not all ASCII"):
+                EventSplitter().feed(b"data: " + part + b"x" * 50 + b"\n\n")
+        assert EventSplitter().feed(b"data: " + b"x" * 60 + b"\n\n") == [b"x" * 60]
+
     def test_many_events_are_not_one_large_one(self) -> None:
         splitter = EventSplitter()
         for _ in range(100):

@@ -56,6 +56,22 @@ def test_few_and_many_are_written_all_or_none(connection: sqlite3.Connection, co
     assert not connection.in_transaction
 
 
+def test_long_bodies_are_written_in_pieces_among_short_ones(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L1: all or none, as ever; nothing of them goes through a statement, which would copy them twice."""
+    monkeypatch.setattr(table, "_LONG_BODY_BYTES", 10)
+    monkeypatch.setattr(table, "_PIECE_BYTES", 4)
+    rows = [row(1, b"short"), row(2, b"eleven byte"), row(3, None), row(4, bytes(range(256))), row(5, b"")]
+    head = Head.of(connection)
+    assert table.insert(connection, rows, head) == sum(len(each.header) + len(each.body or b"") for each in rows)
+    assert read(connection) == [same(each) for each in rows]
+    with pytest.raises(sqlite3.IntegrityError):
+        table.insert(connection, [row(6, b"x" * 20), row(4, b"y" * 20)], head)
+    assert read(connection) == [same(each) for each in rows]
+    assert not connection.in_transaction
+
+
 @pytest.mark.parametrize("column", ["kind", "type", "ts", "seq", "talk", "scope", "header", "header_crc"])
 def test_a_changed_header_is_not_read(connection: sqlite3.Connection, column: str) -> None:
     """F4: detected by checksum, the rest readable."""

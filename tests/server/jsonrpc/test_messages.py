@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from tertulia import errors
 from tertulia.errors import TertuliaError
+from tertulia.protocol.events import AgentMessage, Event
+from tertulia.protocol.ids import ItemId, SessionId
 from tertulia.server.jsonrpc.messages import (
     RequestRefusal,
     RpcRequest,
@@ -137,4 +140,17 @@ def test_answers_batches_and_events_are_written_as_the_protocol_says() -> None:
     assert json.loads(one) == {"jsonrpc": "2.0", "id": "a", "result": {"text": "ünï\n"}}
     assert b"\n" not in one
     assert json.loads(encode_batch([one, one])) == [json.loads(one)] * 2
-    assert json.loads(encode_event(b'{"seq":1}')) == {"jsonrpc": "2.0", "method": "event", "params": {"seq": 1}}
+
+
+@pytest.mark.parametrize("length", [3, 300_000])
+def test_an_event_is_written_the_same_way_however_long_it_is(length: int) -> None:
+    """L1: a long one is not made twice in order to be put into its envelope."""
+    data = AgentMessage("é" * length, ItemId("i"))
+    event = Event(0, 1, "", data.type, SessionId("s"), "s", None, None, None, None, data)
+    assert encode_event(event) == b'{"jsonrpc":"2.0","method":"event","params":%b}' % event.json()
+    tracemalloc.start(1)
+    try:
+        size = len(encode_event(event))
+        assert length == 3 or tracemalloc.get_traced_memory()[1] < 1.7 * size
+    finally:
+        tracemalloc.stop()

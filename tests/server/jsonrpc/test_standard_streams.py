@@ -8,6 +8,7 @@ import pty
 import socket
 import struct
 import tempfile
+import tracemalloc
 from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -123,6 +124,25 @@ async def test_a_slow_reader_is_waited_for_and_gets_everything(make: Callable[[]
     assert len(await read_all(source)) == 4_000_001
     await closing
     await draining
+    os.close(source)
+
+
+@ENDS
+async def test_a_long_message_is_not_copied_while_it_waits_for_its_reader(make: Callable[[], Ends]) -> None:
+    """L1: the transport copied all of it that it could not write at once."""
+    source, target = make()
+    sink = await open_sink(target, lambda: None)
+    os.close(target)
+    message = b"x" * 8_000_000
+    tracemalloc.start(1)
+    try:
+        sink.send([b"short", message, b"last"])
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    closing = asyncio.ensure_future(sink.close(DEADLINE_S))
+    assert await read_all(source) == b"short\n" + message + b"\nlast\n"
+    await closing
     os.close(source)
 
 

@@ -11,6 +11,9 @@ import re
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Of one event. The last one of an answer may repeat all of it; of a longer one its reading would take too long."""
 
+MAX_WIDE_EVENT_BYTES = 4 * 1024 * 1024
+"""Of one event that is not plain ASCII: Python takes five times its bytes for a moment in order to decode a text."""
+
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n?|\n")
 _HEAD_BYTES = 16
@@ -104,7 +107,7 @@ class EventSplitter:
                 self._add_data_line(line)
             elif not line and self._data is not None:
                 if self._data:
-                    events.append(self._data)
+                    events.append(_bounded(self._data))
                 self._data = None
                 self._data_size = 0
         return events
@@ -128,3 +131,10 @@ class EventSplitter:
             self._skipped += len(piece)
         if self._data_size + self._skipped > MAX_EVENT_BYTES:
             raise EventTooLargeError(f"more than {MAX_EVENT_BYTES:,} bytes")
+
+
+def _bounded(event: bytearray) -> bytearray:
+    """The event, unless it is too long for what it is made of."""
+    if len(event) > MAX_WIDE_EVENT_BYTES and not (event.isascii() and b"\\u" not in event):
+        raise EventTooLargeError(f"more than {MAX_WIDE_EVENT_BYTES:,} bytes that are not all ASCII")
+    return event

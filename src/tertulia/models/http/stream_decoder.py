@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Container, Iterable
 from io import StringIO
 from math import isfinite
@@ -22,7 +23,11 @@ EMPTY_RAW = msgspec.Raw(b"")
 _MOST = 1 << 53
 """No request has more tokens, and larger numbers do not pass through JSON everywhere."""
 
+_WIDE = re.compile("[\U00010000-\U0010ffff]")
+_WIDEST = 4
 _ITEM_SIZE = 1_000
+_PART_CHARACTERS = 1024 * 1024
+"""Of a part of a long text: so many that each part is a block of memory by itself, which is given back."""
 _MAX_LOOSE = 256 * 1024
 """A longer event that is not quite JSON is not read at all: it would take too long."""
 
@@ -70,19 +75,28 @@ class AnswerLimits(msgspec.Struct, frozen=True):
 class AnswerBudget:
     """How much may still be said: an answer that never ends must not fill the memory."""
 
-    __slots__ = ("_announced", "_left", "_place", "limits", "said")
+    __slots__ = ("_announced", "_left", "_place", "_width", "limits", "said")
 
     def __init__(self, place: ProviderAddress, limits: AnswerLimits | None = None) -> None:
         self.limits = limits or AnswerLimits()
         self.said = 0
         """Characters of the answer that have come: where this does not grow there is no progress."""
         self._left = self._announced = self.limits.answer
+        self._width = 1
+        """Bytes that a character takes in memory: as many as the widest of them needs."""
         self._place = place
 
     def take(self, text: str) -> str:
         """The text, for which there was room."""
         self.said += len(text)
         self._use(len(text))
+        if self._width < _WIDEST and not text.isascii():
+            self._width = _WIDEST if _WIDE.search(text) else 2
+        if (self.limits.answer - self._left) * self._width > MAX_TEXT_BYTES:
+            raise ProviderAttemptError(
+                f"the answer of {self._place.provider} takes more than {MAX_TEXT_BYTES:,} bytes of memory: "
+                f"its longest characters take {self._width} each"
+            )
         return text
 
     def announce(self, text: str) -> int:
@@ -119,29 +133,39 @@ class AnswerBudget:
 class Draft:
     """A text while it is being said, under the id that its item will have."""
 
-    __slots__ = ("_first", "_rest", "_room", "item_id")
+    __slots__ = ("_parts", "_recent", "_room", "item_id")
 
     def __init__(self, room: AnswerBudget) -> None:
         self.item_id = room.item()
         self._room = room
-        self._first = ""
-        """By itself: a long answer that comes in one piece is not copied."""
+        self._parts: list[str] = []
         # Not a list of pieces: an object for each would take fifty times the room of a word, and of an empty one some.
-        self._rest: StringIO | None = None
+        self._recent: StringIO | None = None
 
     def add(self, text: str) -> None:
         """Append one piece of the text."""
         self._room.take(text)
-        if not self._first:
-            self._first = text
-        else:
-            self._rest = self._rest or StringIO()
-            self._rest.write(text)
+        if len(text) >= _PART_CHARACTERS:
+            self._put_recent()
+            self._parts.append(text)
+            return
+        self._recent = self._recent or StringIO()
+        self._recent.write(text)
+        if self._recent.tell() >= _PART_CHARACTERS:
+            self._put_recent()
 
     @property
     def text(self) -> str:
         """All of it so far."""
-        return self._first if self._rest is None else self._first + self._rest.getvalue()
+        self._put_recent()
+        if len(self._parts) > 1:
+            self._parts = ["".join(self._parts)]
+        return self._parts[0] if self._parts else ""
+
+    def _put_recent(self) -> None:
+        if self._recent is not None:
+            self._parts.append(self._recent.getvalue())
+            self._recent = None
 
 
 class ArgumentDraft(Draft):

@@ -21,6 +21,11 @@ from tertulia.rollout.store import LASTING, Row, StoredRow, SweepResult, TtlActi
 _CELLS = "(?,?,?,?,?,?,?,?,?,?,?,?)"
 _INSERTS = [f"INSERT INTO record VALUES {','.join([_CELLS] * rows)}" for rows in range(1, 9)]
 """For so many records at once, and one more."""
+_INSERT_LONG = f"INSERT INTO record VALUES {_CELLS[:-2]}zeroblob(?))"
+_LONG_BODY_BYTES = 1024 * 1024
+_PIECE_BYTES = 256 * 1024
+_Cells = tuple[Any, ...]
+"""The values of one record, its body last."""
 
 # A length is known without reading the value. What has no length that we allow, or has expired, is not read.
 _LASTING = "(expires IS NULL OR expires > ?3)"
@@ -64,7 +69,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
     With what lasts longer than its text, the end of a task above all, the head of the file is brought up to date.
     """
     size = 0
-    cells: list[tuple[object, ...]] = []
+    cells: list[_Cells] = []
     links: list[tuple[int, int]] = []
     for row in rows:
         header, body, ts = row.header, row.body, float(row.ts)
@@ -80,27 +85,36 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
             (row.n, row.kind, row.type, ts, row.seq, row.conversation, row.scope, row.expires, *proofs, header, body)
         )
         size += len(header) + length
-    if any(row.type in LASTING for row in rows):
-        with transaction(connection):
-            _insert(connection, cells)
-            head.write(connection, links)
-        head.add(links, written=True)
-        return size
-    if len(cells) <= len(_INSERTS):
+    long_rows = [row for row in cells if len(row[-1] or b"") > _LONG_BODY_BYTES]
+    is_lasting = any(row.type in LASTING for row in rows)
+    if not is_lasting and not long_rows and len(cells) <= len(_INSERTS):
         # One statement is a transaction too, at half the price.
         _insert(connection, cells)
     else:
         with transaction(connection):
-            _insert(connection, cells)
-    head.add(links)
+            _insert(connection, [row for row in cells if len(row[-1] or b"") <= _LONG_BODY_BYTES])
+            _insert_long(connection, long_rows)
+            if is_lasting:
+                head.write(connection, links)
+    head.add(links, written=is_lasting)
     return size
 
 
-def _insert(connection: sqlite3.Connection, cells: Sequence[tuple[object, ...]]) -> None:
+def _insert(connection: sqlite3.Connection, cells: Sequence[_Cells]) -> None:
     if 0 < len(cells) <= len(_INSERTS):
         connection.execute(_INSERTS[len(cells) - 1], [cell for row in cells for cell in row])
     else:
         connection.executemany(_INSERTS[0], cells)
+
+
+def _insert_long(connection: sqlite3.Connection, cells: Sequence[_Cells]) -> None:
+    """Those with a long body, which is written in pieces: SQLite would make two copies of it."""
+    for *others, body in cells:
+        connection.execute(_INSERT_LONG, (*others, len(body)))
+        view = memoryview(body)
+        with connection.blobopen("record", "body", others[0]) as stored:
+            for start in range(0, len(body), _PIECE_BYTES):
+                stored.write(view[start : start + _PIECE_BYTES])
 
 
 def _prove(n: int, kind: str, type: str, ts: float, seq: int | None, rest: tuple[int, int, bytes]) -> int:

@@ -49,7 +49,7 @@ EventEncoder = Callable[[Event], Iterable[bytes]]
 
 
 def _encode_plain(event: Event) -> Iterable[bytes]:
-    return (encode_event(event.json()),)
+    return (encode_event(event),)
 
 
 class EventSender:

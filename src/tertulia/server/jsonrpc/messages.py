@@ -18,6 +18,7 @@ from tertulia.errors import (
     ParseError,
     TertuliaError,
 )
+from tertulia.protocol.events import Event
 from tertulia.server.jsonrpc.strict_json import find_unencodable
 
 RequestId = str | int | float
@@ -93,7 +94,8 @@ def _params(fields: dict[str, Any], id: RequestId | None) -> dict[str, Any]:
 
 def encode_result(id: RequestId, result: Any) -> bytes:
     """The answer to a request."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_echo(id), _encode(result))
+    # At once and not in parts: a long text is in memory once more, and not twice.
+    return _encode({"jsonrpc": "2.0", "id": msgspec.Raw(_echo(id)), "result": result})
 
 
 def encode_error(id: RequestId | None, error: TertuliaError, number: int | None = None) -> bytes:
@@ -111,9 +113,11 @@ def encode_batch(answers: list[bytes]) -> bytes:
     return b"[%b]" % b",".join(answers)
 
 
-def encode_event(event: bytes) -> bytes:
-    """An event, encoded already, on its way."""
-    return b'{"jsonrpc":"2.0","method":"event","params":%b}' % event
+def encode_event(event: Event) -> bytes:
+    """An event on its way."""
+    if event.is_long:
+        return _encode({"jsonrpc": "2.0", "method": "event", "params": event})
+    return b'{"jsonrpc":"2.0","method":"event","params":%b}' % event.json()
 
 
 def _echo(id: RequestId | None) -> bytes:

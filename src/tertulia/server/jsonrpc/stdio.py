@@ -14,6 +14,7 @@ import select
 import signal
 import stat
 import sys
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, redirect_stdout
 from io import FileIO
@@ -98,6 +99,9 @@ class PipeSink(asyncio.BaseProtocol):
         """`on_lost` is called once, when the reader is gone or the sink was closed."""
         self._on_lost = on_lost
         self._transport: asyncio.WriteTransport | None = None
+        # A transport copies what it cannot write at once, and a long message would be in memory twice.
+        self._queue: deque[memoryview] = deque()
+        self._paused = self._closing = False
         self._room = asyncio.Event()
         self._room.set()
         self._lost = asyncio.Event()
@@ -107,33 +111,50 @@ class PipeSink(asyncio.BaseProtocol):
 
     def pause_writing(self) -> None:
         """By asyncio: the reader is slow."""
-        self._room.clear()
+        self._paused = True
 
     def resume_writing(self) -> None:
         """By asyncio: it has read."""
-        self._room.set()
+        self._paused = False
+        self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._queue.clear()
         self._room.set()
         self._lost.set()
         self._on_lost()
 
     def send(self, messages: Sequence[bytes]) -> None:
-        if messages and self._transport is not None and not self._transport.is_closing():
-            for piece in _lines(messages):
-                self._transport.write(piece)
+        if messages and self._transport is not None and not (self._closing or self._transport.is_closing()):
+            self._queue.extend(map(memoryview, _lines(messages)))
+            self._pump()
 
     async def drain(self) -> None:
         await self._room.wait()
+
+    def _pump(self) -> None:
+        """Hand over as much as the transport takes without storing it."""
+        while self._queue and not self._paused and self._transport is not None:
+            piece = self._queue.popleft()
+            if len(piece) > CHUNK_BYTES:
+                self._queue.appendleft(piece[CHUNK_BYTES:])
+            self._transport.write(piece[:CHUNK_BYTES])
+        if self._paused or self._queue:
+            self._room.clear()
+        else:
+            self._room.set()
 
     async def close(self, timeout_s: float) -> None:
         """Give the reader so long to take what was sent, then let go."""
         if self._transport is None:
             return
-        self._transport.close()
+        self._closing = True
         try:
             async with asyncio.timeout(timeout_s):
+                await self._room.wait()
+                if not self._lost.is_set():
+                    self._transport.close()
                 await self._lost.wait()
         except TimeoutError:
             # In the same step the reader may have taken the last of it.
