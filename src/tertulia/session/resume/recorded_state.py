@@ -358,7 +358,7 @@ def _paired_pieces(pieces: Sequence[RecordedSegment]) -> list[RecordedSegment]:
 
 
 def _only(piece: RecordedSegment, places: list[int]) -> RecordedSegment:
-    """Those items of it."""
+    """The segment with the items at these places alone."""
     missing = tuple(new for new, at in enumerate(places) if at in piece.missing)
     return replace(piece, items=tuple(piece.items[at] for at in places), missing=missing)
 
