@@ -50,6 +50,61 @@ def test_the_conversations_as_a_tree_and_as_lines(shell: Shell) -> None:
     ]
 
 
+def test_a_run_and_a_list_name_conversations_alike(shell: Shell) -> None:
+    """S004-33: what each said, by its name; the caller's task says that it waits; `conv ls` has the ids."""
+    ran = shell.run("exec", "-m", shell.script(*DELEGATING), "go")
+    assert (ran.code, ran.out) == (0, "The reviewer says it looks right.\n")
+    notes = ran.err.splitlines()
+    waits = next(number for number, note in enumerate(notes) if note.startswith("waits another conversation"))
+    assert notes[waits + 1] == "reviewer said Looks right."
+    assert not [note for note in notes[:waits] if note.startswith("reviewer ")]
+    shown = shell.run("conv", "ls", "--last").out
+    assert all(str(line["id"]) in shown for line in listed(shell))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("conv_create", {"user_instruction": "hi", "title": "made"}),
+        ("conv_create", {}),
+        ("conv_create", {"user_instruction": "hi", "base_instruction_file": "gone.md"}),
+        ("conv_send", {"conversation_id": "nobody", "text": "hi"}),
+        ("conv_history", {"conversation_id": "root", "limit": 1}),
+        ("conv_history", {"conversation_id": "root", "limit": 0}),
+        ("conv_list", {}),
+        ("conv_destroy", {"conversation_id": "root"}),
+    ],
+)
+def test_a_person_and_the_model_get_the_same_answer(shell: Shell, name: str, arguments: dict[str, object]) -> None:
+    """S004-37: one code for both. What differs is what changes with every call: ids, times, the state of the caller."""
+    called = {"tool_calls": [{"name": name, "arguments": arguments, "call_id": "c"}]}
+    target = ["Hello."] if "title" in arguments else []
+    ran = shell.run("exec", "--json", "-m", shell.script(called, *target, "Done."), "go")
+    by_model = next(
+        json.loads(line["item"]["output"])
+        for line in ran.lines
+        if line["type"] == "item.completed" and line["item"]["type"] == "tool_call"
+    )
+    shell.run("exec", "-m", shell.script("Hello.", repeat=True), "go")
+    (by_hand,) = shell.run("conv", "call", name, json.dumps(arguments), "--last").lines
+    assert set(by_hand) == set(by_model)
+    fixed = {"ok", "code", "reason", "status", "last_assistant_message", "first_user_message"}
+    assert {key: by_hand[key] for key in fixed & set(by_hand)} == {key: by_model[key] for key in fixed & set(by_model)}
+
+
+def test_a_limit_refuses_a_person_as_it_refuses_the_model(shell: Shell) -> None:
+    """S004-37: found out only when the target is to be opened."""
+    few = ("-c", "limits.max_conversations=1")  # besides the root
+    called = {"tool_calls": [{"name": "conv_create", "arguments": {"user_instruction": "hi"}, "call_id": "c"}]}
+    ran = shell.run("exec", "--json", "-m", shell.script(called, "Child.", called, "Done."), *few, "go")
+    outputs = [line["item"]["output"] for line in ran.lines if line.get("item", {}).get("output")]
+    shell.script("Hello.")
+    by_hand = shell.run("conv", "call", "conv_create", '{"user_instruction": "hi"}', "--last", *few)
+    assert by_hand.code == 1
+    assert by_hand.lines == [json.loads(outputs[-1])]
+    assert by_hand.lines[0]["code"] == "limit"
+
+
 def test_a_conversation_is_opened_with_a_first_word(shell: Shell) -> None:
     run_session(shell)
     ran = shell.run("conv", "create", "--last", "--title", "helper", "--instructions", "Be brief.", "Hello?")

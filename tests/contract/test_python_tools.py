@@ -165,19 +165,49 @@ async def test_the_plan_tool_can_be_left_out_and_a_call_to_it_is_refused() -> No
         assert not await past(session, type="plan_update")
 
 
-async def test_two_tools_of_one_name_and_different_shape_are_a_conflict() -> None:
-    """S002-30, X-26."""
-
+def _another_add() -> Any:
     def other(first: str) -> str:
         """Not the same at all."""
         return first
 
     other.__name__ = "add"
-    with pytest.raises(errors.ToolConflictError) as caught:
-        async with session_with(ScriptedModel([]), tools=[add, tertulia.tool(other)]) as session:
-            session.root.tools()
-            await session.open()
+    return tertulia.tool(other)
+
+
+async def test_two_tools_of_one_name_and_different_shape_are_a_conflict() -> None:
+    """S002-30, X-26: a typed error that names it, at the start or where a conversation is opened; nothing is opened."""
+    with pytest.raises(errors.ToolConflictError, match="'add'") as caught:
+        async with session_with(ScriptedModel([]), tools=[add, _another_add()]):
+            pytest.fail("it began")
     assert caught.value.code == "tool_conflict"
+    async with session_with(ScriptedModel([]), tools=[add]) as session:
+        with pytest.raises(errors.ToolConflictError, match="'add'"):
+            await session.open(tools=[_another_add()])
+        assert session.conversations() == [session.root]
+
+
+async def test_where_conflicts_are_skipped_there_is_a_warning_and_neither_is_offered() -> None:
+    """S002-30: no shadowing; the conversation works without both."""
+    model = ScriptedModel([call("add", {"first": "1"}), "Done."])
+    async with session_with(model, tools=[add], on_tool_conflict="skip") as session:
+        conversation = await session.open(tools=[_another_add()])
+        (warning,) = [warning for warning in conversation.warnings if "'add'" in warning]
+        assert "claimed by" in warning
+        assert "add" not in [tool.name for tool in conversation.tools()]
+        assert (await soon(conversation.message("go"))).status == "completed"
+        assert "add" not in [tool.name for tool in model.requests[0].request.tools]
+        assert [end.success for end in await ends(session)] == [False]
+
+
+async def test_one_tool_that_comes_twice_is_one_tool() -> None:
+    """S002-30, X-26: the same signature is no conflict, and it is called once."""
+    model = ScriptedModel([call("add", {"first": 1}), "Done."])
+    async with session_with(model, tools=[add, add]) as session:
+        conversation = await session.open()
+        assert [tool.name for tool in conversation.tools()].count("add") == 1
+        assert not conversation.warnings
+        await soon(conversation.message("go"))
+        assert [end.success for end in await ends(session)] == [True]
 
 
 async def test_the_same_tools_have_the_same_cache_key_and_other_tools_another() -> None:

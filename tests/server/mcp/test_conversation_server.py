@@ -46,7 +46,7 @@ async def test_the_tools_are_those_of_the_design_in_an_order_that_never_varies(e
 
 @both_eras
 async def test_a_conversation_from_its_opening_to_its_end(era: str) -> None:
-    """S002-42, S002-46: all by its id, results as structured content that fits the schema that was promised."""
+    """S002-46: all by its id, results as structured content that fits the schema that was promised."""
     async with mcp_stage(era, ["one", "two"]) as stage:
         schemas = {tool.name: tool.output_schema for tool in (await stage.client.list_tools()).tools}
 
