@@ -226,10 +226,12 @@ async def test_a_token_can_be_asked_whose_it_is(stage: InternalStage) -> None:
 
 async def test_what_may_be_called_depends_on_what_the_agent_is_now(stage: InternalStage) -> None:
     """S001-48."""
-    assert "boss" in [each.name for each in stage.internal.tools_of(stage.token)]
+    await stage.internal.call(stage.token, "boss", {}, source="native")
     lower(stage)
-    assert "boss" not in [each.name for each in stage.internal.tools_of(stage.token)]
-    assert "ring" in [each.name for each in stage.internal.tools_of(stage.token)]
+    with pytest.raises(TertuliaError) as refused:
+        await stage.internal.call(stage.token, "boss", {}, source="native")
+    assert refused.value.code == "approval_denied"
+    await stage.internal.call(stage.token, "ring", {"tone": "low"}, source="native")
 
 
 async def test_a_record_never_holds_a_token(stage: InternalStage) -> None:

@@ -81,14 +81,6 @@ def test_messages_stop_reading_as_soon_as_there_are_enough() -> None:
     assert peak < 4_096
 
 
-def test_an_item_is_found_by_its_id_or_not_at_all() -> None:
-    wanted = model()
-    view = store_of([user(), wanted], [user()]).snapshot()
-    assert view.find_item(wanted.id) is wanted
-    with pytest.raises(NotFoundError, match="'nobody'"):
-        view.find_item(ItemId("nobody"))
-
-
 def test_rounds_are_counted_from_one_and_reach_to_the_next_request() -> None:
     last = model()
     view = store_of([user(), model()], [seed()], [user(), call("a")], [output("a"), last], seeds=[seed()]).snapshot()

@@ -13,12 +13,12 @@ import pytest
 from tertulia.errors import StorageError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import Full, StoragePolicy
-from tertulia.rollout.memory import MemoryReader, MemoryRecords, MemoryStore
 from tertulia.rollout.sqlite import table
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.sqlite_store import SqliteStore
 from tertulia.rollout.store import RolloutReader, Row, StoredRow
+from tests.rollout.memory_store import MemoryReader, MemoryRecords, MemoryStore
 from tests.rollout.still_clock import FakeClock
 
 FULL = Full()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tertulia.errors import StorageError
-from tertulia.rollout.memory import MemoryReader, MemoryRecords, MemoryStore
+from tests.rollout.memory_store import MemoryReader, MemoryRecords, MemoryStore
 from tests.rollout.stages import NOW, asked, row
 from tests.rollout.still_clock import FakeClock
 

@@ -90,11 +90,6 @@ class InternalTools:
         """The entry of a token; InvalidParamsError if it is not valid."""
         return _require_valid(self._tokens.validate(token))
 
-    def tools_of(self, token: object) -> list[ToolDefinition]:
-        """The tools that the owner of a token may call now."""
-        admitted = self._admitted(self.validate_token(token))
-        return [tool for tool in admitted.tools.values() if may_use(admitted.meta.archetype, tool.scope)]
-
     async def call(
         self, token: object, tool: object, arguments: object = None, *, source: str, pid: int | None = None
     ) -> Any:

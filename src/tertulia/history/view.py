@@ -90,14 +90,6 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
         newest.reverse()
         return newest
 
-    def find_item(self, item_id: ItemId) -> Item:
-        """The item of that id, searched from the newest on; NotFound when there is none."""
-        for segment in self.newest_first():
-            for item in segment.items:
-                if item.id == item_id:
-                    return item
-        raise NotFoundError(f"no item {item_id!r} in this history")
-
     def end_of(self, at: ItemId | int) -> int:
         """How many items there are up to and with an item, or up to the end of a round (the first is 1).
 

@@ -37,16 +37,6 @@ def children(pid: int, threads: int | None = None) -> list[int]:
     return found
 
 
-def count_tasks(pid: int, enough: int) -> int:
-    """Threads of all below this process that have not ended; stops as soon as they are more than `enough`."""
-    counted = 0
-    for _, threads in descendants(pid):
-        counted += threads
-        if counted > enough:
-            break
-    return counted
-
-
 def _state(pid: int) -> tuple[bytes, int]:
     """(the letter, how many threads); those of one that is gone are those of a zombie."""
     try:

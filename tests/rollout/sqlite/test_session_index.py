@@ -16,14 +16,13 @@ from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly, Ttl
 from tertulia.rollout.sqlite import session_index as index_module
 from tertulia.rollout.sqlite.owned_file import OwnedFile
-from tertulia.rollout.sqlite.session_files import Ownership, session_files
+from tertulia.rollout.sqlite.session_files import Ownership, is_held, session_files
 from tertulia.rollout.sqlite.session_index import (
     SessionEntry,
     find_files,
     find_session,
     latest_session,
     list_sessions,
-    owned_sessions,
     refresh,
     remove_session,
 )
@@ -54,7 +53,6 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_home_without_sessions(home: Path) -> None:
     assert list_sessions(home) == []
     assert latest_session(home) is None
-    assert owned_sessions(home) == set()
     assert not home.exists()
 
 
@@ -118,11 +116,11 @@ def test_a_live_session_is_read_beside_its_owner(home: Path) -> None:
     owner.commit([row(50)])
     (entry,) = list_sessions(home)
     assert (entry.events, entry.stamp[3] > 0) == (2, True)
-    assert owned_sessions(home) == {files.session_id}
+    assert is_held(files)
     owner.commit([row(51)])
     assert list_sessions(home)[0].events == 3
     owner.close()
-    assert owned_sessions(home) == set()
+    assert not is_held(files)
 
 
 def test_an_owner_who_comes_while_a_file_is_looked_at_is_noticed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +224,6 @@ def test_what_is_not_a_session_is_not_listed(home: Path, room: Path) -> None:
     (folder / "README").touch()
     (folder / "x.lock").touch()
     assert [entry.id for entry in list_sessions(home)] == [files.session_id]
-    assert owned_sessions(home) == set()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ _HEX = re.compile(r"[0-9a-f]*").fullmatch
 _HEX_FORMS = {16: "s", 32: "t", 64: "d"}
 """Spans and items, traces, digests, by the number of digits."""
 _SIZES = {"u": 16, "s": 8, "t": 16, "d": 32, "b": 8, "-": 0, "c": 0}
-_DIGEST_CHARACTERS = 32
 
 
 def pack_ids(*ids: str | None) -> Packed:

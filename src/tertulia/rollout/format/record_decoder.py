@@ -49,7 +49,7 @@ class RecordDecoder:
         missing = False
         match row.kind:
             case "agreed":
-                record, missing = self._agreed(conversation, row, header)
+                record, missing = self._agreed(conversation, header)
             case "ended" | "queued":
                 made, kind = (ToolOutputRecord, ToolOutput) if row.kind == "ended" else (QueuedInputRecord, UserMessage)
                 record = made(conversation, _of(self._learned.item(row, header, body), kind))
@@ -80,7 +80,7 @@ class RecordDecoder:
                 return RecordLine(row.n, row.ts, None, raw=row)
         return row_line(row, record, missing)
 
-    def _agreed(self, conversation: ConversationId, row: StoredRow, header: Json) -> tuple[TermsRecord, bool]:
+    def _agreed(self, conversation: ConversationId, header: Json) -> tuple[TermsRecord, bool]:
         storage = storage_from_wire(header["storage"])
         self._learned.known.conversations[conversation].storage = storage
         terms = self._learned.terms.pop(int_in(header, "terms"), None) if "terms" in header else None

@@ -26,9 +26,7 @@ from tertulia.rollout.sqlite.session_files import (
     Ownership,
     SessionFiles,
     hold_unowned,
-    is_held,
     is_session_id,
-    names_in,
     session_files,
     sessions_folder,
 )
@@ -133,12 +131,6 @@ def remove_files(files: SessionFiles) -> None:
             path.unlink(missing_ok=True)
     finally:
         owner.release()
-
-
-def owned_sessions(home: Path) -> set[str]:
-    """The sessions that a process owns now."""
-    names = (Path(name) for name in names_in(home) if name.endswith(".lock"))
-    return {name.stem for name in names if is_session_id(name.stem) and is_held(SessionFiles(home, name.stem))}
 
 
 def refresh(home: Path) -> dict[str, SessionEntry]:
