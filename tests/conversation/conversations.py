@@ -6,12 +6,13 @@ from typing import Any
 
 from tertulia.conversation.resolve_terms import TermsBase
 from tertulia.conversation.state import ConversationState
-from tertulia.conversation.terms import ConversationContext, ShellMode, Terms, tool_preferences
+from tertulia.conversation.terms import ConversationContext, Terms, tool_preferences
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpView
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import TOP, Rights
+from tertulia.protocol.conversation_fields import ShellMode
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item
 from tertulia.protocol.records import ItemsRecord, Record

@@ -299,7 +299,7 @@ class WatchedGround:
         ("cwd", "/a\0b", "cwd must be an absolute path"),
         ("cwd", "/" + "x" * 5_000, "at most 4,096 characters"),
         ("cwd", "/\ud800", "cwd has a lone surrogate"),
-        ("visibility", "everybody", 'visibility must be "session" or "subtree"'),
+        ("visibility", "everybody", "visibility must be one of subtree, session, not"),
         ("approval_policy", "always", "approval_policy must be"),
         ("sandbox", "open", "sandbox must be one of"),
         ("storage_policy", "forever", "storage_policy must be"),

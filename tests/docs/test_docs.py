@@ -29,7 +29,8 @@ from tertulia.policy.approval_policy import PRESETS, UNTRUSTED
 from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAction
 from tertulia.policy.approvals.grants import Grant
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import Rights, to_wire
+from tertulia.policy.narrowing import to_wire
+from tertulia.protocol.conversation_fields import TOOL_SWITCHES
 from tertulia.protocol.events import EVENT_TYPES
 from tertulia.protocol.inputs import ContextFields, NewConversation
 from tertulia.protocol.storage import storage_to_wire
@@ -39,7 +40,7 @@ from tertulia.server.jsonrpc import messages
 from tertulia.session import operations
 from tertulia.session.settings.values import PYTHON_ONLY
 from tertulia.testing import RecordedEvents, ScriptedModel, say
-from tests.docs import pages
+from tests.docs import field_tables, pages
 from tests.docs.pages import PAGES, README, ROOT, names, table
 from tests.tables import each_row
 from tests.test_exported_members import CONVERSATION_FOR_SURFACES, SESSION_FOR_SURFACES
@@ -145,7 +146,7 @@ def test_every_field_of_a_reply_and_of_open_is_described() -> None:
     reply = [name for row in table("session.md", "of a reply", "") for name in names(row[0])]
     assert sorted(reply) == sorted(Reply.__struct_fields__)
     fields = [name for row in table("session.md", "field", "what it is") for name in names(row[0])]
-    assert sorted(fields) == sorted(NewConversation.__struct_fields__)
+    assert sorted(fields) == sorted([*NewConversation.__struct_fields__, "tools"])
 
 
 async def by_itself(session: tertulia.Session) -> None:
@@ -197,9 +198,18 @@ async def test_a_task_is_stopped_when_nobody_waits_for_it_any_more() -> None:
 # ── rights ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_every_right_has_its_order() -> None:
-    rows = table("rights.md", "right", "narrower ← → wider")
-    assert [names(row[0])[0] for row in rows] == list(Rights.__struct_fields__)
+@each_row("page", field_tables.PAGES)
+def test_the_tables_of_conversation_fields_are_those_of_now(page: str) -> None:
+    """Renew them with `python -m tests.docs.field_tables`."""
+    assert pages.text(page) == field_tables.renewed(page, pages.text(page))
+
+
+def test_the_page_of_tools_names_the_switch_of_each() -> None:
+    shown = {name: row[2] for row in table("tools.md", "tool", "what it does", "who has it") for name in names(row[0])}
+    for name, switch in TOOL_SWITCHES.items():
+        assert f"`{name}=" in shown[switch.tools[0]], (
+            f"docs/tools.md does not say what {name} does to {switch.tools[0]}"
+        )
 
 
 def test_the_approval_policies_are_those_shown() -> None:

@@ -10,7 +10,8 @@ from msgspec.structs import asdict, replace
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.limits import NO_LIMITS, Limits
-from tertulia.policy.narrowing import RIGHTS_ORDER, TOP, Narrowing, Rights, leq, meet, narrow, to_wire
+from tertulia.policy.narrowing import RIGHTS_ORDER, TOP, Narrowing, Rights, leq, meet, narrow, parse_right, to_wire
+from tertulia.protocol.conversation_fields import SWITCH_OF_TOOL, TOOL_SWITCHES
 from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tests.policy.strategies import requests, rights, with_only
@@ -175,6 +176,36 @@ def test_rights_hold_their_patterns_in_normal_form(a) -> None:
 def test_rights_cannot_be_made_with_a_relative_root() -> None:
     with pytest.raises(InvalidParamsError, match="writable_roots"):
         replace(TOP, writable_roots=("src",))
+
+
+@each_row(("tool", "switch"), SWITCH_OF_TOOL.items())
+def test_a_tool_is_allowed_where_its_switch_is_on(tool, switch) -> None:
+    assert TOP.allows_tool(tool)
+    assert not replace(TOP, **{switch: False}).allows_tool(tool)
+
+
+def test_a_tool_without_a_switch_is_always_allowed() -> None:
+    assert replace(TOP, **dict.fromkeys(TOOL_SWITCHES, False)).allows_tool("view_image")
+
+
+@each_row(
+    ("right", "written", "value"),
+    [
+        ("approval_policy", "never", NEVER),
+        ("sandbox", "read-only", "read_only"),
+        ("network", False, False),
+        ("writable_roots", ["/a"], ("/a",)),
+        ("storage_policy", "none", NoStorage()),
+        ("include_plan_tool", True, True),
+        ("visibility", "subtree", "subtree"),
+        ("shell", "none", False),
+        ("shell", "streamable", True),
+        ("limits", NO_LIMITS, NO_LIMITS),
+        ("mcp_tool_allowlist", frozenset(["fs__read"]), frozenset(["fs__read"])),
+    ],
+)
+def test_a_right_is_read_from_what_its_field_says(right, written, value) -> None:
+    assert parse_right(right, written) == value
 
 
 def test_every_right_has_its_order() -> None:

@@ -103,10 +103,17 @@ def test_a_product_meets_field_by_field_and_shares_what_it_can() -> None:
     assert PAIRS.meet(below, a) is below
 
 
-@pytest.mark.parametrize("orders", [{"left": Conjunction()}, {"right": Minimum(), "left": Conjunction()}])
-def test_a_product_that_forgets_or_swaps_a_field_cannot_be_made(orders) -> None:
+@pytest.mark.parametrize(
+    "orders", [{"left": Conjunction()}, {"left": Conjunction(), "right": Minimum(), "up": Minimum()}]
+)
+def test_a_product_that_forgets_or_invents_a_field_cannot_be_made(orders) -> None:
     with pytest.raises(TypeError, match="each field of Pair needs its order"):
         Product(Pair, orders)
+
+
+def test_a_product_takes_the_order_of_a_field_by_its_name() -> None:
+    swapped = Product(Pair, {"right": Minimum(), "left": Conjunction()})
+    assert swapped.meet(Pair(left=False, right=3), Pair(left=True, right=2)) == Pair(left=False, right=2)
 
 
 allowlists = st.none() | st.frozensets(tool_patterns, max_size=5).map(TOOL_NAMES.normal)

@@ -7,30 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tertulia.conversation.terms import NATIVE, ConversationContext, ShellMode, Terms, tool_preferences
+from tertulia.conversation.terms import NATIVE, ConversationContext, Terms, tool_preferences
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
 from tertulia.models.wire import Wire
-from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import limits_from_wire
-from tertulia.policy.narrowing import Narrowing, Rights, narrow
-from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire, sandbox_to_wire
+from tertulia.policy.narrowing import Narrowing, Rights, narrow, parse_right
+from tertulia.protocol.conversation_fields import PREFERENCES, RIGHT_FIELDS
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ChangeFromPython, ContextFields, OpenFromPython, check_text, near_names
-from tertulia.protocol.storage import storage_from_wire
+from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_to_wire
 from tertulia.tools.tool import Tool
 
-_RIGHTS = (
-    "approval_policy", "sandbox", "storage_policy", "include_plan_tool", "include_apply_patch_tool",
-    "include_conv_tools", "tools_web_search_request", "visibility", "limits", "mcp_tool_allowlist",
-)  # fmt: skip
-
+_RIGHTS = {right: row.name for right, row in RIGHT_FIELDS.items() if row.doc is not None}
+"""The rights that a conversation can ask for, each with the field it does so by."""
 
 _MAX_PATH = 4_096
 """No Linux path is longer; the text is repeated in every environment message."""
@@ -73,9 +69,7 @@ def resolve_terms(request: ContextFields, current: Terms, ground: TermsBase) -> 
     """The terms that follow from `current` when `request` is granted as far as the ceiling allows."""
     default, context = ground.default, current.context
     fields, warnings = _parse_rights(request, current, ground)
-    shell_mode = _shell_mode(request.shell_mode, current, default)
-    if request.shell_mode is not UNSET:
-        fields["shell"] = default.rights.shell if request.shell_mode is None else shell_mode != "none"
+    preferences = {name: _preference(name, request, current, default) for name in PREFERENCES}
     rights, narrowed = narrow(fields, current.rights, ground.ceiling, ground.because)
     base = _text(request.base_instructions, context.base_instructions, "base_instructions")
     user = _text(request.user_instructions, context.user_instructions, "user_instructions")
@@ -84,70 +78,46 @@ def resolve_terms(request: ContextFields, current: Terms, ground: TermsBase) -> 
     warnings.extend(_sandbox_warnings(backend, rights, ground))
     # Last, because it alone may make something: a refusal after it would leave a wire that is never closed.
     wire = _wire(request.model, current, ground)
-    view, tools = _view(context.mcp_view, rights), tool_preferences(rights, shell_mode, wire.family)
+    view, tools = _view(context.mcp_view, rights), tool_preferences(rights, preferences["shell_mode"], wire.family)
     context, functions = ConversationContext(base, user, view, tools), _functions(request, current)
-    terms = Terms(
-        context, rights, wire, backend, cwd, shell_mode, current.agent, functions, unattended=current.unattended
-    )
+    held = {"agent": current.agent, "functions": functions, "unattended": current.unattended}
+    terms = Terms(context, rights, wire, backend, cwd, **held, **preferences)
     return ResolvedTerms(terms, tuple(_narrowed_as_asked(narrowed, request)), tuple(warnings))
 
 
 def _narrowed_as_asked(narrowed: Iterable[Narrowing], request: ContextFields) -> Iterator[Narrowing]:
     """What was cut off, as it was asked for: rights know of a shell only whether there is one. A reset asks nothing."""
     for cut in narrowed:
-        if cut.field == "shell_mode" and request.shell_mode is not None:
-            yield replace(cut, asked=request.shell_mode)
-        elif getattr(request, cut.field) is not None:
-            yield cut
+        value = getattr(request, cut.field)
+        if value is not None:
+            yield replace(cut, asked=value) if cut.field in PREFERENCES else cut
 
 
 def _parse_rights(request: ContextFields, current: Terms, ground: TermsBase) -> tuple[dict[str, Any], list[str]]:
     fields: dict[str, Any] = {}
     warnings: list[str] = []
-    for name in _RIGHTS:
+    for right, name in _RIGHTS.items():
         value = getattr(request, name)
-        match name, value:
-            case _, msgspec.UNSET:
-                pass
-            case _, None:
-                fields[name] = getattr(ground.default.rights, name)
-            case "approval_policy", _:
-                fields[name] = approval_from_wire(value)
-            case "sandbox", _:
-                fields[name] = sandbox_from_wire(value)
-            case "storage_policy", _:
-                fields[name] = storage_from_wire(value)
-            case "visibility", _:
-                fields[name] = _visibility(value)
-            case "limits", _:
-                fields[name] = limits_from_wire(value, current.rights.limits)
-            case "mcp_tool_allowlist", _:
-                tools = (*current.context.mcp_view.tools, *ground.mcp.list_tools(ground.conversation))
-                fields[name], list_warnings = parse_allowlist(value, tools, ground.mcp.absent())
-                warnings.extend(list_warnings)
-            case _:
-                fields[name] = value
+        if value is UNSET:
+            continue
+        if value is None:
+            fields[right] = getattr(ground.default.rights, right)
+        elif name == "limits":
+            fields[right] = limits_from_wire(value, current.rights.limits)
+        elif name == "mcp_tool_allowlist":
+            tools = (*current.context.mcp_view.tools, *ground.mcp.list_tools(ground.conversation))
+            fields[right], list_warnings = parse_allowlist(value, tools, ground.mcp.absent())
+            warnings.extend(list_warnings)
+        else:
+            fields[right] = parse_right(right, value)
     return fields, warnings
 
 
-def _visibility(value: object) -> str:
-    if value not in ("session", "subtree"):
-        raise InvalidParamsError(f'visibility must be "session" or "subtree", not {value!r:.80}')
-    return cast(str, value)
-
-
-def _shell_mode(requested: object, current: Terms, default: Terms) -> ShellMode | None:
-    match requested:
-        case msgspec.UNSET:
-            return current.shell_mode
-        case None:
-            return default.shell_mode
-        case str() if (mode := requested.replace("-", "_")) in get_args(ShellMode):
-            return cast(ShellMode, mode)
-        case _:
-            raise InvalidParamsError(
-                f"shell_mode must be one of {', '.join(get_args(ShellMode))}, not {requested!r:.80}"
-            )
+def _preference(name: str, request: ContextFields, current: Terms, default: Terms) -> Any:
+    value = getattr(request, name)
+    if value is UNSET or value is None:
+        return getattr(default if value is None else current, name)
+    return PREFERENCES[name].parse(value)
 
 
 def _text(requested: Any, current: str | None, field: str) -> str | None:

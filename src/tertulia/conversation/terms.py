@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, cast
 
 import msgspec
 
@@ -11,7 +12,8 @@ from tertulia.mcp.view import McpView
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy
 from tertulia.policy.narrowing import Rights
-from tertulia.policy.sandbox_mode import SandboxMode
+from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ShellMode
+from tertulia.protocol.sandbox_mode import SandboxMode
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.tools.tool import Tool
@@ -39,20 +41,27 @@ class Agent(msgspec.Struct, frozen=True):
 
 NATIVE = "native"
 """The backend that is our own loop; every other one is another program."""
-ShellMode = Literal["default", "with_request", "local", "streamable", "none"]
 
 _LOCAL_SHELL = frozenset({"codex-mini"})
 """Model families that were trained on their provider's own `local_shell`."""
 
 
-class ToolsPrefs(msgspec.Struct, frozen=True):
-    """Which built-in tools the conversation has, after narrowing."""
+_ToolSwitches = msgspec.defstruct("_ToolSwitches", [(s.short_name, bool) for s in TOOL_SWITCHES.values()], frozen=True)
 
-    include_plan_tool: bool
-    include_apply_patch_tool: bool
-    include_conv_tools: bool
-    web_search_request: bool
+
+class ToolsPrefs(_ToolSwitches, frozen=True):
+    """Which built-in tools the conversation has, after narrowing: a switch for each row of the table, and the shell."""
+
     shell_mode: ShellMode
+
+    def has_tool(self, name: str) -> bool:
+        """Whether the switch of this built-in tool is on; a tool that has none is always there."""
+        short_name = _SHORT_NAMES.get(name)
+        return short_name is None or cast("bool", getattr(self, short_name))
+
+
+_SHORT_NAMES = {tool: switch.short_name for switch in TOOL_SWITCHES.values() for tool in switch.tools}
+_switches = attrgetter(*TOOL_SWITCHES)
 
 
 class ConversationContext(msgspec.Struct, frozen=True):
@@ -95,13 +104,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 def tool_preferences(rights: Rights, shell_mode: ShellMode | None, family: str) -> ToolsPrefs:
     """The preferences that the rights leave; equal ones are one object."""
-    return _prefs(
-        rights.include_plan_tool,
-        rights.include_apply_patch_tool,
-        rights.include_conv_tools,
-        rights.tools_web_search_request,
-        _shell(rights, shell_mode, family),
-    )
+    return _prefs(_switches(rights), _shell(rights, shell_mode, family))
 
 
 def _shell(rights: Rights, requested: ShellMode | None, family: str) -> ShellMode:
@@ -115,5 +118,5 @@ def _shell(rights: Rights, requested: ShellMode | None, family: str) -> ShellMod
 
 
 @cache
-def _prefs(plan: bool, patch: bool, conv: bool, search: bool, shell: ShellMode) -> ToolsPrefs:
-    return ToolsPrefs(plan, patch, conv, search, shell)
+def _prefs(switches: tuple[bool, ...], shell: ShellMode) -> ToolsPrefs:
+    return ToolsPrefs(*cast("tuple[Any, ...]", switches), shell_mode=shell)

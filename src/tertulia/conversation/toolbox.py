@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.conversation.terms import ShellMode, Terms, ToolsPrefs, tool_preferences
+from tertulia.conversation.terms import Terms, ToolsPrefs, tool_preferences
 from tertulia.errors import TertuliaError
 from tertulia.mcp.view import withheld_error
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import OfferedTools, assemble_tools
+from tertulia.protocol.conversation_fields import ShellMode
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING
+from tertulia.protocol.tool_names import INTERRUPTING
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.schema.schema import Schema
 from tertulia.tools.registry import ToolLookup, ToolRegistry
@@ -157,16 +158,6 @@ class _OfferedReach:
 def _is_enabled(spec: ToolSpec, wanted: ToolsPrefs) -> bool:
     if spec.source not in ("builtin", "conv"):
         return True
-    match spec.name:
-        case "update_plan":
-            return wanted.include_plan_tool
-        case "apply_patch":
-            return wanted.include_apply_patch_tool
-        case "web_search":
-            return wanted.web_search_request
-        case name if name in CONV_TOOLS:
-            return wanted.include_conv_tools
-        case name if name in _SHELLS:
-            return wanted.shell_mode in _SHELLS[name]
-        case _:
-            return True
+    if spec.name in _SHELLS:
+        return wanted.shell_mode in _SHELLS[spec.name]
+    return wanted.has_tool(spec.name)

@@ -7,26 +7,39 @@ more than is allowed is not an error: `narrow` gives what is allowed and says wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec.structs import asdict, force_setattr, replace
 
-from tertulia.policy.approval_policy import APPROVAL_ORDER, ON_FAILURE, ApprovalPolicy, approval_to_wire
+from tertulia.policy.approval_policy import (
+    APPROVAL_ORDER,
+    ON_FAILURE,
+    ApprovalPolicy,
+    approval_from_wire,
+    approval_to_wire,
+)
 from tertulia.policy.display_text import value_text
 from tertulia.policy.limits import LIMITS_ORDER, NO_LIMITS, Limits
-from tertulia.policy.orders import ROOTS, TOOL_NAMES, Conjunction, Product, TotalOrder, normal_roots
-from tertulia.policy.sandbox_mode import SANDBOX_ORDER, SandboxMode, sandbox_to_wire
+from tertulia.policy.orders import ROOTS, TOOL_NAMES, Conjunction, Order, Product, TotalOrder, normal_roots
+from tertulia.protocol.conversation_fields import RIGHT_FIELDS, SWITCH_OF_TOOL, TOOL_SWITCHES, Visibility
+from tertulia.protocol.field_kinds import ConversationField, Structured, Words
 from tertulia.protocol.mapping_struct import MappingStruct
-from tertulia.protocol.storage import Full, StoragePolicy, storage_to_wire, strictness
+from tertulia.protocol.sandbox_mode import SandboxMode
+from tertulia.protocol.storage import Full, StoragePolicy, storage_from_wire, storage_to_wire, strictness
 
-Visibility = Literal["session", "subtree"]
+if TYPE_CHECKING:
+    # mypy takes no base class that a function makes, and would then check no attribute of `Rights` at all.
+    _ToolRights = msgspec.Struct
+else:
+    _ToolRights = msgspec.defstruct("_ToolRights", [(name, bool) for name in TOOL_SWITCHES], kw_only=True, gc=False)
 
 
-class Rights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Rights(_ToolRights, frozen=True, kw_only=True, gc=False):
     """All that a conversation may do. Fields are named as the inputs that set them, but for `shell`.
 
-    The two sets of patterns are in normal form: rights that allow the same are equal.
+    The switches of tools come from the table of conversation fields; `allows_tool` asks for them. The two sets of
+    patterns are in normal form: rights that allow the same are equal.
     """
 
     approval_policy: ApprovalPolicy
@@ -38,10 +51,6 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     storage_policy: StoragePolicy
     mcp_tool_allowlist: frozenset[str] | None
     """`server__tool` or `server__*`; None: every tool of every server."""
-    include_plan_tool: bool
-    include_apply_patch_tool: bool
-    include_conv_tools: bool
-    tools_web_search_request: bool
     shell: bool
     """Whether there is a shell. The input is `shell_mode`: "none" is False, every other mode is True, because
     which form of shell a conversation gets is a preference and not a right."""
@@ -55,42 +64,70 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.mcp_tool_allowlist is not None:
             force_setattr(self, "mcp_tool_allowlist", TOOL_NAMES.normal(self.mcp_tool_allowlist))
 
+    def allows_tool(self, name: str) -> bool:
+        """Whether the switch of this built-in tool is on; a tool that has none is always allowed."""
+        switch = SWITCH_OF_TOOL.get(name)
+        return switch is None or cast("bool", getattr(self, switch))
 
-RIGHTS_ORDER = Product(
-    Rights,
-    {
-        "approval_policy": APPROVAL_ORDER,
-        "sandbox": SANDBOX_ORDER,
-        "network": Conjunction(),
-        "writable_roots": ROOTS,
-        "storage_policy": TotalOrder(strictness),
-        "mcp_tool_allowlist": TOOL_NAMES,
-        "include_plan_tool": Conjunction(),
-        "include_apply_patch_tool": Conjunction(),
-        "include_conv_tools": Conjunction(),
-        "tools_web_search_request": Conjunction(),
-        "shell": Conjunction(),
-        "visibility": TotalOrder(("subtree", "session").index),
-        "limits": LIMITS_ORDER,
-    },
-)
 
-TOP = Rights(
-    approval_policy=ON_FAILURE,
-    sandbox="danger_full_access",
-    network=True,
-    writable_roots=None,
-    storage_policy=Full(),
-    mcp_tool_allowlist=None,
-    include_plan_tool=True,
-    include_apply_patch_tool=True,
-    include_conv_tools=True,
-    tools_web_search_request=True,
-    shell=True,
-    visibility="session",
-    limits=NO_LIMITS,
-)
+class _Parts(msgspec.Struct, frozen=True):
+    """What only code can say of a structured right."""
+
+    order: Order[Any]
+    top: Any
+    """The value that forbids nothing."""
+    parse: Callable[[Any], Any]
+    to_wire: Callable[[Any], Any]
+
+
+def _parsed(value: Any) -> Any:
+    return value
+
+
+_STRUCTURED: Mapping[str, _Parts] = {
+    "approval_policy": _Parts(APPROVAL_ORDER, ON_FAILURE, approval_from_wire, approval_to_wire),
+    "writable_roots": _Parts(ROOTS, None, tuple, list),
+    "storage_policy": _Parts(TotalOrder(strictness), Full(), storage_from_wire, storage_to_wire),
+    "mcp_tool_allowlist": _Parts(TOOL_NAMES, None, _parsed, sorted),
+    "limits": _Parts(LIMITS_ORDER, NO_LIMITS, _parsed, asdict),
+}
+"""An allowlist is parsed by `mcp.view`, which knows the tools, and limits by those that they change."""
+
+
+def _parts_of(row: ConversationField) -> _Parts:
+    kind = row.kind
+    if isinstance(kind, Structured):
+        return _STRUCTURED[row.name]
+    if not isinstance(kind, Words):
+        return _Parts(Conjunction(), True, lambda value: kind.parse(row.name, value), _parsed)
+    if kind.off is None:
+        order = TotalOrder(kind.words.index)
+        return _Parts(order, kind.words[-1], lambda value: kind.parse(row.name, value), kind.to_wire)
+    others = next(word for word in kind.words if word != kind.off)
+    return _Parts(
+        Conjunction(),
+        True,
+        lambda value: kind.parse(row.name, value) != kind.off,
+        lambda allowed: others if allowed else kind.off,
+    )
+
+
+_PARTS: Mapping[str, _Parts] = {right: _parts_of(row) for right, row in RIGHT_FIELDS.items()}
+
+RIGHTS_ORDER = Product(Rights, {right: parts.order for right, parts in _PARTS.items()})
+
+TOP = Rights(**{right: parts.top for right, parts in _PARTS.items()})
 """Everything allowed: the neutral element of the meet."""
+
+
+def parse_right(right: str, value: object) -> Any:
+    """A right from what clients and files say of its field. Allowlists and limits have to be parsed already."""
+    return _PARTS[right].parse(value)
+
+
+def to_wire(right: str, value: Any) -> Any:
+    """A right's value as clients and configuration files spell it."""
+    return None if value is None else _PARTS[right].to_wire(value)
 
 
 def meet(a: Rights, b: Rights) -> Rights:
@@ -141,25 +178,4 @@ def _explain(field: str, requested: Any, given: Any, because: str) -> Narrowing:
     if field == "limits":
         differing = [name for name in requested if requested[name] != given[name]]
         requested, given = ({name: side[name] for name in differing} for side in (requested, given))
-    return Narrowing("shell_mode" if field == "shell" else field, requested, given, because)
-
-
-def to_wire(field: str, value: Any) -> Any:
-    """A right's value as clients and configuration files spell it."""
-    spell = _SPELLINGS.get(field)
-    return value if spell is None or value is None else spell(value)
-
-
-def _shell_to_wire(allowed: bool) -> str:
-    return "default" if allowed else "none"
-
-
-_SPELLINGS: Mapping[str, Callable[[Any], Any]] = {
-    "approval_policy": approval_to_wire,
-    "sandbox": sandbox_to_wire,
-    "writable_roots": list,
-    "storage_policy": storage_to_wire,
-    "mcp_tool_allowlist": sorted,
-    "shell": _shell_to_wire,
-    "limits": asdict,
-}
+    return Narrowing(RIGHT_FIELDS[field].name, requested, given, because)

@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.sandbox_mode import SANDBOX_MODES
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Collection[str])
@@ -99,25 +100,26 @@ class Covering(Generic[C]):
 class Product(Generic[S]):
     """A struct whose every field has an order of its own; it is stricter when each field is."""
 
-    __slots__ = ("_orders", "_struct")
+    __slots__ = ("_meets", "_struct")
 
     def __init__(self, struct: type[S], orders: Mapping[str, Order[Any]]) -> None:
-        if tuple(orders) != struct.__struct_fields__:
-            raise TypeError(f"each field of {struct.__name__} needs its order, in the order of the fields")
+        if set(orders) != set(struct.__struct_fields__):
+            raise TypeError(f"each field of {struct.__name__} needs its order, and nothing else has one")
         self._struct = struct
-        self._orders = orders
+        self._meets = tuple(orders[field].meet for field in struct.__struct_fields__)
 
     def meet(self, a: S, b: S) -> S:
         """Field by field; makes a new struct only when neither side is the answer."""
         if a is b:
             return a
         left, right = msgspec.structs.astuple(a), msgspec.structs.astuple(b)
-        met = tuple(order.meet(x, y) for order, x, y in zip(self._orders.values(), left, right, strict=True))
+        # Called for every tool call: most fields of two rights are one object, which is its own meet.
+        met = tuple([x if x is y else meet(x, y) for meet, x, y in zip(self._meets, left, right, strict=True)])
         if met == left:
             return a
         if met == right:
             return b
-        return self._struct(**dict(zip(self._orders, met, strict=True)))
+        return self._struct(**dict(zip(self._struct.__struct_fields__, met, strict=True)))
 
 
 _CUT = re.compile(r"[0-9a-f]{40}\Z")
@@ -139,6 +141,8 @@ def _path_and_above(path: str) -> Iterator[str]:
 def _in_order(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(paths))
 
+
+SANDBOX_ORDER = TotalOrder(SANDBOX_MODES.index)
 
 TOOL_NAMES = Covering(_tool_and_above, frozenset[str])
 """MCP tools: `server__tool`, or `server__*` for all tools of a server.

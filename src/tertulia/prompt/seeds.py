@@ -12,9 +12,9 @@ import msgspec
 
 from tertulia.policy.approval_policy import approval_to_wire
 from tertulia.policy.narrowing import Rights
-from tertulia.policy.sandbox_mode import sandbox_to_wire
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import Part, TextPart, UserMessage
+from tertulia.protocol.sandbox_mode import sandbox_to_wire
 
 INSTRUCTIONS_WITHDRAWN = "The instructions above no longer hold."
 """Said when a user takes instructions back: a history is added to, never rewritten."""

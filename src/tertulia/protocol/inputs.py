@@ -13,6 +13,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS
+from tertulia.protocol.field_kinds import Switch, Words
 
 ModelValue = Annotated[
     Any, Meta(description="provider/model; null: the default", extra_json_schema={"type": ["string", "null"]})
@@ -32,9 +34,8 @@ StorageValue = Annotated[
     ),
 ]
 SandboxValue = Annotated[str, Meta(description="read-only, workspace-write or danger-full-access")]
-ShellValue = Annotated[str, Meta(description="default, with_request, local, streamable or none")]
-VisibilityValue = Annotated[str, Meta(description="session or subtree")]
-"""Checked when they are understood, so that a refusal can say what there is; the schema says what they look like."""
+"""These are checked when they are understood, so that a refusal can say what there is; the schema says what they look
+like."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
 _MAX_NEAR = 200
@@ -71,28 +72,39 @@ class AgentSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     launch_mode: Literal["managed", "direct"] = "managed"
 
 
-class ContextFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+def _word_value(kind: Words) -> Any:
+    *others, last = kind.spelled()
+    return Annotated[str, Meta(description=f"{', '.join(others)} or {last}")]
+
+
+def _generated_fields() -> list[tuple[str, Any, Any]]:
+    """Switches and words of the table of conversation fields. Structured values are spelled out where they are used."""
+    rows = [row for row in CONVERSATION_FIELDS if row.doc is not None]
+    switches = [(row.name, bool | None | UnsetType, UNSET) for row in rows if isinstance(row.kind, Switch)]
+    words = [(row.name, _word_value(row.kind) | None | UnsetType, UNSET) for row in rows if isinstance(row.kind, Words)]
+    return [*switches, *words]
+
+
+_GeneratedFields = msgspec.defstruct(
+    "_GeneratedFields", _generated_fields(), frozen=True, kw_only=True, forbid_unknown_fields=True
+)
+
+
+class ContextFields(_GeneratedFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a conversation can be given when it is opened and changed later. Values are in wire spelling."""
 
     base_instructions: str | None | UnsetType = UNSET
     user_instructions: str | None | UnsetType = UNSET
     mcp_tool_allowlist: list[str] | None | UnsetType = UNSET
-    include_plan_tool: bool | None | UnsetType = UNSET
-    include_apply_patch_tool: bool | None | UnsetType = UNSET
-    include_conv_tools: bool | None | UnsetType = UNSET
-    tools_web_search_request: bool | None | UnsetType = UNSET
-    shell_mode: ShellValue | None | UnsetType = UNSET
     model: ModelValue = UNSET
     """`provider/model`; from Python also a Wire."""
     backend: str | None | UnsetType = UNSET
     agent: AgentSpec | None | UnsetType = UNSET
     cwd: str | None | UnsetType = UNSET
     approval_policy: ApprovalValue = UNSET
-    sandbox: SandboxValue | None | UnsetType = UNSET
     storage_policy: StorageValue = UNSET
     limits: dict[str, float | None] | None | UnsetType = UNSET
     title: str | None | UnsetType = UNSET
-    visibility: VisibilityValue | None | UnsetType = UNSET
 
 
 class NewConversation(ContextFields, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ from tertulia.mcp.view import McpView, NoServers
 from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
 from tertulia.policy.shell_environment import shell_environment_from_wire
+from tertulia.protocol.conversation_fields import PREFERENCES
 from tertulia.protocol.events import SessionConfigured, WarningEvent
 from tertulia.protocol.ids import ConversationId, new_conversation_id, new_session_id
 from tertulia.protocol.storage import StoragePolicy
@@ -199,8 +200,9 @@ def _terms_resolver(parts: SessionParts) -> TermsResolver:
     settings, wire, rights = parts.settings, parts.root_wire, parts.settings.defaults()
     context = ConversationContext(None, None, McpView(), tool_preferences(rights, settings.shell_mode, wire.family))
     cwd = os.path.abspath(settings.cwd or ".")
+    preferences = {name: getattr(settings, name) for name in PREFERENCES}
     return TermsResolver(
-        Terms(context, rights, wire, NATIVE, cwd, settings.shell_mode, unattended=settings.unattended),
+        Terms(context, rights, wire, NATIVE, cwd, unattended=settings.unattended, **preferences),
         settings.rights(),
         wires=parts.wires,
         toolbox=parts.toolbox,

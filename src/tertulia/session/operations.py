@@ -12,6 +12,7 @@ from tertulia.errors import ClosedError, InvalidParamsError, MethodNotFoundError
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowing, narrow
 from tertulia.protocol import inputs as i
+from tertulia.protocol.conversation_fields import RIGHT_FIELDS
 from tertulia.session import answers as a
 from tertulia.session import describe
 from tertulia.session.agents import answers as g
@@ -23,7 +24,7 @@ from tertulia.session.settings.workspace import check_directory_exists, workspac
 from tertulia.session.shutdown import close_conversation
 from tertulia.session.transactions import change_conversation, open_conversation
 
-_SESSION_RIGHTS = ("approval_policy", "sandbox", "network", "writable_roots", "storage_policy")
+_SESSION_RIGHTS = [name for name in i.SessionFields.__struct_fields__ if name in RIGHT_FIELDS and name != "limits"]
 
 
 class OperationResult(msgspec.Struct, frozen=True):

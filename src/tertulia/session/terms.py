@@ -18,9 +18,9 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.mcp.view import McpManager, McpView, ViewChanges
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Rights
-from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import NewConversation, SetContext, check_text
+from tertulia.protocol.sandbox_mode import SandboxMode
 from tertulia.scheduler.nursery import Nursery
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import ON_REQUEST
 from tertulia.policy.narrowing import Rights
+from tertulia.protocol.conversation_fields import TOOL_SWITCHES
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import InputItem, NewConversation, TextInput
 from tertulia.protocol.tool_spec import ToolSpec
@@ -58,13 +59,14 @@ def conv_tools(directory: VisibleConversations) -> tuple[Tool, ...]:
     )
 
 
-class _Internal(msgspec.Struct, frozen=True):
+_ToolSwitches = msgspec.defstruct(
+    "_ToolSwitches", [(s.short_name, bool | UnsetType, UNSET) for s in TOOL_SWITCHES.values()], frozen=True
+)
+
+
+class _Internal(_ToolSwitches, frozen=True):
     """Which built-in tools the new conversation has; what is absent is inherited."""
 
-    include_plan_tool: bool | UnsetType = UNSET
-    include_apply_patch_tool: bool | UnsetType = UNSET
-    include_conv_tools: bool | UnsetType = UNSET
-    web_search_request: bool | UnsetType = UNSET
     use_streamable_shell_tool: bool | UnsetType = UNSET
 
 
@@ -85,17 +87,15 @@ class _Create(msgspec.Struct, frozen=True):
     def spec(self, rights: Rights, base: str) -> NewConversation:
         """The conversation to open. What is not said is inherited from the caller."""
         internal = self.internal_tools
+        switches: dict[str, Any] = {n: getattr(internal, switch.short_name) for n, switch in TOOL_SWITCHES.items()}
+        switches["shell_mode"] = _shell_mode(internal.use_streamable_shell_tool, rights)
         return NewConversation(
             base_instructions=base or UNSET,
             mcp_tool_allowlist=self.mcp_allowlist,
-            include_plan_tool=internal.include_plan_tool,
-            include_apply_patch_tool=internal.include_apply_patch_tool,
-            include_conv_tools=internal.include_conv_tools,
-            tools_web_search_request=internal.web_search_request,
-            shell_mode=_shell_mode(internal.use_streamable_shell_tool, rights),
             model=self.model or UNSET,
             backend=self.backend or UNSET,
             title=self.title or UNSET,
+            **switches,
         )
 
     def echoed(self) -> dict[str, Any]:

@@ -40,7 +40,12 @@ def test_what_is_written_is_what_is_read() -> None:
     assert (back.rights, back.ceiling.writable_roots) == (RIGHTS, ("/canary/a", "/canary/b"))
     told = (back.base_instructions, back.user_instructions, back.title)
     assert told == ("canary base", "canary user", "canary title")
-    assert (back.cwd, back.shell_mode, back.model, back.backend) == ("/canary/cwd", "streamable", "acme/one", "native")
+    assert (back.cwd, back.preferences["shell_mode"], back.model, back.backend) == (
+        "/canary/cwd",
+        "streamable",
+        "acme/one",
+        "native",
+    )
     assert (back.parent_id, back.depth, back.because) == ("p", 2, "ancestor:p")
     assert [cut.field for cut in back.narrowed] == ["sandbox"]
 
@@ -58,16 +63,39 @@ def test_directories_that_were_not_stored_may_not_be_written() -> None:
     assert (back.cwd, back.title, back.base_instructions, back.narrowed) == (None, None, None, ())
 
 
+def test_a_tool_that_the_record_does_not_know_is_off() -> None:
+    """B7: a switch that came with a later version gives a conversation of then nothing that it had not."""
+    record = made()
+    rights = {name: {k: v for k, v in old.items() if k != "include_plan_tool"} for name, old in record.rights.items()}
+    back = read_terms(replace(record, rights=rights))
+    assert back.rights == replace(RIGHTS, include_plan_tool=False)
+    assert back.ceiling.allows_tool("update_plan") is False
+
+
 def test_no_directories_are_no_directories_again() -> None:
     back = read_terms(terms_record(make_conversation(terms()), []))
     assert back.rights == TOP
 
 
-@each_row("broken", [{"rights": {}}, {"place": {"depth": "x"}}, {"terms": {"roots": 5}}, {"terms": {"title": []}}])
+@each_row(
+    "broken",
+    [
+        {"rights": {}},
+        {"place": {"depth": "x"}},
+        {"terms": {"roots": 5}},
+        {"terms": {"title": []}},
+        {"place": {"shell_mode": "loud"}},
+    ],
+)
 def test_terms_that_make_no_sense_are_refused(broken: dict[str, object]) -> None:
     """E8: a crafted record gives nobody anything."""
     with pytest.raises(StorageError, match="cannot be read"):
         read_terms(replace(made(), **broken))
+
+
+def test_a_preference_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(StorageError, match="cannot be read: shell_mode must be one of"):
+        read_terms(replace(made(), place={**made().place, "shell_mode": "loud"}))
 
 
 def test_the_workspace_is_told_by_the_root_and_is_not_where_it_works() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tertulia.cli.global_flags import GlobalFlags
 from tertulia.cli.output.terminal import TerminalOutput
-from tertulia.policy.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
+from tertulia.protocol.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
 from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
 from tertulia.session.members import ModelCatalogue

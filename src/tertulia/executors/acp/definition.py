@@ -24,8 +24,8 @@ from tertulia.executors.command.definition import (
     check_backend_name,
     executor_from_wire,
 )
-from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
 from tertulia.protocol.inputs import name_hint
+from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_from_wire
 from tertulia.protocol.validation_text import explain_validation
 
 MAX_SETTINGS_BYTES = 1024 * 1024

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.command.definition import ExecutorDefinition, Words
 from tertulia.executors.executor import Assignment
-from tertulia.policy.sandbox_mode import sandbox_to_wire
+from tertulia.protocol.sandbox_mode import sandbox_to_wire
 from tertulia.sandbox.runner import Command, CommandLimits, Confinement
 
 _GAP = "\n\n"
@@ -152,7 +152,7 @@ def _tools(name: str, definition: ExecutorDefinition, assignment: Assignment) ->
                 "arguments for it as `no_shell` of its executor"
             )
         yield from definition.no_shell
-    if not rights.tools_web_search_request:
+    if not rights.allows_tool("web_search"):
         yield from definition.no_search
 
 

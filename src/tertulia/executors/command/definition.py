@@ -12,8 +12,8 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.executor import ResumeSettings
-from tertulia.policy.sandbox_mode import SandboxMode, sandbox_from_wire
 from tertulia.protocol.inputs import name_hint
+from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_from_wire
 
 OutputFormat = Literal["text", "codex-jsonl", "claude-stream-json"]
 Words = tuple[str, ...]

@@ -19,9 +19,9 @@ from tertulia.executors.command.command_executor import CommandExecutor, MakePar
 from tertulia.executors.command.definition import RESERVED, ExecutorDefinition, OutputFormat, executors_from_wire
 from tertulia.executors.executor import Executor, ResumeSettings
 from tertulia.executors.prompt.history_prompt import HistorySettings, parse_history_settings
-from tertulia.policy.sandbox_mode import SandboxMode
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.inputs import near_names
+from tertulia.protocol.sandbox_mode import SandboxMode
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.agents.tool_server import AgentToolServers
 from tertulia.session.command_services import CommandServices

@@ -115,20 +115,12 @@ class ConversationRestorer:
             agreement.base_instructions,
             agreement.user_instructions,
             self._pins.view(old.notes.get(MCP_PINS)).with_allowlist(rights.mcp_tool_allowlist),
-            tool_preferences(rights, agreement.shell_mode, wire.family),
+            tool_preferences(rights, agreement.preferences["shell_mode"], wire.family),
         )
         cwd = agreement.cwd or default.cwd
         agent = _agent(agreement)
-        terms = Terms(
-            context,
-            rights,
-            wire,
-            agreement.backend,
-            cwd,
-            agreement.shell_mode,
-            agent,
-            unattended=default.unattended,
-        )
+        held = {"agent": agent, "unattended": default.unattended}
+        terms = Terms(context, rights, wire, agreement.backend, cwd, **held, **agreement.preferences)
         return terms, (*warnings, *_missing_functions(old.id, agreement.functions))
 
     def _wire(self, old: RecordedConversation, agreement: RecordedTerms) -> tuple[Wire, tuple[str, ...]]:

@@ -16,10 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.conversation.state import ConversationState
-from tertulia.conversation.terms import ShellMode
-from tertulia.errors import StorageError
+from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.mcp.view import McpView
 from tertulia.policy.narrowing import Narrowing, Rights
+from tertulia.protocol.conversation_fields import PREFERENCES, TOOL_SWITCHES
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import MCP_PINS, NoteRecord, TermsRecord, names_a_file
 
@@ -34,7 +34,8 @@ class RecordedTerms(msgspec.Struct, frozen=True):
     because: str
     rights: Rights
     ceiling: Rights
-    shell_mode: ShellMode | None = None
+    preferences: dict[str, Any]
+    """By their names in the table of conversation fields; None where one was not set."""
     cwd: str | None = None
     """None where it was not stored."""
     title: str | None = None
@@ -60,7 +61,7 @@ def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing])
             "model": "" if names_a_file(terms.wire.name) else terms.wire.name,
             "backend": terms.backend,
             "because": conversation.because,
-            "shell_mode": terms.shell_mode,
+            **{name: getattr(terms, name) for name in PREFERENCES},
         },
         terms={
             **({"model": terms.wire.name} if names_a_file(terms.wire.name) else {}),
@@ -101,15 +102,25 @@ def read_terms(record: TermsRecord) -> RecordedTerms:
     terms = dict(record.terms)
     roots = terms.pop("roots", ((), ()))
     try:
-        written = msgspec.convert({**record.place, **terms, **record.rights}, RecordedTerms)
+        rights = {name: {**_UNKNOWN_THEN, **written} for name, written in record.rights.items()}
+        preferences = {name: _preference(name, record.place.get(name)) for name in PREFERENCES}
+        written = msgspec.convert({**record.place, **terms, **rights, "preferences": preferences}, RecordedTerms)
         now, most = msgspec.convert(roots, tuple[tuple[str, ...] | None, tuple[str, ...] | None])
-    except (msgspec.ValidationError, TypeError) as error:
+    except (msgspec.ValidationError, InvalidParamsError, TypeError) as error:
         raise StorageError(f"the terms of conversation {record.conversation_id} cannot be read: {error}") from None
     return replace(
         written,
         rights=_with_roots(written.rights, now),
         ceiling=_with_roots(written.ceiling, most),
     )
+
+
+_UNKNOWN_THEN = dict.fromkeys(TOOL_SWITCHES, False)
+"""A tool that did not exist when the record was written was not allowed either."""
+
+
+def _preference(name: str, value: object) -> Any:
+    return None if value is None else PREFERENCES[name].parse(value)
 
 
 def _rights_without_roots(rights: Rights) -> dict[str, Any]:

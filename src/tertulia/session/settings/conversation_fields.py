@@ -1,6 +1,8 @@
 """What a conversation can be given from Python, as typed keywords of `Session.open` and `Conversation.set_context`.
 
-Only names, types and what each field does: values are parsed by `session.inputs` and narrowed by `conversation.terms`.
+Only names, types and what each field does: values are parsed by `session.inputs` and narrowed by
+`conversation.resolve_terms`. A type checker needs them spelled out; `tests/protocol/test_conversation_fields.py` holds
+them to the table in `protocol.conversation_fields`.
 """
 
 from __future__ import annotations
@@ -9,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict
 
 from tertulia.context.agent_meta import AgentInstanceMeta
-from tertulia.conversation.terms import ShellMode
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ApprovalName, ApprovalPolicy
-from tertulia.policy.narrowing import Visibility
-from tertulia.policy.sandbox_mode import SandboxName
+from tertulia.protocol.conversation_fields import ShellMode, Visibility
+from tertulia.protocol.sandbox_mode import SandboxName
 from tertulia.protocol.storage import StorageName, StoragePolicy
 from tertulia.tools.tool import Tool
 

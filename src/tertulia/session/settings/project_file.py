@@ -13,7 +13,8 @@ from msgspec.structs import asdict
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.project_server import FILE_NAME as DOT_MCP
 from tertulia.mcp.config.project_server import ProjectServer, read_dot_mcp
-from tertulia.policy.narrowing import Narrowing, Rights, narrow
+from tertulia.policy.narrowing import Narrowing, Rights, narrow, parse_right, to_wire
+from tertulia.protocol.conversation_fields import FIELDS_BY_NAME, RIGHT_FIELDS
 from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.mounts.stubs import is_stub
@@ -91,12 +92,14 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
 
 def _right_of_setting(name: str, value: object, ceiling: Rights) -> dict[str, Any]:
     """The right that a setting speaks of, if it does."""
-    parsed = parse_setting(name, value)
-    if name == "shell_mode":
-        return {"shell": False} if parsed == "none" else {}
+    parsed, row = parse_setting(name, value), FIELDS_BY_NAME.get(name)
+    if row is None or not row.narrows:
+        return {}
     if name == "limits":
         return {name: parse_limits(value, ceiling.limits)}
-    return {name: parsed} if name in Rights.__struct_fields__ else {}
+    right = parse_right(row.right, parsed)
+    # Of a form that is a preference only the word that takes it away narrows.
+    return {} if row.is_preference and right else {row.right: right}
 
 
 def _is_protected(root: str, ceiling: Rights) -> bool:
@@ -111,9 +114,10 @@ def _refusal(path: Path, entry: Narrowing) -> str:
 
 
 def _as_settings(changes: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    settings = {name: value for name, value in changes.items() if name not in ("shell", "limits")}
-    if "shell" in changes:
-        settings["shell_mode"] = "none"
+    rows = {right: RIGHT_FIELDS[right] for right in changes}
+    settings = {
+        row.name: to_wire(right, changes[right]) if row.is_preference else changes[right] for right, row in rows.items()
+    }
     if "limits" in changes:
         old, new = asdict(before["limits"]), asdict(changes["limits"])
         settings["limits"] = {name: value for name, value in new.items() if value != old[name]}

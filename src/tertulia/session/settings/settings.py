@@ -16,18 +16,19 @@ import msgspec
 from msgspec.structs import asdict, force_setattr, replace
 
 from tertulia.context.provider import NamedProvider
-from tertulia.conversation.terms import ShellMode
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.view import NamedView
 from tertulia.models.catalog import ModelProvider
 from tertulia.models.wire import Wire
-from tertulia.policy.approval_policy import ON_REQUEST, ApprovalName, ApprovalPolicy, approval_from_wire
+from tertulia.policy.approval_policy import ON_REQUEST, ApprovalName, ApprovalPolicy
 from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import Rights, Visibility
-from tertulia.policy.sandbox_mode import SANDBOX_ORDER, SandboxName, sandbox_from_wire
+from tertulia.policy.narrowing import TOP, Rights, parse_right
+from tertulia.policy.orders import SANDBOX_ORDER
+from tertulia.protocol.conversation_fields import RIGHT_FIELDS, TOOL_SWITCHES, ShellMode, Visibility
+from tertulia.protocol.sandbox_mode import SandboxName, sandbox_from_wire
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy, storage_from_wire
 from tertulia.session.settings.config_file import anchor, anchor_servers, read_config, read_override
 from tertulia.session.settings.environment import Environment
@@ -38,7 +39,7 @@ from tertulia.session.settings.project_file import (
     merge_project_masks,
     read_project_servers,
 )
-from tertulia.session.settings.values import check_name, parse_limits, parse_setting, rename_old_settings
+from tertulia.session.settings.values import check_name, parse_setting, rename_old_settings
 from tertulia.tools.tool import Buffers, Tool
 
 Table = Mapping[str, Any]
@@ -130,25 +131,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def rights(self) -> Rights:
         """The ceiling: no conversation of the session gets more."""
-        return Rights(
-            approval_policy=approval_from_wire(self.approval_policy),
-            sandbox=sandbox_from_wire(self.sandbox),
-            network=self.network,
-            writable_roots=None if self.writable_roots is None else tuple(self.writable_roots),
-            storage_policy=storage_from_wire(self.storage_policy),
-            mcp_tool_allowlist=None,
-            include_plan_tool=self.include_plan_tool is not False,
-            include_apply_patch_tool=self.include_apply_patch_tool is not False,
-            include_conv_tools=self.include_conv_tools is not False,
-            tools_web_search_request=self.tools_web_search_request is not False,
-            shell=self.shell_mode != "none",
-            visibility=self.visibility,
-            limits=parse_limits(self.limits, Limits()),
-        )
+        return replace(TOP, **{right: _right(right, getattr(self, name)) for right, name in _RIGHTS.items()})
 
     def defaults(self) -> Rights:
         """What a conversation gets that asks for nothing: the ceiling, but web search only where it was set."""
-        rights = replace(self.rights(), tools_web_search_request=self.tools_web_search_request is True)
+        rights = replace(self.rights(), **{name: getattr(self, name) is True for name in _OPT_IN})
         if self.begins_in is None:
             return rights
         return replace(rights, sandbox=SANDBOX_ORDER.meet(rights.sandbox, sandbox_from_wire(self.begins_in)))
@@ -156,6 +143,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         parts = (f"{name}={_short_repr(value)}" for name, value in asdict(self).items() if value not in ({}, (), None))
         return f"Settings({', '.join(parts)})"
+
+
+_RIGHTS = {right: row.name for right, row in RIGHT_FIELDS.items() if row.setting is not None}
+_OPT_IN = [name for name, switch in TOOL_SWITCHES.items() if switch.opt_in]
+
+
+def _right(right: str, value: object) -> Any:
+    """What a parsed setting allows; one that is not set takes nothing away."""
+    return getattr(TOP, right) if value is None else parse_right(right, value)
 
 
 def _short_repr(value: Any) -> str:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os.path
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, cast, get_args
 
-from tertulia.conversation.terms import ShellMode
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.command.definition import RESERVED, executors_from_wire
 from tertulia.executors.prompt.history_prompt import parse_history_settings
@@ -23,11 +22,12 @@ from tertulia.mcp.view import NamedView, view_from_wire
 from tertulia.models.catalog import ModelProvider, provider_from_wire
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
-from tertulia.policy.narrowing import Visibility
 from tertulia.policy.orders import normal_roots
-from tertulia.policy.sandbox_mode import sandbox_from_wire
 from tertulia.policy.shell_environment import shell_environment_from_wire
+from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS
+from tertulia.protocol.field_kinds import Structured, Switch, Words
 from tertulia.protocol.inputs import check_text, near_names
+from tertulia.protocol.sandbox_mode import sandbox_from_wire
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
 from tertulia.rollout.sweep.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
@@ -84,24 +84,11 @@ def _buffers(name: str, value: object) -> object:
     return value
 
 
-def _switch(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidParamsError(f"{name} must be true or false, not {value!r}")
-    return value
+_switch = Switch().parse
 
 
 def _optional(parser: Callable[[str, object], object]) -> Callable[[str, object], object]:
     return lambda name, value: None if value is None else parser(name, value)
-
-
-def _one_of(*words: str) -> Callable[[str, object], str]:
-    def parser(name: str, value: object) -> str:
-        word = value.replace("-", "_") if isinstance(value, str) else None
-        if word not in words:
-            raise InvalidParamsError(f"{name} must be one of {', '.join(words)}, not {value!r}")
-        return word
-
-    return parser
 
 
 def _seconds(name: str, value: object) -> float:
@@ -238,13 +225,19 @@ def parse_limits(value: object, below: Limits) -> Limits:
     return value if isinstance(value, Limits) else limits_from_wire(_table("limits", value), below)
 
 
+def _field_parsers() -> Iterator[tuple[str, Callable[[str, Any], Any]]]:
+    """Of switches and words in the table of conversation fields."""
+    for row in CONVERSATION_FIELDS:
+        if row.setting is not None and not isinstance(row.kind, Structured):
+            yield row.name, _optional(row.kind.parse) if row.default is None else row.kind.parse
+
+
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
+    **dict(_field_parsers()),
     "model": _model,
     "model_providers": _providers,
     "approval_policy": lambda _, value: approval_from_wire(value),
-    "sandbox": lambda _, value: sandbox_from_wire(value),
     "begins_in": _optional(lambda _, value: sandbox_from_wire(value)),
-    "network": _switch,
     "writable_roots": _optional(_roots),
     "storage_policy": lambda _, value: storage_from_wire(value),
     "mcp_servers": _servers,
@@ -254,22 +247,16 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "shell_environment": _shell_environment,
     "masks": _masks,
     "allow_home_workspace": _switch,
-    "sandbox_tier": _one_of(*get_args(TierChoice)),
+    "sandbox_tier": Words(get_args(TierChoice)).parse,
     "retention": _retention,
-    "durability": _one_of("normal", "full"),
+    "durability": Words(("normal", "full")).parse,
     "notify": _strings,
     "executors": _executors,
     "acp": _tables,
     "providers": _sequence,
     "tools": _tools,
     "buffers": _optional(_buffers),
-    "include_plan_tool": _optional(_switch),
-    "include_apply_patch_tool": _optional(_switch),
-    "include_conv_tools": _optional(_switch),
-    "tools_web_search_request": _optional(_switch),
-    "shell_mode": _optional(_one_of(*get_args(ShellMode))),
-    "visibility": _one_of(*get_args(Visibility)),
-    "on_tool_conflict": _one_of("error", "skip"),
+    "on_tool_conflict": Words(("error", "skip")).parse,
     "close_timeout_s": _close_timeout,
     "approval_timeout_s": _seconds,
     "approval_ttl_s": _optional(_seconds),

@@ -19,7 +19,7 @@ from tertulia.tools.tool import CallContext, Outcome, Result, Tool
 
 def patch_for(argv: tuple[str, ...], call: CallContext) -> PatchCommand | None:
     """The patch that this command is, if it is one and the conversation may apply patches."""
-    return patch_in_command(argv) if call.rights.include_apply_patch_tool else None
+    return patch_in_command(argv) if call.rights.allows_tool("apply_patch") else None
 
 
 async def apply_patch_in(directory: str, patch: PatchCommand, tool: Tool, call: CallContext) -> Outcome:

@@ -7,7 +7,8 @@ from itertools import combinations
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.policy.sandbox_mode import SANDBOX_MODES, SANDBOX_ORDER, sandbox_from_wire, sandbox_to_wire
+from tertulia.policy.orders import SANDBOX_ORDER
+from tertulia.protocol.sandbox_mode import SANDBOX_MODES, sandbox_from_wire, sandbox_to_wire
 from tests.tables import each_row
 
 

@@ -1,0 +1,172 @@
+"""The table of conversation fields: one row for each, and all that follows from it is made from the row.
+
+Inputs, rights and their meet, settings, preferences, the switches of `conv_create`, what a project's file may narrow,
+records of terms and the tables of the docs read these rows. CONTRIBUTING.md says how a row is added. How the parts of
+a structured value are parsed and met is not here: `policy`, `protocol.storage` and `mcp.view` know that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from tertulia.protocol.field_kinds import ConversationField, Structured, Switch, Words
+from tertulia.protocol.sandbox_mode import SANDBOX
+from tertulia.protocol.tool_names import CONV_TOOLS
+
+Visibility = Literal["subtree", "session"]
+ShellMode = Literal["default", "with_request", "local", "streamable", "none"]
+
+CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
+    ConversationField(
+        name="base_instructions",
+        kind=Structured(),
+        doc="used instead of the built-in instructions, exactly as they are",
+    ),
+    ConversationField(
+        name="user_instructions",
+        kind=Structured(),
+        doc="standing wishes; they become the first message of the history",
+    ),
+    ConversationField(name="title", kind=Structured(), doc="for lists, at most 200 characters"),
+    ConversationField(
+        name="tools",
+        kind=Structured(),
+        doc="from Python only: [functions](tools.md) that only this conversation can call",
+        python_only=True,
+    ),
+    ConversationField(
+        name="model",
+        kind=Structured(),
+        doc="`provider/model` (see [models](models.md)), `scripted/FILE`, or from Python any model object",
+        setting="`provider/model` (see [models](models.md)), or from Python a model object. Unset: the first key that "
+        "is set, the embedded model, a built-in script",
+    ),
+    ConversationField(
+        name="backend",
+        kind=Structured(),
+        doc="`native`, or [another agent](executors.md): `codex`, `claude`, `command:NAME`",
+    ),
+    ConversationField(name="agent", kind=Structured(), doc="`open` only: the [agent](agents.md) that it is"),
+    ConversationField(
+        name="cwd",
+        kind=Structured(),
+        doc="an absolute directory, told to the model and to tools",
+        setting="Python and `-C` only: an absolute directory; unset, where the process was started",
+    ),
+    ConversationField(
+        name="approval_policy",
+        kind=Structured("see below"),
+        doc="when a person is [asked](rights.md#approvals)",
+        setting="a [name or three parts](rights.md#approvals)",
+        default="on-request",
+        narrows=True,
+    ),
+    ConversationField(
+        name="sandbox",
+        kind=SANDBOX,
+        doc="how its [commands are confined](sandbox.md)",
+        setting="`read-only`, `workspace-write` or `danger-full-access`",
+        default="workspace-write",
+        narrows=True,
+    ),
+    ConversationField(
+        name="network",
+        kind=Switch(),
+        setting="whether commands reach the network",
+        default=False,
+        narrows=True,
+    ),
+    ConversationField(
+        name="writable_roots",
+        kind=Structured("directories that lie below directories of both sides; unset is no restriction"),
+        setting="directories that commands may write, instead of the working directory; relative ones count from the "
+        "working directory, in a project's file from the project, and from Python they are absolute",
+        narrows=True,
+    ),
+    ConversationField(
+        name="storage_policy",
+        kind=Structured('`none` < `headers_only` < `{"ttl": seconds}`, fewer before more < `full`'),
+        doc="what of it may be [written down](rights.md#storage)",
+        setting="[`full`, `headers_only`, `none` or `{ttl = seconds}`](rights.md#storage); "
+        "`disable_response_storage = true`, as older files say it, is `headers_only`",
+        default="full",
+        narrows=True,
+    ),
+    ConversationField(
+        name="include_plan_tool",
+        kind=Switch(("update_plan",), "include_plan_tool"),
+        doc="whether it has `update_plan`",
+        setting="`false` takes `update_plan` from every conversation",
+        narrows=True,
+    ),
+    ConversationField(
+        name="include_apply_patch_tool",
+        kind=Switch(("apply_patch",), "include_apply_patch_tool"),
+        doc="whether it has `apply_patch`",
+        setting="likewise for `apply_patch`",
+        narrows=True,
+    ),
+    ConversationField(
+        name="include_conv_tools",
+        kind=Switch(CONV_TOOLS, "include_conv_tools"),
+        doc="whether it may [delegate](delegation.md)",
+        setting="likewise for the [conversation tools](delegation.md)",
+        narrows=True,
+    ),
+    ConversationField(
+        name="tools_web_search_request",
+        kind=Switch(("web_search",), "web_search_request", opt_in=True),
+        doc="whether the provider may search the web, where its API can (Responses, Messages)",
+        setting="`true` offers the provider's own web search to every conversation, `false` to none",
+        narrows=True,
+    ),
+    ConversationField(
+        name="visibility",
+        kind=Words(get_args(Visibility)),
+        doc="which conversations it [can reach](delegation.md#who-can-be-reached): `session` or `subtree`",
+        setting="`session` or `subtree`: which conversations a model [can reach](delegation.md#who-can-be-reached)",
+        default="session",
+        narrows=True,
+    ),
+    ConversationField(
+        name="limits",
+        kind=Structured("each of them: the smaller number; `None` is no limit"),
+        doc="[numbers that bound it](configuration.md#limits); those that are not named stay",
+        setting="the most that a session allows, and what a conversation gets that asks for nothing",
+        default={},
+        narrows=True,
+    ),
+    ConversationField(
+        name="mcp_tool_allowlist",
+        kind=Structured("tools that both sides list, `server__*` lists all of a server; unset is no restriction"),
+        doc="which tools of [MCP servers](mcp.md) it has: `server__tool` or `server__*`",
+        narrows=True,
+    ),
+    ConversationField(
+        name="shell_mode",
+        kind=Words(get_args(ShellMode), off="none"),
+        doc="which [form of shell](tools.md#built-in) it has; `none`: no shell",
+        setting="`default`, `with_request`, `local`, `streamable` or `none`: the [form of shell](tools.md#built-in)",
+        narrows=True,
+        right="shell",
+    ),
+)
+"""In the order in which cuts are reported."""
+
+FIELDS_BY_NAME: Mapping[str, ConversationField] = {row.name: row for row in CONVERSATION_FIELDS}
+
+RIGHT_FIELDS: Mapping[str, ConversationField] = {row.right: row for row in CONVERSATION_FIELDS if row.narrows}
+"""The rows that narrow, by the names of the rights."""
+
+PREFERENCES: Mapping[str, ConversationField] = {row.name: row for row in CONVERSATION_FIELDS if row.is_preference}
+"""The rows whose value terms hold as it was asked for."""
+
+TOOL_SWITCHES: Mapping[str, Switch] = {
+    row.name: row.kind for row in CONVERSATION_FIELDS if isinstance(row.kind, Switch) and row.kind.tools
+}
+"""The switches of built-in tools. Rights, inputs and preferences have a field for each that no type checker knows:
+ask `Rights.allows_tool`, or read it by its row."""
+
+SWITCH_OF_TOOL: Mapping[str, str] = {tool: name for name, switch in TOOL_SWITCHES.items() for tool in switch.tools}
+"""The names of those switches, by tool."""
