@@ -324,3 +324,8 @@ def test_every_value_on_the_wire_is_plain_data() -> None:
     assert wire["limits"] == dict.fromkeys(Limits.__struct_fields__)
     assert to_wire("shell", False) == "none"
     assert to_wire("mcp_tool_allowlist", frozenset()) == []
+
+
+def test_a_cut_is_told_in_words() -> None:
+    _, (cut,) = narrow({"sandbox": "danger_full_access"}, TOP, replace(TOP, sandbox="read_only"), "session")
+    assert cut.sentence == "sandbox: asked for danger-full-access; given read-only, because of the session"
