@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import NEVER
+from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tertulia.session.settings.settings import LoadedSettings, Settings, load_settings
 
@@ -42,7 +43,8 @@ def files(tmp_path: Path) -> Files:
 
 def test_with_nothing_anywhere_everything_is_a_default(files) -> None:
     loaded = files.load()
-    assert loaded.settings == Settings(cwd=str(files.repo))
+    usual = Settings(cwd=str(files.repo), project_grant_ttl_s=PROJECT_GRANT_TTL_S)
+    assert loaded.settings == usual
     assert set(loaded.provenance.values()) == {"default"}
     assert {name.partition(".")[0] for name in loaded.provenance} == set(Settings.__struct_fields__)
     assert (loaded.warnings, loaded.settings.project_servers) == ([], ())
