@@ -18,7 +18,7 @@ import tertulia
 from tertulia.errors import TertuliaError
 from tertulia.events.journal import NoJournal
 from tertulia.history.sanitiser import prove
-from tertulia.models.scripted.reply_queue import ScriptedRequest
+from tertulia.models.scripted.script import ScriptedRequest
 from tertulia.policy.narrowing import leq
 from tertulia.protocol.events import Event
 from tertulia.protocol.items import ToolCall, ToolOutput

@@ -16,7 +16,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 import tertulia
 from tertulia.errors import TertuliaError
 from tertulia.history.sanitiser import prove
-from tertulia.models.scripted.reply_queue import ScriptedRequest
+from tertulia.models.scripted.script import ScriptedRequest
 from tertulia.protocol.events import Event
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
 from tests.thorough import examples

@@ -1,6 +1,6 @@
-"""Where models are reached, and what is known of them: `provider/model` names a model.
+"""The catalogue of providers and models: where a provider is reached, and what is known of a model.
 
-Plain data and how it is read; the wires that speak to providers are its siblings. What is not listed works all the
+Plain data and its parser; it opens no connection. `provider/model` names a model. What is not listed works all the
 same: a provider is described in the settings, and an unknown model has its provider's window.
 """
 
@@ -29,7 +29,7 @@ _Count = Annotated[int, Meta(ge=0)]
 
 
 class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[model_providers.NAME]`: an address, how it is spoken to, and what it may cost in patience."""
+    """`[model_providers.NAME]`: the address of a provider, its API, and the limits of waiting for it."""
 
     base_url: str
     """What precedes `/responses`, `/chat/completions` or `/v1/messages`."""

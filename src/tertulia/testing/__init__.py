@@ -8,8 +8,16 @@ from types import TracebackType
 from typing import Self
 
 from tertulia.events.subscription import Subscription
-from tertulia.models.scripted.reply_queue import ScriptedAnswer, ScriptedRequest
-from tertulia.models.scripted.script import Match, ScriptedCall, ScriptedReply, call, fail, say
+from tertulia.models.scripted.script import (
+    Match,
+    ScriptedAnswer,
+    ScriptedCall,
+    ScriptedReply,
+    ScriptedRequest,
+    call,
+    fail,
+    say,
+)
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.models.local import engine as engine_module
-from tertulia.models.local.engine import Engine, EngineEndedError, shared_engine
+from tertulia.models.local import local_wire as engine_module
+from tertulia.models.local.local_wire import Engine, EngineEndedError, shared_engine
 from tests.models.local_staging import Stage, is_alive, staged
 from tests.models.wire_contract import DEADLINE
 

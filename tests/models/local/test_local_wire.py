@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
-from tertulia.models.local import engine
+from tertulia.models.local import local_wire as engine
 from tertulia.models.local.local_wire import LocalDialect, LocalWire
 from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerItem, AnswerPiece, RetryNotice, TextDelta, Wire
 from tertulia.protocol.ids import CallId, ItemId

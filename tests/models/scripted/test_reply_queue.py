@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tertulia.models.scripted.reply_queue import QueuedReply, ReplyQueue, ScriptedRequest
-from tertulia.models.scripted.script import Match, say
+from tertulia.models.scripted.script import Match, QueuedReply, ReplyQueue, ScriptedRequest, say
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, ToolCall, ToolOutput, UserMessage, text_parts
 from tertulia.protocol.tool_spec import ToolSpec

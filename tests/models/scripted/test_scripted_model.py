@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParamsError, NotFoundError, TaskTimeoutError
-from tertulia.models.scripted.reply_queue import ScriptedRequest
-from tertulia.models.scripted.script import ScriptedCall, ScriptedError, ScriptedReply, call, fail, say
+from tertulia.models.scripted.script import ScriptedCall, ScriptedError, ScriptedReply, ScriptedRequest, call, fail, say
 from tertulia.models.scripted.scripted_model import MAX_REQUESTS_KEPT, ReplyLike, ScriptedModel
 from tertulia.models.wire import (
     AnswerEnd,

@@ -21,18 +21,7 @@ from tertulia.models.http.encoding import (
 )
 from tertulia.models.http.http_wire import HttpWire
 from tertulia.models.wire import ModelRequest
-from tertulia.protocol.items import (
-    AssistantMessage,
-    ImagePart,
-    Item,
-    Part,
-    Reasoning,
-    Summary,
-    TextPart,
-    ToolCall,
-    ToolOutput,
-    UserMessage,
-)
+from tertulia.protocol import items as i
 from tertulia.protocol.tool_spec import ToolSpec
 
 _OPENAI_HOSTS = (".openai.com", ".openai.azure.com")
@@ -69,7 +58,7 @@ class ChatDialect:
     def __init__(self, provider_name: str) -> None:
         self.name = f"chat/{provider_name}"
 
-    def encode_items(self, items: Sequence[Item]) -> bytes:
+    def encode_items(self, items: Sequence[i.Item]) -> bytes:
         """Each as one JSON value, reasoning left out."""
         return b",".join(spelled for item in items if (spelled := _spell(item)))
 
@@ -128,37 +117,37 @@ def _one_of_each(answer: re.Match[bytes]) -> bytes:
     return b'%b%b","tool_calls":[%b%b' % (_TEXT, texts, calls, _CALLS_END)
 
 
-def _spell(item: Item) -> bytes:
+def _spell(item: i.Item) -> bytes:
     match item:
-        case UserMessage():
+        case i.UserMessage():
             return _spell_user(item.parts)
-        case Summary():
+        case i.Summary():
             return _USER + encode(summary_text(item))[1:-1] + _USER_END
-        case AssistantMessage():
+        case i.AssistantMessage():
             return _TEXT + encode(item.text)[1:-1] + _TEXT_END if item.text else b""
-        case ToolCall():
+        case i.ToolCall():
             function = {"name": item.name, "arguments": argument_text(item)}
             return _CALLS + encode({"id": item.call_id, "type": "function", "function": function}) + _CALLS_END
-        case ToolOutput():
-            text = "\n".join(part.text if isinstance(part, TextPart) else _NO_IMAGE for part in item.parts)
+        case i.ToolOutput():
+            text = "\n".join(part.text if isinstance(part, i.TextPart) else _NO_IMAGE for part in item.parts)
             return encode({"role": "tool", "tool_call_id": item.call_id, "content": text})
-        case Reasoning():
+        case i.Reasoning():
             return b""
 
 
-def _spell_user(parts: tuple[Part, ...]) -> bytes:
+def _spell_user(parts: tuple[i.Part, ...]) -> bytes:
     """Text as one string, which every server takes; a list of parts only where there are pictures."""
-    if any(isinstance(part, ImagePart) for part in parts):
+    if any(isinstance(part, i.ImagePart) for part in parts):
         return encode({"role": "user", "content": [_spell_part(part) for part in parts]})
-    text = "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+    text = "\n\n".join(part.text for part in parts if isinstance(part, i.TextPart))
     return _USER + encode(text)[1:-1] + _USER_END
 
 
-def _spell_part(part: Part) -> dict[str, object]:
+def _spell_part(part: i.Part) -> dict[str, object]:
     match part:
-        case TextPart(text):
+        case i.TextPart(text):
             return {"type": "text", "text": text}
-        case ImagePart(image_url):
+        case i.ImagePart(image_url):
             return {"type": "image_url", "image_url": {"url": image_url}}
 
 

@@ -13,10 +13,10 @@ from tertulia.models.http.stream_decoder import (
     AnswerLimits,
     ArgumentDraft,
     Draft,
-    count_at,
-    make_usage,
+    StreamDecoder,
     parse,
     read_loosely,
+    usage_of_parts,
 )
 from tertulia.models.wire import AnswerEnd, AnswerItem, AnswerPiece, ReasoningDelta, StopReason, TextDelta
 from tertulia.protocol.ids import CallId
@@ -76,26 +76,19 @@ class _Call:
         self.arguments = ArgumentDraft(room)
 
 
-class ChatDecoder:
+class ChatDecoder(StreamDecoder):
     """One text, one row of thoughts and any number of calls grow side by side and are said at the end."""
 
-    __slots__ = ("_by_index", "_calls", "_dialect", "_place", "_room", "_stop", "_text", "_thought", "_usage", "whole")
+    __slots__ = ("_by_index", "_calls", "_stop", "_text", "_thought", "_usage")
 
     def __init__(self, place: ProviderAddress, dialect: str, limits: AnswerLimits | None = None) -> None:
-        self.whole = False
-        self._place = place
-        self._dialect = dialect
-        self._room = AnswerBudget(place, limits)
+        super().__init__(place, dialect, limits)
         self._text: Draft | None = None
         self._thought: Draft | None = None
         self._calls: list[_Call] = []
         self._by_index: dict[int | None, _Call] = {}
         self._usage: Usage = NO_USAGE
         self._stop: StopReason | None = None
-
-    @property
-    def said(self) -> int:
-        return self._room.said
 
     def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
         if data == b"[DONE]":
@@ -105,7 +98,7 @@ class ChatDecoder:
         if chunk.error is not EMPTY_RAW and read_loosely(chunk.error) is not None:
             raise reported_failure(self._place, data)
         if chunk.usage is not EMPTY_RAW and (counts := read_loosely(chunk.usage)) is not None:
-            self._count(counts)
+            self._usage = usage_of_parts(counts, "prompt_tokens", "completion_tokens")
         return self._choose(chunk.choices[0]) if chunk.choices else ()
 
     def end(self) -> Iterable[AnswerPiece]:
@@ -156,12 +149,3 @@ class ChatDecoder:
             call = self._by_index[delta.index] = _Call(self._room)
             self._calls.append(call)
         return call
-
-    def _count(self, counts: object) -> None:
-        self._usage = make_usage(
-            count_at(counts, "prompt_tokens"),
-            count_at(counts, "prompt_tokens_details", "cached_tokens"),
-            count_at(counts, "completion_tokens"),
-            count_at(counts, "completion_tokens_details", "reasoning_tokens"),
-            count_at(counts, "total_tokens"),
-        )

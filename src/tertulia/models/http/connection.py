@@ -70,7 +70,10 @@ class EventStream:
         self._timer = self._loop.call_later(min(idle_s, progress_s), self._look)
 
     async def next_events(self, *, progress: bool = True) -> list[bytearray]:
-        """The data of the next events, at least of one; none when the stream is over. `progress`: see `Events`."""
+        """The data of the next events, at least of one; none when the stream is over.
+
+        `progress`: whether the last ones brought anything of the answer. Without it for too long the stream is cut.
+        """
         if progress:
             self._waited_s = 0.0
         if self._ready:
@@ -229,7 +232,7 @@ class _Body(aiohttp.Payload):
 
 
 def _sendable(parts: Sequence[bytes]) -> Iterator[bytes | memoryview]:
-    """The same bytes in pieces worth a system call, and none so large that writing it holds up everybody else."""
+    """The same bytes in pieces worth a system call, and none so large that writing it holds up the loop."""
     small: list[bytes] = []
     for part in parts:
         if len(part) < _SMALL:

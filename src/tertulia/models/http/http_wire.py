@@ -1,12 +1,12 @@
-"""What the three HTTP wires share: a key, a request, the patience to ask again. Each API fills in its own words."""
+"""What the three HTTP wires share: key, request, retries. Each API spells its own body and decodes its own answers."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec.structs import replace
@@ -33,39 +33,15 @@ from tertulia.models.wire import (
 )
 from tertulia.version import __version__
 
+if TYPE_CHECKING:
+    from tertulia.models.http.connection import ProviderConnection
+
 PIECE_CHARACTERS = 64 * 1024
 """A longer piece of an answer is given in pieces of this length, so that no step that handles one takes long."""
 
 KeyOf = Callable[[str], str | None]
 """The value of an environment variable. Asked at each request, and kept nowhere."""
 Sleeper = Callable[[float], Awaitable[object]]
-
-
-class AnswerEvents(Protocol):
-    """An answer that is coming in."""
-
-    async def next_events(self, *, progress: bool = True) -> list[bytearray]:
-        """The data of the next events; none when the stream is over.
-
-        `progress`: whether the last ones brought anything of the answer. Without it for too long the stream is cut.
-        """
-        ...
-
-    async def drain(self) -> None:
-        """Nothing more is expected: let the stream end, if it does so soon."""
-        ...
-
-
-class ProviderTransport(Protocol):
-    """A way to a provider."""
-
-    def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> AbstractAsyncContextManager[AnswerEvents]:
-        """Send a request; ProviderAttemptError where no answer comes. Leaving early hangs up."""
-        ...
-
-    async def close(self) -> None:
-        """Close every connection. May be called twice."""
-        ...
 
 
 class HttpWire(ABC):
@@ -92,7 +68,7 @@ class HttpWire(ABC):
         self._url = _api_url(provider_name, provider.base_url, self.path)
         self.limits = AnswerLimits(provider.max_answer_characters, provider.max_argument_characters)
         self.place = ProviderAddress(provider_name, model, urlsplit(self._url).hostname or "", provider.env_key)
-        self._line: ProviderTransport | None = None
+        self._line: ProviderConnection | None = None
 
     @property
     def name(self) -> str:
@@ -160,7 +136,7 @@ class HttpWire(ABC):
         if self._line is not None:
             await self._line.close()
 
-    def _connected(self) -> ProviderTransport:
+    def _connected(self) -> ProviderConnection:
         if self._line is None:
             # Here and not above: aiohttp takes a quarter of a second to import.
             from tertulia.models.http.connection import ProviderConnection

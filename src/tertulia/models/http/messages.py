@@ -19,18 +19,7 @@ from tertulia.models.http.encoding import (
 from tertulia.models.http.http_wire import HttpWire
 from tertulia.models.http.messages_decoder import REDACTED, SIGNED, MessagesDecoder
 from tertulia.models.wire import ModelRequest
-from tertulia.protocol.items import (
-    AssistantMessage,
-    Item,
-    Part,
-    Reasoning,
-    Summary,
-    TextPart,
-    ToolCall,
-    ToolOutput,
-    UserMessage,
-    text_parts,
-)
+from tertulia.protocol import items as i
 from tertulia.protocol.tool_spec import ToolSpec
 
 _MAX_OUTPUT = 32_000
@@ -57,7 +46,7 @@ class MessagesDialect:
     def __init__(self, provider_name: str) -> None:
         self.name = f"messages/{provider_name}"
 
-    def encode_items(self, items: Sequence[Item]) -> bytes:
+    def encode_items(self, items: Sequence[i.Item]) -> bytes:
         """Each as one JSON value. Blank texts, which the API refuses, and thoughts without a seal are left out."""
         return b",".join(spelled for item in items if (spelled := self._spell(item)))
 
@@ -65,22 +54,22 @@ class MessagesDialect:
         """Custom tools as functions, and the search that the provider hosts."""
         return encode([_spell_tool(tool) for tool in tools])
 
-    def _spell(self, item: Item) -> bytes:
+    def _spell(self, item: i.Item) -> bytes:
         match item:
-            case UserMessage():
+            case i.UserMessage():
                 return _message(_USER, _content(item.parts), _USER_END)
-            case Summary():
-                return _message(_USER, _content(text_parts(summary_text(item))), _USER_END)
-            case ToolOutput():
+            case i.Summary():
+                return _message(_USER, _content(i.text_parts(summary_text(item))), _USER_END)
+            case i.ToolOutput():
                 return _message(_USER, [_spell_output(item)], _USER_END)
-            case AssistantMessage():
-                return _message(_MODEL, _content(text_parts(item.text)), _MODEL_END)
-            case ToolCall():
+            case i.AssistantMessage():
+                return _message(_MODEL, _content(i.text_parts(item.text)), _MODEL_END)
+            case i.ToolCall():
                 return _message(_MODEL, [_spell_call(item)], _MODEL_END)
-            case Reasoning():
+            case i.Reasoning():
                 return _message(_MODEL, self._thought(item), _MODEL_END)
 
-    def _thought(self, item: Reasoning) -> list[dict[str, object]]:
+    def _thought(self, item: i.Reasoning) -> list[dict[str, object]]:
         sealed = item.opaque or ""
         if item.dialect != self.name:
             return []
@@ -145,12 +134,12 @@ def _message(begin: bytes, blocks: Sequence[dict[str, object]], end: bytes) -> b
     return begin + encode(blocks)[1:-1] + end if blocks else b""
 
 
-def _content(parts: tuple[Part, ...]) -> list[dict[str, object]]:
-    return [_spell_part(part) for part in parts if not isinstance(part, TextPart) or part.text.strip()]
+def _content(parts: tuple[i.Part, ...]) -> list[dict[str, object]]:
+    return [_spell_part(part) for part in parts if not isinstance(part, i.TextPart) or part.text.strip()]
 
 
-def _spell_part(part: Part) -> dict[str, object]:
-    if isinstance(part, TextPart):
+def _spell_part(part: i.Part) -> dict[str, object]:
+    if isinstance(part, i.TextPart):
         return {"type": "text", "text": part.text}
     if part.image_url.startswith("https://"):
         return {"type": "image", "source": {"type": "url", "url": part.image_url}}
@@ -159,14 +148,14 @@ def _spell_part(part: Part) -> dict[str, object]:
     return {"type": "text", "text": _NO_IMAGE}
 
 
-def _spell_call(call: ToolCall) -> dict[str, object]:
+def _spell_call(call: i.ToolCall) -> dict[str, object]:
     # Decoded and not passed through: what a model wrote must not look like the seam between two messages.
     decoded = arguments_of(call)
     arguments = {"input": call.arguments} if decoded is None else decoded
     return {"type": "tool_use", "id": legal_call_id(call.call_id, _LEGAL_ID), "name": call.name, "input": arguments}
 
 
-def _spell_output(output: ToolOutput) -> dict[str, object]:
+def _spell_output(output: i.ToolOutput) -> dict[str, object]:
     spelled: dict[str, object] = {"type": "tool_result", "tool_use_id": legal_call_id(output.call_id, _LEGAL_ID)}
     if content := _content(output.parts):
         spelled["content"] = content

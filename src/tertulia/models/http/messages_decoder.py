@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 import msgspec
 
-from tertulia.models.http.provider_error import ProviderAddress, reported_failure, stream_cut
+from tertulia.models.http.provider_error import ProviderAddress, stream_cut
 from tertulia.models.http.stream_decoder import (
     EMPTY_RAW,
     AnswerBudget,
     AnswerLimits,
     ArgumentDraft,
     Draft,
+    TypedEventDecoder,
     count_at,
     make_usage,
     object_fields,
-    parse_known,
     read_loosely,
 )
 from tertulia.models.wire import (
@@ -65,8 +65,6 @@ class _Event(msgspec.Struct):
     usage: msgspec.Raw = EMPTY_RAW
 
 
-_event = msgspec.json.Decoder(_Event)
-
 _COUNTED = (
     "input_tokens",
     "cache_creation_input_tokens",
@@ -100,33 +98,17 @@ class _Open:
         self.signature.add(block.signature or "")
 
 
-class MessagesDecoder:
+class MessagesDecoder(TypedEventDecoder):
     """Blocks open, grow and close. Texts that follow one another directly are one text: citations cut them up."""
 
-    __slots__ = ("_counts", "_dialect", "_open", "_place", "_room", "_stop", "_text", "whole")
+    __slots__ = ("_counts", "_open", "_stop", "_text")
 
     def __init__(self, place: ProviderAddress, dialect: str, limits: AnswerLimits | None = None) -> None:
-        self.whole = False
-        self._place = place
-        self._dialect = dialect
-        self._room = AnswerBudget(place, limits)
+        super().__init__(place, dialect, limits)
         self._text: Draft | None = None
         self._open: dict[int, _Open] = {}
         self._counts: dict[str, object] = {}
         self._stop: StopReason | None = None
-
-    @property
-    def said(self) -> int:
-        return self._room.said
-
-    def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
-        event = parse_known(_event, data, self._place, self._acts)
-        if event is None:
-            return ()
-        if event.type == "error":
-            raise reported_failure(self._place, data)
-        act = self._acts.get(event.type)
-        return () if act is None else act(self, event)
 
     def end(self) -> Iterable[AnswerPiece]:
         # Some servers close the stream after the reason why they stopped.
@@ -235,7 +217,8 @@ class MessagesDecoder:
         fields = object_fields(counts)
         self._counts |= {name: fields[name] for name in _COUNTED if fields.get(name) is not None}
 
-    _acts: ClassVar[dict[str, Callable[[MessagesDecoder, _Event], Iterable[AnswerPiece]]]] = {
+    _event = msgspec.json.Decoder(_Event)
+    _acts: ClassVar[Mapping[str, Callable[..., Iterable[AnswerPiece]]]] = {
         "content_block_delta": _on_delta,
         "message_start": _on_start,
         "content_block_start": _on_block,

@@ -19,17 +19,7 @@ from tertulia.models.http.encoding import (
 from tertulia.models.http.http_wire import HttpWire
 from tertulia.models.http.responses_decoder import ResponsesDecoder
 from tertulia.models.wire import ModelRequest
-from tertulia.protocol.items import (
-    AssistantMessage,
-    Item,
-    Part,
-    Reasoning,
-    Summary,
-    TextPart,
-    ToolCall,
-    ToolOutput,
-    UserMessage,
-)
+from tertulia.protocol import items as i
 from tertulia.protocol.tool_names import LOCAL_SHELL
 from tertulia.protocol.tool_spec import ToolSpec
 
@@ -46,7 +36,7 @@ class ResponsesDialect:
     def __init__(self, provider_name: str) -> None:
         self.name = f"responses/{provider_name}"
 
-    def encode_items(self, items: Sequence[Item]) -> bytes:
+    def encode_items(self, items: Sequence[i.Item]) -> bytes:
         """Each as one JSON value. Reasoning only in the form that this provider sealed."""
         return b",".join(encode(spelled) for item in items if (spelled := self._spell(item)) is not None)
 
@@ -54,31 +44,31 @@ class ResponsesDialect:
         """Functions, custom tools with their grammar, and the search that the provider hosts."""
         return encode([_spell_tool(tool) for tool in tools])
 
-    def _spell(self, item: Item) -> dict[str, object] | None:
+    def _spell(self, item: i.Item) -> dict[str, object] | None:
         match item:
-            case UserMessage():
+            case i.UserMessage():
                 return _message("user", _content(item.parts))
-            case Summary():
+            case i.Summary():
                 return _message("user", summary_text(item))
-            case AssistantMessage():
+            case i.AssistantMessage():
                 return _message("assistant", item.text) if item.text else None
-            case Reasoning():
+            case i.Reasoning():
                 return self._spell_reasoning(item)
-            case ToolCall(kind="custom"):
+            case i.ToolCall(kind="custom"):
                 call_id = legal_call_id(item.call_id, _LEGAL_ID)
                 return {"type": "custom_tool_call", "call_id": call_id, "name": item.name, "input": item.arguments}
-            case ToolCall() if item.name == LOCAL_SHELL and (action := arguments_of(item)) is not None:
+            case i.ToolCall() if item.name == LOCAL_SHELL and (action := arguments_of(item)) is not None:
                 return _local_shell_call(legal_call_id(item.call_id, _LEGAL_ID), action)
-            case ToolCall():
+            case i.ToolCall():
                 call_id = legal_call_id(item.call_id, _LEGAL_ID)
                 arguments = argument_text(item)
                 return {"type": "function_call", "call_id": call_id, "name": item.name, "arguments": arguments}
-            case ToolOutput():
+            case i.ToolOutput():
                 kind = "custom_tool_call_output" if item.kind == "custom" else "function_call_output"
                 call_id = legal_call_id(item.call_id, _LEGAL_ID)
                 return {"type": kind, "call_id": call_id, "output": _content(item.parts)}
 
-    def _spell_reasoning(self, item: Reasoning) -> dict[str, object] | None:
+    def _spell_reasoning(self, item: i.Reasoning) -> dict[str, object] | None:
         if item.dialect != self.name or not item.opaque:
             return None
         # Without the provider's id: with one, a provider that was told not to store looks for what it has not kept.
@@ -126,18 +116,18 @@ def _message(role: str, content: object) -> dict[str, object]:
     return {"type": "message", "role": role, "content": content}
 
 
-def _content(parts: tuple[Part, ...]) -> str | list[dict[str, str]]:
+def _content(parts: tuple[i.Part, ...]) -> str | list[dict[str, str]]:
     match parts:
         case ():
             return ""
-        case (TextPart(text),):
+        case (i.TextPart(text),):
             return text
         case _:
             return [_spell_part(part) for part in parts]
 
 
-def _spell_part(part: Part) -> dict[str, str]:
-    if isinstance(part, TextPart):
+def _spell_part(part: i.Part) -> dict[str, str]:
+    if isinstance(part, i.TextPart):
         return {"type": "input_text", "text": part.text}
     return {"type": "input_image", "image_url": part.image_url, "detail": "auto"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Literal
 
 import msgspec
@@ -10,15 +10,13 @@ import msgspec
 from tertulia.models.http.provider_error import ProviderAddress, reported_failure, stream_cut
 from tertulia.models.http.stream_decoder import (
     EMPTY_RAW,
-    AnswerBudget,
     AnswerLimits,
     Draft,
-    count_at,
-    make_usage,
+    TypedEventDecoder,
     object_fields,
     parse,
-    parse_known,
     read_loosely,
+    usage_of_parts,
 )
 from tertulia.models.wire import (
     AnswerEnd,
@@ -71,23 +69,19 @@ class _Response(msgspec.Struct):
     incomplete_details: _Incomplete | None = None
 
 
-_event = msgspec.json.Decoder(_Event)
 _item = msgspec.json.Decoder(_Item)
 _response = msgspec.json.Decoder(_Response)
 
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
 
 
-class ResponsesDecoder:
+class ResponsesDecoder(TypedEventDecoder):
     """Deltas become drafts, whole items take their place, and the last event has the tokens."""
 
-    __slots__ = ("_arguments", "_dialect", "_place", "_room", "_stop", "_texts", "_thoughts", "_usage", "whole")
+    __slots__ = ("_arguments", "_stop", "_texts", "_thoughts", "_usage")
 
     def __init__(self, place: ProviderAddress, dialect: str, limits: AnswerLimits | None = None) -> None:
-        self.whole = False
-        self._place = place
-        self._dialect = dialect
-        self._room = AnswerBudget(place, limits)
+        super().__init__(place, dialect, limits)
         # By their place in the output and not by the provider's ids: some gateways change these on the way.
         self._texts: dict[int, Draft] = {}
         self._thoughts: dict[int, Draft] = {}
@@ -95,19 +89,6 @@ class ResponsesDecoder:
         """Characters of the calls that are being said; the texts come once more, whole, at their end."""
         self._usage: Usage = NO_USAGE
         self._stop: StopReason = "stop"
-
-    @property
-    def said(self) -> int:
-        return self._room.said
-
-    def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
-        event = parse_known(_event, data, self._place, self._acts)
-        if event is None:
-            return ()
-        if event.type == "error":
-            raise reported_failure(self._place, data)
-        act = self._acts.get(event.type)
-        return () if act is None else act(self, event)
 
     def end(self) -> Iterable[AnswerPiece]:
         if not self.whole:
@@ -120,26 +101,25 @@ class ResponsesDecoder:
         yield AnswerEnd(self._usage, self._stop)
 
     def _on_text(self, event: _Event) -> Iterable[AnswerPiece]:
-        if not event.delta:
-            return ()
-        draft = self._texts.get(event.output_index)
-        if draft is None:
-            draft = self._texts[event.output_index] = Draft(self._room)
-        draft.add(event.delta)
-        return (TextDelta(draft.item_id, event.delta),)
+        return self._grown(self._texts, TextDelta, event)
 
     def _on_refusal(self, event: _Event) -> Iterable[AnswerPiece]:
         self._stop = "refusal"
         return self._on_text(event)
 
     def _on_thought(self, event: _Event) -> Iterable[AnswerPiece]:
+        return self._grown(self._thoughts, ReasoningDelta, event)
+
+    def _grown(
+        self, drafts: dict[int, Draft], delta: type[TextDelta | ReasoningDelta], event: _Event
+    ) -> Iterable[AnswerPiece]:
         if not event.delta:
             return ()
-        draft = self._thoughts.get(event.output_index)
+        draft = drafts.get(event.output_index)
         if draft is None:
-            draft = self._thoughts[event.output_index] = Draft(self._room)
+            draft = drafts[event.output_index] = Draft(self._room)
         draft.add(event.delta)
-        return (ReasoningDelta(draft.item_id, event.delta),)
+        return (delta(draft.item_id, event.delta),)
 
     def _on_next_thought(self, event: _Event) -> Iterable[AnswerPiece]:
         """A summary comes in parts; between two of them stands an empty line."""
@@ -185,14 +165,7 @@ class ResponsesDecoder:
     def _on_finished(self, event: _Event) -> Iterable[AnswerPiece]:
         self.whole = True
         response = parse(_response, event.response, self._place)
-        counts = read_loosely(response.usage)
-        self._usage = make_usage(
-            count_at(counts, "input_tokens"),
-            count_at(counts, "input_tokens_details", "cached_tokens"),
-            count_at(counts, "output_tokens"),
-            count_at(counts, "output_tokens_details", "reasoning_tokens"),
-            count_at(counts, "total_tokens"),
-        )
+        self._usage = usage_of_parts(read_loosely(response.usage), "input_tokens", "output_tokens")
         if event.type == "response.incomplete":
             reason = response.incomplete_details and response.incomplete_details.reason
             self._stop = _INCOMPLETE.get(reason or "", "other")
@@ -220,7 +193,8 @@ class ResponsesDecoder:
             draft.add(part.text or part.refusal or "")
         return draft
 
-    _acts: ClassVar[dict[str, Callable[[ResponsesDecoder, _Event], Iterable[AnswerPiece]]]] = {
+    _event = msgspec.json.Decoder(_Event)
+    _acts: ClassVar[Mapping[str, Callable[..., Iterable[AnswerPiece]]]] = {
         "response.output_text.delta": _on_text,
         "response.refusal.delta": _on_refusal,
         "response.reasoning_summary_text.delta": _on_thought,

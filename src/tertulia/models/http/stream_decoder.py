@@ -1,17 +1,23 @@
-"""Reading an answer as it comes: what the three APIs have in common."""
+"""Decodes an answer as it comes: what the decoders of the three APIs share."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Iterable, Mapping
 from io import StringIO
 from math import isfinite
-from typing import Protocol, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import msgspec
 
-from tertulia.models.http.provider_error import ProviderAddress, ProviderAttemptError, malformed_response
+from tertulia.models.http.provider_error import (
+    ProviderAddress,
+    ProviderAttemptError,
+    malformed_response,
+    reported_failure,
+)
 from tertulia.models.wire import AnswerPiece
 from tertulia.protocol.ids import ItemId, new_item_id
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
@@ -41,26 +47,50 @@ class _Kind(msgspec.Struct):
 _kind = msgspec.json.Decoder(_Kind)
 
 
-class StreamDecoder(Protocol):
+class StreamDecoder(ABC):
     """Understands one answer, event by event; made anew for each attempt. Raises only ProviderAttemptError."""
 
-    @property
-    def whole(self) -> bool:
+    __slots__ = ("_dialect", "_place", "_room", "whole")
+
+    def __init__(self, place: ProviderAddress, dialect: str, limits: AnswerLimits | None = None) -> None:
+        self.whole = False
         """Whether the event came after which nothing follows."""
-        ...
+        self._place = place
+        self._dialect = dialect
+        self._room = AnswerBudget(place, limits)
 
     @property
     def said(self) -> int:
         """How many characters of the answer have come."""
-        ...
+        return self._room.said
 
+    @abstractmethod
     def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
         """What one event says. Never how the answer ends."""
-        ...
 
+    @abstractmethod
     def end(self) -> Iterable[AnswerPiece]:
-        """The stream is over: what is left to say, `Finished` last."""
-        ...
+        """The stream is over: what is left to say, `AnswerEnd` last."""
+
+
+class TypedEventDecoder(StreamDecoder):
+    """A decoder for an API whose events name their type. One of a type that is not known is skipped."""
+
+    __slots__ = ()
+    _event: ClassVar[msgspec.json.Decoder[Any]]
+    """Decodes an event, which has a `type`."""
+    _acts: ClassVar[Mapping[str, Callable[..., Iterable[AnswerPiece]]]]
+    """By type, the method that takes such an event."""
+
+    def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
+        """What one event says, by its type."""
+        event = parse_known(self._event, data, self._place, self._acts)
+        if event is None:
+            return ()
+        if event.type == "error":
+            raise reported_failure(self._place, data)
+        act = self._acts.get(event.type)
+        return () if act is None else act(self, event)
 
 
 class AnswerLimits(msgspec.Struct, frozen=True):
@@ -242,6 +272,17 @@ def count_at(counts: object, *path: str) -> int:
     # An integer is finite, and may be too large to ask.
     finite = isinstance(counts, int) or (isinstance(counts, float) and isfinite(counts))
     return min(max(int(cast("float", counts)), 0), _MOST) if finite else 0
+
+
+def usage_of_parts(counts: object, asked: str, answered: str) -> Usage:
+    """The usage as the APIs of OpenAI report it: under their names for input and output, with details of each."""
+    return make_usage(
+        count_at(counts, asked),
+        count_at(counts, f"{asked}_details", "cached_tokens"),
+        count_at(counts, answered),
+        count_at(counts, f"{answered}_details", "reasoning_tokens"),
+        count_at(counts, "total_tokens"),
+    )
 
 
 def make_usage(input_tokens: int, cached: int, output_tokens: int, reasoning: int, total: int = 0) -> Usage:

@@ -1,4 +1,4 @@
-"""The model that says what it was told to say: for testing agents, for demonstrations, and for having no key.
+"""The scripted model: answers from a script, for testing agents, for demonstrations, and where there is no key.
 
 It stands in for a provider and no more: it never runs a tool, and knows of a conversation what a request says.
 """
@@ -18,14 +18,17 @@ from typing import Self
 import msgspec
 
 from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
-from tertulia.models.scripted.reply_queue import (
+from tertulia.models.scripted.script import (
+    DEFAULT_CONTEXT_WINDOW,
     AnswerFunction,
     QueuedReply,
     ReplyQueue,
     ScriptedAnswer,
+    ScriptedCall,
+    ScriptedReply,
     ScriptedRequest,
+    fail,
 )
-from tertulia.models.scripted.script import DEFAULT_CONTEXT_WINDOW, ScriptedCall, ScriptedReply, fail
 from tertulia.models.scripted.script_file import load_script, parse_reply
 from tertulia.models.wire import (
     TOUR,
