@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from tertulia.context.agent_meta import AgentInstanceMeta, check_agent_name
-from tertulia.context.cancellable_call import call_cancellable, pending_cancellations
 from tertulia.context.definitions import ToolDefinition, usage_line
 from tertulia.context.provider import ContextProvider, Fragment, NamedProvider, SessionContext
 from tertulia.context.provider_answers import (
@@ -32,7 +31,7 @@ from tertulia.package_loading import Plugin, PluginRegistry
 from tertulia.policy.redaction import Redactor, log_text
 from tertulia.protocol.events import EventData, SessionContextReady, SessionPreparing, WarningEvent
 from tertulia.protocol.ids import new_session_id
-from tertulia.tools.threads import abandoned_threads
+from tertulia.tools.threads import abandoned_threads, call_cancellable, pending_cancellations
 
 GROUP = "tertulia.providers"
 

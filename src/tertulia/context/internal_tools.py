@@ -12,7 +12,6 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.context.agent_meta import AgentInstanceMeta
-from tertulia.context.cancellable_call import call_cancellable
 from tertulia.context.definitions import Handler, InternalCaller, ToolDefinition, may_use
 from tertulia.context.tokens import SessionToken, SessionTokenStore
 from tertulia.errors import (
@@ -27,6 +26,7 @@ from tertulia.errors import (
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.policy.token_redaction import VISIBLE_CHARACTERS
 from tertulia.schema.schema import Schema
+from tertulia.tools.threads import call_cancellable
 
 TIMEOUT_S = 300.0
 _MAX_PARAMS = 200

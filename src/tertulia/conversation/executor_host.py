@@ -9,14 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import os.path
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from tertulia.conversation.task_scope import TaskScope
-from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError, TertuliaError
+from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
 from tertulia.executors.executor import PermissionAnswer, PermissionQuestion
 from tertulia.executors.step_events import item_of
 from tertulia.policy.approvals.approval_request import (
@@ -35,13 +32,10 @@ from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.runner import Confinement, OnOutput, RunningCommand
 from tertulia.tools.command_environment import CommandEnvironment
-from tertulia.tools.patch import disk_program
 from tertulia.tools.patch.plan import count_lines
 from tertulia.tools.shell.command_approval import CommandRequest, approve_command, check_argv
 from tertulia.tools.tool import CallContext
 
-_DISK = (sys.executable, "-I", disk_program.__file__)
-_MAX_OUTPUT_BYTES = disk_program.MAX_READ_BYTES * 2
 _READING_KINDS = ("read", "search", "think")
 _WRITING_KINDS = ("edit", "delete", "move")
 
@@ -168,11 +162,7 @@ class TaskExecutorHost:
         return None if encoded is None else base64.b64decode(encoded)
 
     async def _on_disk(self, request: dict[str, Any], call: CallContext) -> dict[str, Any]:
-        output = await self._place.confined(_DISK, msgspec.json.encode(request), _MAX_OUTPUT_BYTES, call)
-        try:
-            answer = msgspec.json.decode(output, type=dict[str, Any])
-        except msgspec.DecodeError:
-            raise SandboxError(f"it was not done: {output[-500:].decode('utf-8', 'replace')!r}") from None
+        answer = await self._place.on_disk(request, call, "it was not done")
         if not answer["ok"]:
             raise InvalidParamsError(f"{answer['path']}: {answer['reason']}")
         return answer

@@ -6,7 +6,9 @@ A tool says what is to be done and in whose name; what that may touch is read he
 from __future__ import annotations
 
 import os.path
+import sys
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -24,10 +26,14 @@ from tertulia.sandbox.masks.startup_files import STARTUP_NAMES
 from tertulia.sandbox.mounts.mount_plan import HIDDEN
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, Confinement, Watch
+from tertulia.tools.patch import disk_program
 from tertulia.tools.tool import CallContext
 
 OUTSIDE = "none: outside the sandbox"
 """How a request spells that."""
+MAX_DISK_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
+_DISK_COMMAND = (sys.executable, "-I", disk_program.__file__)
+"""Reads and writes files of a directory, follows no link, and imports nothing of ours."""
 
 
 class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -119,6 +125,17 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if finished.ended != "exited" or finished.output.truncated:
             raise SandboxError(f"{os.path.basename(argv[-1])} was stopped before it was done ({finished.ended})")
         return finished.output.head + finished.output.tail
+
+    async def on_disk(self, request: dict[str, Any], call: CallContext, failure: str) -> dict[str, Any]:
+        """The answer of `disk_program` to a request, run in the call's directory and confined by its rights.
+
+        SandboxError, which begins with `failure`, where it gave none. Whether it did as it was asked is in the answer.
+        """
+        output = await self.confined(_DISK_COMMAND, msgspec.json.encode(request), MAX_DISK_ANSWER_BYTES, call)
+        try:
+            return msgspec.json.decode(output, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise SandboxError(f"{failure}: {output[-500:].decode('utf-8', 'replace')!r}") from None
 
     async def approve_patch(self, text: str, files: tuple[ApprovalFile, ...], call: CallContext) -> Decider:
         """Come back when this patch may be applied; else ApprovalDenied, or InvalidParams where it never may."""

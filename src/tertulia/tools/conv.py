@@ -59,6 +59,23 @@ def conv_tools(directory: VisibleConversations) -> tuple[Tool, ...]:
     )
 
 
+class _ConvTool:
+    __slots__ = ("_directory",)
+
+    def __init__(self, directory: VisibleConversations) -> None:
+        self._directory = directory
+
+
+class _SendingTool(_ConvTool):
+    """One that hands input to another conversation."""
+
+    __slots__ = ("_pictures",)
+
+    def __init__(self, directory: VisibleConversations, pictures: WorkspaceImages) -> None:
+        super().__init__(directory)
+        self._pictures = pictures
+
+
 _ToolSwitches = msgspec.defstruct(
     "_ToolSwitches", [(s.short_name, bool | UnsetType, UNSET) for s in TOOL_SWITCHES.values()], frozen=True
 )
@@ -116,10 +133,10 @@ def _shell_mode(streamable: bool | UnsetType, rights: Rights) -> str | UnsetType
     return "with_request" if rights.approval_policy == ON_REQUEST else "default"
 
 
-class ConvCreate:
+class ConvCreate(_SendingTool):
     """`conv_create`: a new conversation takes its first turn, and its answer comes back as the call's output."""
 
-    __slots__ = ("_directory", "_pictures")
+    __slots__ = ()
     parallel_safe = False
     read_only = False
     spec = _spec(
@@ -152,10 +169,6 @@ class ConvCreate:
             "description": "How much of this conversation it starts with: none (default), all, or the last n rounds.",
         },
     )
-
-    def __init__(self, directory: VisibleConversations, pictures: WorkspaceImages) -> None:
-        self._directory = directory
-        self._pictures = pictures
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse what could not be opened. The file is read later, and before anything happens as well."""
@@ -191,10 +204,10 @@ class _Send(msgspec.Struct, frozen=True):
     items: tuple[InputItem, ...] = ()
 
 
-class ConvSend:
+class ConvSend(_SendingTool):
     """`conv_send`: another conversation takes a turn, and its answer comes back as the call's output."""
 
-    __slots__ = ("_directory", "_pictures")
+    __slots__ = ()
     parallel_safe = False
     read_only = False
     spec = _spec(
@@ -206,10 +219,6 @@ class ConvSend:
         text={"type": "string", "description": "The message. Text or items are required."},
         items=_ITEMS,
     )
-
-    def __init__(self, directory: VisibleConversations, pictures: WorkspaceImages) -> None:
-        self._directory = directory
-        self._pictures = pictures
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse what could not be delivered."""
@@ -224,10 +233,10 @@ class ConvSend:
         return Handoff(ConversationId(params.conversation_id), message, lambda result: target_result(result, {}))
 
 
-class ConvList:
+class ConvList(_ConvTool):
     """`conv_list`: which conversations there are."""
 
-    __slots__ = ("_directory",)
+    __slots__ = ()
     parallel_safe = True
     read_only = True
     spec = _spec(
@@ -235,9 +244,6 @@ class ConvList:
         "List the conversations of this session: id, parent, title, status, depth, number of messages, last activity. "
         "Does not interrupt.",
     )
-
-    def __init__(self, directory: VisibleConversations) -> None:
-        self._directory = directory
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """There is nothing to refuse."""
@@ -248,10 +254,10 @@ class ConvList:
         )
 
 
-class ConvHistory:
+class ConvHistory(_ConvTool):
     """`conv_history`: what was said in a conversation."""
 
-    __slots__ = ("_directory",)
+    __slots__ = ()
     parallel_safe = True
     read_only = True
     spec = _spec(
@@ -262,9 +268,6 @@ class ConvHistory:
         limit={"type": "integer", "minimum": 1, "description": "Only the newest so many messages."},
     )
 
-    def __init__(self, directory: VisibleConversations) -> None:
-        self._directory = directory
-
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse a conversation that is not there."""
         self._directory.history(call, arguments["conversation_id"], 1)
@@ -274,10 +277,10 @@ class ConvHistory:
         return listing_result("entries", seen, call.rights.limits.max_output_bytes)
 
 
-class ConvDestroy:
+class ConvDestroy(_ConvTool):
     """`conv_destroy`: a conversation is closed for good."""
 
-    __slots__ = ("_directory",)
+    __slots__ = ()
     parallel_safe = False
     read_only = False
     spec = _spec(
@@ -286,9 +289,6 @@ class ConvDestroy:
         ("conversation_id",),
         conversation_id=_ID,
     )
-
-    def __init__(self, directory: VisibleConversations) -> None:
-        self._directory = directory
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse the root, what is not there, and what waits for an answer."""

@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os.path
-import sys
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -21,7 +19,6 @@ from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.approvals.approval_request import ApprovalParts, RequestedAction, with_label
 from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.tools.command_environment import CommandEnvironment, check_unprotected
-from tertulia.tools.patch import disk_program
 from tertulia.tools.tool import Buffers, CallContext
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
@@ -29,8 +26,6 @@ MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_ASKED = 32
 """Files of one call that an editor is asked about."""
 _TRIES = 2
-_COMMAND = (sys.executable, "-I", disk_program.__file__)
-_MAX_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
 _MARK = "\ufeff"
 
 
@@ -174,13 +169,9 @@ class EditorView:
         return {path: EditorFile(saved, shown.get(path)) for path, saved in seen.items()}
 
     async def _read(self, root: str, paths: list[str], call: CallContext, *, write: bool) -> dict[str, _Look]:
-        request = msgspec.json.encode({"verb": "look", "paths": paths, "write": write})
         there = msgspec.structs.replace(call, cwd=root)
-        output = await self._place.confined(_COMMAND, request, _MAX_ANSWER_BYTES, there)
-        try:
-            answer = msgspec.json.decode(output, type=dict[str, Any])
-        except msgspec.DecodeError:
-            raise SandboxError(f"files could not be read: {output[-500:].decode('utf-8', 'replace')!r}") from None
+        request = {"verb": "look", "paths": paths, "write": write}
+        answer = await self._place.on_disk(request, there, "files could not be read")
         if not answer["ok"]:
             verb = "changed" if write else "read"
             raise InvalidParamsError(f"{answer['path']} cannot be {verb}: {answer['reason']}")

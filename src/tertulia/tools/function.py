@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 
 class FunctionTool(Generic[P, R]):
-    """A function that a model can call, and everybody else as before.
+    """A function that a model can call, and Python code as before.
 
     The answer is the text that it returns; None is the empty text, anything else is written as JSON. A parameter
     annotated `CallContext` gets the context of the call and is not shown to the model. A synchronous function

@@ -1,4 +1,5 @@
-"""Synchronous functions off the loop, in threads that the process need not wait for.
+"""Runs synchronous functions off the loop, in threads that the process need not wait for, and calls functions of other
+packages so that the call can be cancelled.
 
 Not `asyncio.to_thread` or any other ThreadPoolExecutor: its threads are joined when the process ends, so that
 one function that never returns would keep the process for ever.
@@ -9,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import logging
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -28,15 +30,18 @@ _log = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(MAX_THREADS)
 
 T = TypeVar("T")
+_POLL_S = 0.02
+_MAX_POLLS = 250
+_MAX_CANCELLATIONS = 2
 
 
 async def run_in_thread(function: Callable[..., T], *args: Any) -> T:
     """Call it in a thread of its own, with the caller's context variables, and return or raise what it does.
 
     A cancelled caller leaves at once; the thread ends when its function does, and the result is dropped (see
-    `left_behind` for who wants to wait for that). Raises
-    Limit when too many threads are still busy. SystemExit and the like come as an Internal error: in a thread
-    they are a mistake of the function, on the loop they would end the process.
+    `abandoned_threads` for how to wait for that). Raises Limit when too many threads are still busy. SystemExit and the
+    like come as an Internal error: in a thread they are a mistake of the function, on the loop they would end the
+    process.
     """
     if not _slots.acquire(blocking=False):
         raise LimitError(f"{MAX_THREADS} functions are still running in threads; none can be added", limit=MAX_THREADS)
@@ -144,3 +149,69 @@ class _Delivery(Generic[T]):
             self.arrived.set_exception(error)
         else:
             self.arrived.set_exception(InternalError(f"the function ended its thread with {type(error).__name__}"))
+
+
+async def call_cancellable(function: Callable[..., Any], *args: Any) -> Any:
+    """The result of the function. A plain one runs in a thread of its own, so that it does not block the loop; if it
+    returns an awaitable, that is awaited here.
+
+    A cancelled caller leaves at once if the function is in a thread, else when it stops, or at the second cancellation
+    if it does not. Timeouts inside the function have no effect on that. SystemExit becomes an InternalError.
+    """
+    if inspect.iscoroutinefunction(function):
+        answer = function(*args)
+    else:
+        await _wait_for_thread()
+        answer = await run_in_thread(function, *args)
+    try:
+        return await _Stoppable(_await_result(answer)) if inspect.isawaitable(answer) else answer
+    except SystemExit:
+        # As in a thread: it is a mistake of the function, and here it would end the process.
+        raise InternalError("the function ended with SystemExit") from None
+
+
+def pending_cancellations() -> int:
+    """How many cancellations of the running task are pending, without those that were taken back."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+async def _wait_for_thread() -> None:
+    """Wait a while for a free thread: many agents may start at once. Without one the call itself raises."""
+    for _ in range(_MAX_POLLS):
+        if has_free_thread():
+            return
+        await asyncio.sleep(_POLL_S)
+
+
+async def _await_result(answer: Awaitable[T]) -> T:
+    return await answer
+
+
+class _Stoppable(Generator[Any, Any, T]):
+    """A coroutine that is closed by the second cancellation of its task, whatever it did at the first.
+
+    Not a task of its own, which could simply be left: it might run without end, and without an owner.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._before = pending_cancellations()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self
+
+    def send(self, value: Any, /) -> Any:
+        """Resume the coroutine with a value."""
+        return self._coroutine.send(value)
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None, /) -> Any:
+        """Resume the coroutine with an error, or close it."""
+        error: BaseException = kind() if isinstance(kind, type) else kind
+        # The errors are not counted: a timeout or a task group of the coroutine's own takes its cancellation back.
+        if isinstance(error, asyncio.CancelledError) and pending_cancellations() - self._before >= _MAX_CANCELLATIONS:
+            # A coroutine that ignores GeneratorExit too is dropped.
+            with contextlib.suppress(RuntimeError):
+                self._coroutine.close()
+            raise error
+        return self._coroutine.throw(error)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import base64
 import os.path
-import sys
 from typing import Any
 
 import msgspec
 
-from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError
+from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.items import ImagePart
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.images import read_image_info
-from tertulia.tools.patch import disk_program
-from tertulia.tools.shell.escalation import TOLERATED_ARGUMENTS, read_escalation
+from tertulia.tools.shell.command_approval import TOLERATED_ARGUMENTS, read_escalation
 from tertulia.tools.tool import CallContext, Outcome, Result, define_tool
 
 MAX_PICTURE_BYTES = 10 * 1024 * 1024
-_DISK_COMMAND = (sys.executable, "-I", disk_program.__file__)
-"""Reads a file of a directory, follows no link, and imports nothing of ours."""
-_MAX_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
 
 _SPEC = define_tool(
     "view_image",
@@ -76,13 +71,9 @@ class ViewImage:
         raise InvalidParamsError(f"{path!r:.200} lies outside of the working directory and the writable roots")
 
     async def _read(self, root: str, relative: str, call: CallContext) -> bytes:
-        request = msgspec.json.encode({"verb": "read", "paths": [relative]})
         there = msgspec.structs.replace(call, cwd=root)
-        output = await self._place.confined(_DISK_COMMAND, request, _MAX_ANSWER_BYTES, there)
-        try:
-            answer = msgspec.json.decode(output, type=dict[str, Any])
-        except msgspec.DecodeError:
-            raise SandboxError(f"{relative} could not be read: {output[-500:].decode('utf-8', 'replace')!r}") from None
+        request = {"verb": "read", "paths": [relative]}
+        answer = await self._place.on_disk(request, there, f"{relative} could not be read")
         if not answer["ok"]:
             raise InvalidParamsError(f"{relative} cannot be read: {answer['reason']}")
         content = answer["files"][relative]

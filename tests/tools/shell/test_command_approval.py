@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from tertulia.policy.display_text import sha256
 from tertulia.protocol.ids import ConversationId
-from tertulia.tools.shell.command_approval import CommandRequest, approve_command
-from tertulia.tools.shell.escalation import EscalationRequest
+from tertulia.tools.shell.command_approval import CommandRequest, EscalationRequest, approve_command
 from tertulia.tools.tool import ChainView
 from tests.tools.calling import call
 from tests.tools.workbench import allow, deny, workbench

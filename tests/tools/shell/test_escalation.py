@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.tools.shell.escalation import EscalationRequest, read_escalation
+from tertulia.tools.shell.command_approval import EscalationRequest, read_escalation
 from tertulia.tools.shell.exec_command import ExecCommand, WriteStdin
 from tertulia.tools.shell.shell import PLAIN, LocalShell, Shell
 from tertulia.tools.update_plan import UpdatePlan

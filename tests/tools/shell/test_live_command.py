@@ -23,7 +23,7 @@ from tertulia.sandbox.runner import Command, CommandResult, Output
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.shell.command_approval import CommandRequest
 from tertulia.tools.shell.live_command import MAX_TERMINALS, MAX_TERMINALS_IN_ALL, LiveCommand, Terminals
-from tertulia.tools.shell.shell_command import run_command
+from tertulia.tools.shell.shell import run_command
 from tests.sandbox.confined import need
 from tests.tools.calling import call, context
 from tests.tools.workbench import Workbench, workbench

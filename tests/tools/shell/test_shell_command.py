@@ -9,7 +9,7 @@ import pytest
 
 from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.sandbox.runner import Command, CommandResult, Output
-from tertulia.tools.shell.shell_command import command_result
+from tertulia.tools.shell.shell import command_result
 from tests.tools.workbench import code, workbench
 
 SAID = Output(b"said\n", b"", 5)

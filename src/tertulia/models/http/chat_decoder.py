@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tertulia.models import wire as w
 from tertulia.models.http.provider_error import ProviderAddress, reported_failure, stream_cut
 from tertulia.models.http.stream_decoder import (
     EMPTY_RAW,
@@ -18,7 +19,6 @@ from tertulia.models.http.stream_decoder import (
     read_loosely,
     usage_of_parts,
 )
-from tertulia.models.wire import AnswerEnd, AnswerItem, AnswerPiece, ReasoningDelta, StopReason, TextDelta
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, text_parts
 from tertulia.protocol.usage import NO_USAGE, Usage
@@ -56,7 +56,7 @@ class _Chunk(msgspec.Struct):
 
 _chunk = msgspec.json.Decoder(_Chunk)
 
-_STOPS: dict[str, StopReason] = {
+_STOPS: dict[str, w.StopReason] = {
     "stop": "stop",
     "length": "length",
     "tool_calls": "tool_calls",
@@ -88,9 +88,9 @@ class ChatDecoder(StreamDecoder):
         self._calls: list[_Call] = []
         self._by_index: dict[int | None, _Call] = {}
         self._usage: Usage = NO_USAGE
-        self._stop: StopReason | None = None
+        self._stop: w.StopReason | None = None
 
-    def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
+    def take(self, data: bytes | bytearray) -> Iterable[w.AnswerPiece]:
         if data == b"[DONE]":
             self.whole = True
             return ()
@@ -101,21 +101,21 @@ class ChatDecoder(StreamDecoder):
             self._usage = usage_of_parts(counts, "prompt_tokens", "completion_tokens")
         return self._choose(chunk.choices[0]) if chunk.choices else ()
 
-    def end(self) -> Iterable[AnswerPiece]:
+    def end(self) -> Iterable[w.AnswerPiece]:
         # Some servers close the stream after the reason why they stopped, others give no reason.
         if not self.whole and self._stop is None:
             raise stream_cut(self._place, "the stream ended before the answer did")
         if self._thought is not None:
-            yield AnswerItem(Reasoning(self._thought.item_id, self._thought.text, self._dialect))
+            yield w.AnswerItem(Reasoning(self._thought.item_id, self._thought.text, self._dialect))
         if self._text is not None:
-            yield AnswerItem(AssistantMessage(self._text.item_id, text_parts(self._text.text)))
+            yield w.AnswerItem(AssistantMessage(self._text.item_id, text_parts(self._text.text)))
         for call in self._calls:
             item_id = call.arguments.item_id
             call_id = CallId(call.call_id or f"call_{item_id}")
-            yield AnswerItem(ToolCall(item_id, call_id, call.name, call.arguments.text or "{}"))
-        yield AnswerEnd(self._usage, "tool_calls" if self._calls else self._stop or "stop")
+            yield w.AnswerItem(ToolCall(item_id, call_id, call.name, call.arguments.text or "{}"))
+        yield w.AnswerEnd(self._usage, "tool_calls" if self._calls else self._stop or "stop")
 
-    def _choose(self, choice: _Choice) -> Iterable[AnswerPiece]:
+    def _choose(self, choice: _Choice) -> Iterable[w.AnswerPiece]:
         if choice.finish_reason is not None and self._stop != "refusal":
             self._stop = _STOPS.get(choice.finish_reason, "other")
         delta = choice.delta
@@ -124,13 +124,13 @@ class ChatDecoder(StreamDecoder):
         if thought := delta.reasoning_content or delta.reasoning:
             self._thought = self._thought or Draft(self._room)
             self._thought.add(thought)
-            yield ReasoningDelta(self._thought.item_id, thought)
+            yield w.ReasoningDelta(self._thought.item_id, thought)
         if delta.refusal:
             self._stop = "refusal"
         if text := delta.content or delta.refusal:
             self._text = self._text or Draft(self._room)
             self._text.add(text)
-            yield TextDelta(self._text.item_id, text)
+            yield w.TextDelta(self._text.item_id, text)
         for call in delta.tool_calls or ():
             self._call(call)
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
+from tertulia.models import wire as w
 from tertulia.models.http.provider_error import ProviderAddress, stream_cut
 from tertulia.models.http.stream_decoder import (
     EMPTY_RAW,
@@ -19,15 +20,6 @@ from tertulia.models.http.stream_decoder import (
     make_usage,
     object_fields,
     read_loosely,
-)
-from tertulia.models.wire import (
-    AnswerEnd,
-    AnswerItem,
-    AnswerPiece,
-    ProviderSearch,
-    ReasoningDelta,
-    StopReason,
-    TextDelta,
 )
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, text_parts
@@ -72,7 +64,7 @@ _COUNTED = (
     "output_tokens",
     "output_tokens_details",
 )
-_STOPS: dict[str, StopReason] = {
+_STOPS: dict[str, w.StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
@@ -108,9 +100,9 @@ class MessagesDecoder(TypedEventDecoder):
         self._text: Draft | None = None
         self._open: dict[int, _Open] = {}
         self._counts: dict[str, object] = {}
-        self._stop: StopReason | None = None
+        self._stop: w.StopReason | None = None
 
-    def end(self) -> Iterable[AnswerPiece]:
+    def end(self) -> Iterable[w.AnswerPiece]:
         # Some servers close the stream after the reason why they stopped.
         if not self.whole and self._stop is None:
             raise stream_cut(self._place, "the stream ended before the answer did")
@@ -122,13 +114,13 @@ class MessagesDecoder(TypedEventDecoder):
         # Here what came from the cache, or went into it, is not counted among the input.
         read = count_at(counts, "input_tokens") + count_at(counts, "cache_creation_input_tokens") + cached
         thought = count_at(counts, "output_tokens_details", "thinking_tokens")
-        yield AnswerEnd(make_usage(read, cached, count_at(counts, "output_tokens"), thought), self._stop or "stop")
+        yield w.AnswerEnd(make_usage(read, cached, count_at(counts, "output_tokens"), thought), self._stop or "stop")
 
-    def _on_start(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_start(self, event: _Event) -> Iterable[w.AnswerPiece]:
         self._count(object_fields(read_loosely(event.message)).get("usage"))
         return ()
 
-    def _on_block(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_block(self, event: _Event) -> Iterable[w.AnswerPiece]:
         block = event.content_block
         if block is None:
             return
@@ -139,11 +131,11 @@ class MessagesDecoder(TypedEventDecoder):
         yield from self._close(event.index)
         opened = self._open[event.index] = _Open(block, self._room)
         if block.type == "server_tool_use":
-            yield ProviderSearch(CallId(block.id))
+            yield w.ProviderSearch(CallId(block.id))
         elif block.type == "thinking":
             yield from self._think(opened, block.thinking or "")
 
-    def _on_delta(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_delta(self, event: _Event) -> Iterable[w.AnswerPiece]:
         delta = event.delta
         if delta is None:
             return ()
@@ -163,36 +155,36 @@ class MessagesDecoder(TypedEventDecoder):
                 pass
         return ()
 
-    def _on_block_stop(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_block_stop(self, event: _Event) -> Iterable[w.AnswerPiece]:
         return self._close(event.index)
 
-    def _on_reason(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_reason(self, event: _Event) -> Iterable[w.AnswerPiece]:
         if event.delta is not None and event.delta.stop_reason is not None:
             self._stop = _STOPS.get(event.delta.stop_reason, "other")
         self._count(read_loosely(event.usage))
         return ()
 
-    def _on_stop(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_stop(self, event: _Event) -> Iterable[w.AnswerPiece]:
         self.whole = True
         return ()
 
-    def _say(self, text: str) -> Iterable[AnswerPiece]:
+    def _say(self, text: str) -> Iterable[w.AnswerPiece]:
         if text:
             self._text = self._text or Draft(self._room)
             self._text.add(text)
-            yield TextDelta(self._text.item_id, text)
+            yield w.TextDelta(self._text.item_id, text)
 
-    def _think(self, opened: _Open, text: str) -> Iterable[AnswerPiece]:
+    def _think(self, opened: _Open, text: str) -> Iterable[w.AnswerPiece]:
         if text:
             opened.draft.add(text)
-            yield ReasoningDelta(opened.draft.item_id, text)
+            yield w.ReasoningDelta(opened.draft.item_id, text)
 
-    def _close_text(self) -> Iterable[AnswerPiece]:
+    def _close_text(self) -> Iterable[w.AnswerPiece]:
         if self._text is not None:
-            yield AnswerItem(AssistantMessage(self._text.item_id, text_parts(self._text.text)))
+            yield w.AnswerItem(AssistantMessage(self._text.item_id, text_parts(self._text.text)))
             self._text = None
 
-    def _close(self, index: int) -> Iterable[AnswerPiece]:
+    def _close(self, index: int) -> Iterable[w.AnswerPiece]:
         opened = self._open.pop(index, None)
         if opened is None:
             return
@@ -200,15 +192,15 @@ class MessagesDecoder(TypedEventDecoder):
         match block.type:
             case "thinking":
                 signature = opened.signature.text
-                yield AnswerItem(Reasoning(item_id, text, self._dialect, SIGNED + signature if signature else None))
+                yield w.AnswerItem(Reasoning(item_id, text, self._dialect, SIGNED + signature if signature else None))
             case "redacted_thinking":
-                yield AnswerItem(Reasoning(item_id, "", self._dialect, REDACTED + block.data))
+                yield w.AnswerItem(Reasoning(item_id, "", self._dialect, REDACTED + block.data))
             case "tool_use":
                 arguments = text or opened.input or "{}"
-                yield AnswerItem(ToolCall(item_id, CallId(block.id or f"call_{item_id}"), block.name, arguments))
+                yield w.AnswerItem(ToolCall(item_id, CallId(block.id or f"call_{item_id}"), block.name, arguments))
             case "server_tool_use":
                 query = object_fields(read_loosely(msgspec.Raw(text.encode("utf-8", "replace")))).get("query")
-                yield ProviderSearch(CallId(block.id), query if isinstance(query, str) else "")
+                yield w.ProviderSearch(CallId(block.id), query if isinstance(query, str) else "")
             case _:
                 pass
 
@@ -218,7 +210,7 @@ class MessagesDecoder(TypedEventDecoder):
         self._counts |= {name: fields[name] for name in _COUNTED if fields.get(name) is not None}
 
     _event = msgspec.json.Decoder(_Event)
-    _acts: ClassVar[Mapping[str, Callable[..., Iterable[AnswerPiece]]]] = {
+    _acts: ClassVar[Mapping[str, Callable[..., Iterable[w.AnswerPiece]]]] = {
         "content_block_delta": _on_delta,
         "message_start": _on_start,
         "content_block_start": _on_block,

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from tertulia.models import wire as w
 from tertulia.models.http.provider_error import ProviderAddress, reported_failure, stream_cut
 from tertulia.models.http.stream_decoder import (
     EMPTY_RAW,
@@ -17,15 +18,6 @@ from tertulia.models.http.stream_decoder import (
     parse,
     read_loosely,
     usage_of_parts,
-)
-from tertulia.models.wire import (
-    AnswerEnd,
-    AnswerItem,
-    AnswerPiece,
-    ProviderSearch,
-    ReasoningDelta,
-    StopReason,
-    TextDelta,
 )
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, text_parts
@@ -72,7 +64,7 @@ class _Response(msgspec.Struct):
 _item = msgspec.json.Decoder(_Item)
 _response = msgspec.json.Decoder(_Response)
 
-_INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
+_INCOMPLETE: dict[str, w.StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
 
 
 class ResponsesDecoder(TypedEventDecoder):
@@ -88,31 +80,31 @@ class ResponsesDecoder(TypedEventDecoder):
         self._arguments: dict[int, int] = {}
         """Characters of the calls that are being said; the texts come once more, whole, at their end."""
         self._usage: Usage = NO_USAGE
-        self._stop: StopReason = "stop"
+        self._stop: w.StopReason = "stop"
 
-    def end(self) -> Iterable[AnswerPiece]:
+    def end(self) -> Iterable[w.AnswerPiece]:
         if not self.whole:
             raise stream_cut(self._place, "the stream ended before the answer did")
         # A server that ends an answer without ending its items has said them nevertheless.
         for draft in self._thoughts.values():
-            yield AnswerItem(Reasoning(draft.item_id, draft.text, self._dialect))
+            yield w.AnswerItem(Reasoning(draft.item_id, draft.text, self._dialect))
         for draft in self._texts.values():
-            yield AnswerItem(AssistantMessage(draft.item_id, text_parts(draft.text)))
-        yield AnswerEnd(self._usage, self._stop)
+            yield w.AnswerItem(AssistantMessage(draft.item_id, text_parts(draft.text)))
+        yield w.AnswerEnd(self._usage, self._stop)
 
-    def _on_text(self, event: _Event) -> Iterable[AnswerPiece]:
-        return self._grown(self._texts, TextDelta, event)
+    def _on_text(self, event: _Event) -> Iterable[w.AnswerPiece]:
+        return self._grown(self._texts, w.TextDelta, event)
 
-    def _on_refusal(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_refusal(self, event: _Event) -> Iterable[w.AnswerPiece]:
         self._stop = "refusal"
         return self._on_text(event)
 
-    def _on_thought(self, event: _Event) -> Iterable[AnswerPiece]:
-        return self._grown(self._thoughts, ReasoningDelta, event)
+    def _on_thought(self, event: _Event) -> Iterable[w.AnswerPiece]:
+        return self._grown(self._thoughts, w.ReasoningDelta, event)
 
     def _grown(
-        self, drafts: dict[int, Draft], delta: type[TextDelta | ReasoningDelta], event: _Event
-    ) -> Iterable[AnswerPiece]:
+        self, drafts: dict[int, Draft], delta: type[w.TextDelta | w.ReasoningDelta], event: _Event
+    ) -> Iterable[w.AnswerPiece]:
         if not event.delta:
             return ()
         draft = drafts.get(event.output_index)
@@ -121,48 +113,48 @@ class ResponsesDecoder(TypedEventDecoder):
         draft.add(event.delta)
         return (delta(draft.item_id, event.delta),)
 
-    def _on_next_thought(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_next_thought(self, event: _Event) -> Iterable[w.AnswerPiece]:
         """A summary comes in parts; between two of them stands an empty line."""
         if event.output_index not in self._thoughts:
             return ()
         return self._on_thought(msgspec.structs.replace(event, delta="\n\n"))
 
-    def _on_argument(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_argument(self, event: _Event) -> Iterable[w.AnswerPiece]:
         size = self._arguments.get(event.output_index, 0) + self._room.announce(event.delta)
         self._arguments[event.output_index] = size
         self._room.check_argument(size)
         return ()
 
-    def _on_began(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_began(self, event: _Event) -> Iterable[w.AnswerPiece]:
         item = parse(_item, event.item, self._place)
-        return (ProviderSearch(self._search(item)),) if item.type == "web_search_call" else ()
+        return (w.ProviderSearch(self._search(item)),) if item.type == "web_search_call" else ()
 
-    def _on_ended(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_ended(self, event: _Event) -> Iterable[w.AnswerPiece]:
         item = parse(_item, event.item, self._place)
         match item.type:
             case "message":
                 draft = self._texts.pop(event.output_index, None) or self._drafted(item.content)
                 if text := draft.text:
-                    yield AnswerItem(AssistantMessage(draft.item_id, text_parts(text)))
+                    yield w.AnswerItem(AssistantMessage(draft.item_id, text_parts(text)))
             case "reasoning":
                 draft = self._thoughts.pop(event.output_index, None) or self._drafted(item.summary or item.content)
                 sealed = self._room.take(item.encrypted_content or "") or None
                 if (text := draft.text) or sealed:
-                    yield AnswerItem(Reasoning(draft.item_id, text, self._dialect, sealed))
+                    yield w.AnswerItem(Reasoning(draft.item_id, text, self._dialect, sealed))
             case "function_call":
                 yield self._called(item, item.arguments or "{}", "function")
             case "custom_tool_call":
                 yield self._called(item, item.input, "custom")
             case "web_search_call":
                 query = object_fields(read_loosely(item.action)).get("query")
-                yield ProviderSearch(self._search(item), self._room.take(query if isinstance(query, str) else ""))
+                yield w.ProviderSearch(self._search(item), self._room.take(query if isinstance(query, str) else ""))
             case "local_shell_call":
                 action = bytes(item.action).decode() or "{}"
                 yield self._called(msgspec.structs.replace(item, name=LOCAL_SHELL), action, "function")
             case _:
                 pass
 
-    def _on_finished(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_finished(self, event: _Event) -> Iterable[w.AnswerPiece]:
         self.whole = True
         response = parse(_response, event.response, self._place)
         self._usage = usage_of_parts(read_loosely(response.usage), "input_tokens", "output_tokens")
@@ -171,16 +163,16 @@ class ResponsesDecoder(TypedEventDecoder):
             self._stop = _INCOMPLETE.get(reason or "", "other")
         return ()
 
-    def _on_failed(self, event: _Event) -> Iterable[AnswerPiece]:
+    def _on_failed(self, event: _Event) -> Iterable[w.AnswerPiece]:
         raise reported_failure(self._place, bytes(event.response))
 
-    def _called(self, item: _Item, arguments: str, kind: Literal["function", "custom"]) -> AnswerItem:
+    def _called(self, item: _Item, arguments: str, kind: Literal["function", "custom"]) -> w.AnswerItem:
         self._stop = "tool_calls"
         self._room.check_argument(len(arguments))
         item_id = self._room.item()
         call_id = CallId(item.call_id or f"call_{item_id}")
         self._room.take(call_id + item.name + arguments)
-        return AnswerItem(ToolCall(item_id, call_id, item.name, arguments, kind))
+        return w.AnswerItem(ToolCall(item_id, call_id, item.name, arguments, kind))
 
     def _search(self, item: _Item) -> CallId:
         return CallId(self._room.take(item.id or ""))
@@ -194,7 +186,7 @@ class ResponsesDecoder(TypedEventDecoder):
         return draft
 
     _event = msgspec.json.Decoder(_Event)
-    _acts: ClassVar[Mapping[str, Callable[..., Iterable[AnswerPiece]]]] = {
+    _acts: ClassVar[Mapping[str, Callable[..., Iterable[w.AnswerPiece]]]] = {
         "response.output_text.delta": _on_text,
         "response.refusal.delta": _on_refusal,
         "response.reasoning_summary_text.delta": _on_thought,

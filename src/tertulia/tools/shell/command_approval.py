@@ -1,4 +1,5 @@
-"""From a command that a model wants to one that may run: read, confined, asked about where the policy wants it.
+"""Approval of a command: from one that a model requests to one that may run, confined, asked about where the policy
+wants it, and outside the sandbox where that was requested and allowed.
 
 What is decided here is decided at the moment of the call, by the strictest rights of its chain.
 """
@@ -6,6 +7,7 @@ What is decided here is decided at the moment of the call, by the strictest righ
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -30,14 +32,70 @@ from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, CommandResult, Confinement, TerminalSize
 from tertulia.tools.command_environment import CommandEnvironment, describe_confinement
-from tertulia.tools.shell.escalation import EscalationRequest
 from tertulia.tools.threads import run_in_thread
-from tertulia.tools.tool import CallContext
+from tertulia.tools.tool import CallContext, or_null
 
+ESCALATED = "require_escalated"
+_ADDITIONAL = "with_additional_permissions"
+_HERE = ("", "local")
+"""What the one environment that there is may be called."""
+
+_PERMISSIONS = {
+    "type": "string",
+    "enum": ["use_default", ESCALATED],
+    "description": f"`{ESCALATED}` asks the user to let it run outside the sandbox.",
+}
+ESCALATION_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "sandbox_permissions": _PERMISSIONS,
+    "justification": {
+        "type": "string",
+        "description": f"With `{ESCALATED}`: one sentence for the user that says why.",
+    },
+}
+"""The words to ask for more, as a model is told about them."""
+
+TOLERATED_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "sandbox_permissions": or_null(_PERMISSIONS | {"enum": [*_PERMISSIONS["enum"], _ADDITIONAL]}),
+    "justification": or_null(ESCALATION_ARGUMENTS["justification"]),
+    "with_escalated_permissions": {"type": ["boolean", "null"]},
+    "prefix_rule": {"type": ["array", "null"], "items": {"type": "string"}},
+    "environment_id": {"type": ["string", "null"]},
+    "additional_permissions": {"type": ["object", "null"]},
+}
+"""Words that models know from elsewhere, and those of `ESCALATION_ARGUMENTS` where they were not told about them."""
 _TRIES = 3
 _ONLY_ONCE = (
     "What it would run cannot be told from its words, or another command could change it meanwhile: a yes holds once."
 )
+
+
+class EscalationRequest(msgspec.Struct, frozen=True):
+    """What a model asks for. It is a request only: it gives no right."""
+
+    escalated: bool = False
+    """Whether it asks to run outside the sandbox."""
+    justification: str | None = None
+    rule: tuple[str, ...] = ()
+    """The beginning of the commands that it would like to be allowed from now on. Shown, and without effect."""
+
+
+def read_escalation(arguments: dict[str, Any]) -> EscalationRequest:
+    """InvalidParams where it asks for what no approver could allow here."""
+    permissions = arguments.get("sandbox_permissions")
+    if permissions == _ADDITIONAL or arguments.get("additional_permissions"):
+        # Not turned into an escalation: that would be more than was asked for.
+        raise InvalidParamsError(
+            "single permissions cannot be added to the sandbox; where a command must leave it, say "
+            f"sandbox_permissions = {ESCALATED!r} with a justification"
+        )
+    if (place := arguments.get("environment_id") or "") not in _HERE:
+        raise InvalidParamsError(f"there is no environment {place[:80]!r}; commands run in the one local environment")
+    return EscalationRequest(
+        # The second is how the first was spelled once.
+        escalated=permissions == ESCALATED or arguments.get("with_escalated_permissions") is True,
+        justification=arguments.get("justification"),
+        rule=tuple(arguments.get("prefix_rule") or ()),
+    )
 
 
 class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):

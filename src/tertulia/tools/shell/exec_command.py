@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from msgspec.structs import replace
+
 from tertulia.errors import ClosedError, InvalidParamsError
 from tertulia.sandbox.runner import CommandResult, TerminalSize
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.output_truncation import bound
 from tertulia.tools.shell.command_approval import (
+    ESCALATION_ARGUMENTS,
+    TOLERATED_ARGUMENTS,
     CommandRequest,
     approve_command,
     approve_outside_sandbox,
     approve_typing,
-    check_argv,
 )
-from tertulia.tools.shell.escalation import ESCALATION_ARGUMENTS, TOLERATED_ARGUMENTS, read_escalation
+from tertulia.tools.shell.command_tool import CommandTool, ended_lines
 from tertulia.tools.shell.live_command import LiveCommand, Terminals, without_nul
-from tertulia.tools.shell.shell_command import apply_patch_in, patch_for
 from tertulia.tools.tool import CallContext, Outcome, Result, Tool, define_tool
 
 _LONGEST_YIELD_MS = 30_000
@@ -69,47 +71,31 @@ _WRITE = define_tool(
 )
 
 
-class ExecCommand:
+class ExecCommand(CommandTool):
     """Starts a command and comes back at its end, or before it."""
 
-    __slots__ = ("_patch", "_place", "_terminals")
+    __slots__ = ("_terminals",)
     spec = _EXEC
-    parallel_safe = False
-    read_only = False
 
     def __init__(self, place: CommandEnvironment, terminals: Terminals, patch: Tool) -> None:
-        self._place = place
+        super().__init__(place, patch)
         self._terminals = terminals
-        self._patch = patch
 
-    def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what could not be started or allowed, and a patch that is none."""
-        argv = _argv(arguments)
-        check_argv(argv)
-        read_escalation(arguments)
-        if (patch := patch_for(argv, call)) is not None:
-            self._patch.check(patch.text, call)
+    def _argv(self, arguments: Any) -> tuple[str, ...]:
+        shell = arguments.get("shell") or next((path for path in _SHELLS if os.path.exists(path)), _SHELLS[-1])
+        return (shell, "-lc" if arguments.get("login") else "-c", arguments["cmd"])
 
-    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+    async def _run(self, request: CommandRequest, arguments: Any, call: CallContext) -> Result:
         """Start it and wait a little."""
-        argv, place = _argv(arguments), self._place
-        directory = place.directory(arguments.get("workdir"), call)
-        if (patch := patch_for(argv, call)) is not None:
-            return await apply_patch_in(directory, patch, self._patch, call)
         self._terminals.check_room(call.conversation_id)
-        order = CommandRequest(
-            argv=argv,
-            cwd=directory,
-            escalation=read_escalation(arguments),
-            terminal=TerminalSize() if arguments.get("tty") else None,
-        )
-        wait_s = _wait_s(arguments)
-        cleared = await approve_command(place, order, call)
+        place, wait_s = self._place, _wait_s(arguments)
+        order = replace(request, terminal=TerminalSize() if arguments.get("tty") else None)
+        approved = await approve_command(place, order, call)
         with call.unhurried():
-            live = await LiveCommand.start(place.runner, cleared.command, call, cleared.allowed_by)
+            live = await LiveCommand.start(place.runner, approved.command, call, approved.allowed_by)
             finished = await live.look(wait_s)
         again = (
-            None if finished is None else await approve_outside_sandbox(place, order, cleared.command, finished, call)
+            None if finished is None else await approve_outside_sandbox(place, order, approved.command, finished, call)
         )
         if again is not None:
             with call.unhurried():
@@ -119,7 +105,7 @@ class ExecCommand:
         if finished is None:
             number = self._terminals.keep(call.conversation_id, live)
             live.listen(None)
-        hint = None if finished is None else self._place.mask_hint(live.command, finished)
+        hint = None if finished is None else place.mask_hint(live.command, finished)
         return _told(live, finished, number, arguments, call, hint)
 
 
@@ -174,11 +160,6 @@ class WriteStdin:
             return
 
 
-def _argv(arguments: Any) -> tuple[str, ...]:
-    shell = arguments.get("shell") or next((path for path in _SHELLS if os.path.exists(path)), _SHELLS[-1])
-    return (shell, "-lc" if arguments.get("login") else "-c", arguments["cmd"])
-
-
 def _wait_s(arguments: Any) -> float:
     yield_ms = arguments.get("yield_time_ms")
     yield_ms = _YIELD_MS if yield_ms is None else yield_ms
@@ -202,12 +183,7 @@ def _told(
         lines.append(f"Process running with session ID {number}")
     else:
         lines.append(f"Process exited with code {finished.exit_code}")
-        if finished.reason is not None:
-            lines.append(f"It could not be started: {finished.reason}")
-        if (limit := finished.limit_text()) is not None:
-            lines.append(limit)
-        if (changes := finished.changes_text()) is not None:
-            lines.append(changes)
+        lines += ended_lines(finished)
     lines += [] if hint is None else [hint]
     truncated = output.truncated or text.truncated
     if truncated:

@@ -1,4 +1,4 @@
-"""The one way in which a tool starts a command: everybody hears when it begins, what it says, and how it ended."""
+"""The one way in which a tool starts a command: its begin, its output and its end are published as events."""
 
 from __future__ import annotations
 

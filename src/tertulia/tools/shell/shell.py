@@ -1,11 +1,26 @@
-"""`shell`: the model runs a program and waits for its end. With or without the words to ask for more than that."""
+"""`shell` and `local_shell`: the model runs a program and waits for its end.
+
+`shell` has the arguments to ask for more than the sandbox allows, or has them not.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tertulia.protocol.tool_names import LOCAL_SHELL
-from tertulia.tools.shell.escalation import ESCALATED, ESCALATION_ARGUMENTS, TOLERATED_ARGUMENTS
-from tertulia.tools.shell.shell_command import ShellCommandTool
-from tertulia.tools.tool import define_tool
+from tertulia.sandbox.runner import CommandResult
+from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.shell.command_approval import (
+    ESCALATED,
+    ESCALATION_ARGUMENTS,
+    TOLERATED_ARGUMENTS,
+    CommandRequest,
+    approve_command,
+    approve_outside_sandbox,
+)
+from tertulia.tools.shell.command_tool import CommandTool, ended_lines
+from tertulia.tools.shell.live_command import LiveCommand, without_nul
+from tertulia.tools.tool import CallContext, Result, define_tool
 
 _ARGUMENTS = {
     "command": {
@@ -30,12 +45,57 @@ WITH_REQUEST = define_tool(
 )
 
 
-class Shell(ShellCommandTool):
+async def run_command(place: CommandEnvironment, order: CommandRequest, timeout_s: float, call: CallContext) -> Result:
+    """Run it to its end, or to the deadline; after a failure, where the policy says so, once more outside."""
+    approved = await approve_command(place, order, call)
+    with call.unhurried():
+        live = await LiveCommand.start(place.runner, approved.command, call, approved.allowed_by)
+        finished = await live.see_through(timeout_s)
+    again = await approve_outside_sandbox(place, order, approved.command, finished, call)
+    if again is not None:
+        approved = again
+        with call.unhurried():
+            live = await LiveCommand.start(place.runner, approved.command, call, approved.allowed_by)
+            finished = await live.see_through(timeout_s)
+    return command_result(finished, timeout_s, place.mask_hint(approved.command, finished))
+
+
+def command_result(finished: CommandResult, timeout_s: float, hint: str | None = None) -> Result:
+    """What the model reads. Anything but exit code 0 is no success, and its output is there all the same.
+
+    `hint`: a line of ours about why it may have failed.
+    """
+    lines = [f"Exit code: {finished.exit_code}", f"Wall time: {finished.duration_s:.1f} seconds"]
+    if finished.ended == "timeout":
+        lines.append(f"The command timed out after {timeout_s:g} s and was killed with all that it had started.")
+    lines += ended_lines(finished)
+    if hint is not None:
+        lines.append(hint)
+    if finished.output.truncated:
+        lines.append(f"Total output: {finished.output.total:,} bytes; the middle is left out.")
+    text = "\n".join([*lines, "Output:", without_nul(finished.output.text())])
+    return Result(text, success=finished.exit_code == 0, truncated=finished.output.truncated)
+
+
+class ShellTool(CommandTool):
+    """One command a call, which the model waits for."""
+
+    __slots__ = ()
+
+    def _argv(self, arguments: Any) -> tuple[str, ...]:
+        return tuple(arguments["command"])
+
+    async def _run(self, request: CommandRequest, arguments: Any, call: CallContext) -> Result:
+        timeout_ms, most_s = arguments.get("timeout_ms"), self._place.timeout_s
+        timeout_s = most_s if timeout_ms is None else min(timeout_ms / 1000, most_s)
+        return await run_command(self._place, request, timeout_s, call)
+
+
+class Shell(ShellTool):
     """The usual form, with the words to ask for more."""
 
     __slots__ = ()
     spec = WITH_REQUEST
-    directory_argument = "workdir"
 
 
 _SPEC = define_tool(
@@ -56,7 +116,7 @@ _SPEC = define_tool(
 )
 
 
-class LocalShell(ShellCommandTool):
+class LocalShell(ShellTool):
     """What a model says about environment and user has no effect: the user decides about both."""
 
     __slots__ = ()

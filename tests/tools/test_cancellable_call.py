@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tertulia.context import cancellable_call
-from tertulia.context.cancellable_call import call_cancellable
 from tertulia.errors import InternalError, LimitError
 from tertulia.tools import threads
+from tertulia.tools import threads as cancellable_call
+from tertulia.tools.threads import call_cancellable
 
 DEADLINE_S = 10
 

@@ -1,0 +1,73 @@
+"""What the tools that run commands share: the check of a call, patches handed to a shell, the lines about an end."""
+
+from __future__ import annotations
+
+import os.path
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.sandbox.runner import CommandResult
+from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.patch.text import PatchCommand, patch_in_command
+from tertulia.tools.shell.command_approval import (
+    CommandRequest,
+    check_argv,
+    read_escalation,
+)
+from tertulia.tools.tool import CallContext, Outcome, Result, Tool
+
+
+def ended_lines(finished: CommandResult) -> list[str]:
+    """What a model is told of an ended command besides its exit code and output."""
+    started = None if finished.reason is None else f"It could not be started: {finished.reason}"
+    return [line for line in (started, finished.limit_text(), finished.changes_text()) if line is not None]
+
+
+class CommandTool(ABC):
+    """A tool that runs a command. A patch that is handed to it as if to a program is applied by the patch tool."""
+
+    __slots__ = ("_patch", "_place")
+    spec: ClassVar[ToolSpec]
+    directory_argument: ClassVar[str] = "workdir"
+    """The argument with the directory that a command starts in."""
+    parallel_safe = False
+    read_only = False
+
+    def __init__(self, place: CommandEnvironment, patch: Tool) -> None:
+        self._place = place
+        self._patch = patch
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse what could not be started or allowed, and a patch that is none."""
+        argv = self._argv(arguments)
+        check_argv(argv)
+        read_escalation(arguments)
+        if (patch := _patch_in(argv, call)) is not None:
+            self._patch.check(patch.text, call)
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Run the command, or apply the patch that it is."""
+        argv = self._argv(arguments)
+        directory = self._place.directory(arguments.get(self.directory_argument), call)
+        if (patch := _patch_in(argv, call)) is not None:
+            # As the patch tool would, where the script was to run.
+            there = replace(call, cwd=os.path.join(directory, patch.workdir or ""))
+            return await self._patch.run(patch.text, there)
+        request = CommandRequest(argv=argv, cwd=directory, escalation=read_escalation(arguments))
+        return await self._run(request, arguments, call)
+
+    @abstractmethod
+    def _argv(self, arguments: Any) -> tuple[str, ...]:
+        """The program and its arguments."""
+
+    @abstractmethod
+    async def _run(self, request: CommandRequest, arguments: Any, call: CallContext) -> Result:
+        """Have it approved, and run it."""
+
+
+def _patch_in(argv: tuple[str, ...], call: CallContext) -> PatchCommand | None:
+    """The patch that this command is, if it is one and the conversation may apply patches."""
+    return patch_in_command(argv) if call.rights.allows_tool("apply_patch") else None
