@@ -274,13 +274,13 @@ def count_at(counts: object, *path: str) -> int:
     return min(max(int(cast("float", counts)), 0), _MOST) if finite else 0
 
 
-def usage_of_parts(counts: object, asked: str, answered: str) -> Usage:
+def usage_of_parts(counts: object, input_name: str, output_name: str) -> Usage:
     """The usage as the APIs of OpenAI report it: under their names for input and output, with details of each."""
     return make_usage(
-        count_at(counts, asked),
-        count_at(counts, f"{asked}_details", "cached_tokens"),
-        count_at(counts, answered),
-        count_at(counts, f"{answered}_details", "reasoning_tokens"),
+        count_at(counts, input_name),
+        count_at(counts, f"{input_name}_details", "cached_tokens"),
+        count_at(counts, output_name),
+        count_at(counts, f"{output_name}_details", "reasoning_tokens"),
         count_at(counts, "total_tokens"),
     )
 
