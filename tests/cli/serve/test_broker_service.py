@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.cli.running import Shell
 from tests.cli.serving import configure
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare
 from tests.server.brokering import alive, client, text
 
@@ -60,7 +61,7 @@ def test_it_says_where_it_is_and_ends_in_order(shell: Shell, number: int) -> Non
         assert alive(server)
         assert token.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.send_signal(number)
-        assert process.wait(15) == 0
+        assert process.wait(HANG_S) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
         assert not alive(server)
