@@ -43,6 +43,10 @@ async def pid_of_server(said: dict[str, str]) -> int:
         httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=30) as http,
         client(streamable_http_client(said["url"], http_client=http), "new") as connected,
     ):
+        async with asyncio.timeout(HANG_S):
+            # On a busy machine the server may take longer to start than the broker waits for it.
+            while "fake__pid" not in {tool.name for tool in (await connected.list_tools()).tools}:
+                pass
         return int(text(await connected.call_tool("fake__pid", {})))
 
 
