@@ -61,7 +61,7 @@ class LimiterStage:
         program: str = "",
     ) -> None:
         number, self._numbers = self._numbers, self._numbers + 1
-        passage = self.limiter.passage(
+        admission = self.limiter.admit(
             conversation,
             server,
             self.own if own is None else own,
@@ -69,7 +69,7 @@ class LimiterStage:
             waits=self.reasons.append,
             program=program,
         )
-        async with passage as waited:
+        async with admission as waited:
             self.starts.append(Start(now(), conversation, server, number, waited))
             kinds = ("all", f"conversation {conversation}", f"server {server}")
             self.inside.update(kinds)
@@ -297,7 +297,7 @@ def test_the_turn_of_one_who_gave_up_in_the_same_moment_goes_to_the_next() -> No
 def test_a_turn_that_was_given_is_not_taken_back_by_the_clock() -> None:
     async def scene() -> None:
         gate = LimiterStage(limits(mcp_concurrency=1))
-        inside = gate.limiter.passage("a", "s", NO_LIMITS, server_concurrency=None, waits=print)
+        inside = gate.limiter.admit("a", "s", NO_LIMITS, server_concurrency=None, waits=print)
         await inside.__aenter__()
         waiting = gate.begin("b", own=limits(mcp_wait_s=1.0))
 
@@ -348,7 +348,7 @@ def test_one_that_is_cancelled_and_has_not_noticed_gets_no_turn() -> None:
 def test_a_turn_given_to_one_who_is_cancelled_then_goes_on_to_the_next() -> None:
     async def scene() -> None:
         gate = LimiterStage(limits(mcp_concurrency=1))
-        inside = gate.limiter.passage("a", "s", NO_LIMITS, server_concurrency=None, waits=print)
+        inside = gate.limiter.admit("a", "s", NO_LIMITS, server_concurrency=None, waits=print)
         await inside.__aenter__()
         work = [gate.begin("b"), gate.begin("c")]
         await asyncio.sleep(0)
@@ -372,7 +372,7 @@ def test_an_error_in_telling_the_reason_leaves_nothing_either() -> None:
             raise RuntimeError(reason)
 
         with pytest.raises(RuntimeError):
-            async with gate.limiter.passage("b", "s", NO_LIMITS, server_concurrency=None, waits=fail):
+            async with gate.limiter.admit("b", "s", NO_LIMITS, server_concurrency=None, waits=fail):
                 raise AssertionError("it came in")
         assert len(gate.limiter) == 0
         await first
@@ -596,10 +596,10 @@ class Street:
         self.peak = 0
 
     async def call(self, session: str, *, seconds: float = 1.0, shared: str | None = "key", server: str = "s") -> None:
-        passage = self.sessions[session].passage(
+        admission = self.sessions[session].admit(
             "c", server, self.limits, server_concurrency=self.most, waits=self.reasons.append, shared=shared
         )
-        async with passage:
+        async with admission:
             self.order.append(session)
             self.inside[shared or session] += 1
             self.peak = max(self.peak, self.inside[shared or session])
@@ -677,6 +677,6 @@ def test_who_gives_up_or_is_cancelled_leaves_nothing_behind() -> None:
 def test_who_never_waited_is_not_put_at_the_end_of_a_line() -> None:
     """It comes in by an open door, and is not called when somebody leaves."""
     doors, heard = InFlight(), list[str]()
-    doors.enter("s", lambda: heard.append("me"))
-    doors.leave("s")
+    doors.begin_call("s", lambda: heard.append("me"))
+    doors.end_call("s")
     assert (heard, doors.under_way("s")) == ([], 0)

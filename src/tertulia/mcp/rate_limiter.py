@@ -30,40 +30,40 @@ class InFlight:
     def __init__(self) -> None:
         self._under_way: dict[str, int] = {}
         # In the order of turns.
-        self._outside: dict[OnCallEnd, None] = {}
+        self._waiting: dict[OnCallEnd, None] = {}
 
     @property
     def is_idle(self) -> bool:
         """Whether no call runs, no limiter waits, and nothing is left of either."""
-        return not (self._under_way or self._outside)
+        return not (self._under_way or self._waiting)
 
     def under_way(self, server: str) -> int:
         """How many calls the server has in progress."""
         return self._under_way.get(server, 0)
 
-    def wait(self, look: OnCallEnd) -> None:
+    def wait(self, on_call_end: OnCallEnd) -> None:
         """Call this whenever a call has ended. Idempotent."""
-        self._outside.setdefault(look)
+        self._waiting.setdefault(on_call_end)
 
-    def go_away(self, look: OnCallEnd) -> None:
+    def stop_waiting(self, on_call_end: OnCallEnd) -> None:
         """The limiter waits no more."""
-        self._outside.pop(look, None)
+        self._waiting.pop(on_call_end, None)
 
-    def enter(self, server: str, look: OnCallEnd) -> None:
+    def begin_call(self, server: str, on_call_end: OnCallEnd) -> None:
         """A call to the server begins, of the limiter with that callback."""
         self._under_way[server] = self.under_way(server) + 1
-        if look in self._outside:
-            del self._outside[look]
-            self._outside[look] = None
+        if on_call_end in self._waiting:
+            del self._waiting[on_call_end]
+            self._waiting[on_call_end] = None
 
-    def leave(self, server: str) -> None:
+    def end_call(self, server: str) -> None:
         """A call to the server has ended."""
         if self._under_way[server] > 1:
             self._under_way[server] -= 1
         else:
             del self._under_way[server]
-        for look in list(self._outside):
-            look()
+        for on_call_end in list(self._waiting):
+            on_call_end()
 
 
 K = TypeVar("K")
@@ -112,14 +112,14 @@ class _RateWindow:
 class _WaitingCall:
     """One call, waiting or running."""
 
-    __slots__ = ("conversation", "limits", "passed", "passing", "slot")
+    __slots__ = ("admitted", "conversation", "limits", "runs", "slot")
 
     def __init__(self, conversation: str, slot: ServerSlot, limits: Limits) -> None:
         self.conversation = conversation
         self.slot = slot
         self.limits = limits
-        self.passed = False
-        self.passing: asyncio.Future[bool] | None = None
+        self.runs = False
+        self.admitted: asyncio.Future[bool] | None = None
         """The result: True, it may run; False, it has waited too long."""
 
 
@@ -168,7 +168,7 @@ class FairLimiter:
         return self._own.is_idle and not (self._running or self._places or self._waiting or self._slots or self._alarm)
 
     @asynccontextmanager
-    async def passage(
+    async def admit(
         self,
         conversation: ConversationId,
         server: str,
@@ -193,7 +193,7 @@ class FairLimiter:
         )
         self._enqueue(call)
         self._serve()
-        if not call.passed:
+        if not call.runs:
             try:
                 await self._wait(call, waits)
             except BaseException:
@@ -210,21 +210,21 @@ class FairLimiter:
 
     async def _wait(self, call: _WaitingCall, waits: Callable[[str], object]) -> None:
         loop, longest = asyncio.get_running_loop(), call.limits.mcp_wait_s
-        call.passing = loop.create_future()
+        call.admitted = loop.create_future()
         # Not asyncio.timeout: it could cancel a call that was just let through.
-        timer = None if longest is None else loop.call_later(longest, self._give_up, call.passing)
+        timer = None if longest is None else loop.call_later(longest, self._give_up, call.admitted)
         try:
             waits(self._reason(call))
-            if not await call.passing:
+            if not await call.admitted:
                 raise LimitError(f"waited {longest:g} s (mcp_wait_s) for an MCP server: {self._reason(call)}")
         finally:
             if timer is not None:
                 timer.cancel()
 
     @staticmethod
-    def _give_up(passing: asyncio.Future[bool]) -> None:
-        if not passing.done():
-            passing.set_result(False)
+    def _give_up(admitted: asyncio.Future[bool]) -> None:
+        if not admitted.done():
+            admitted.set_result(False)
 
     def _enqueue(self, call: _WaitingCall) -> None:
         self._waiting.setdefault(call.conversation, {})[call] = None
@@ -238,19 +238,19 @@ class FairLimiter:
             del self._waiting[call.conversation]
         _count_down(self._slots, call.slot)
 
-    # ── passing ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── admitting ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _serve(self) -> None:
         """Start the calls that may run, one after another."""
         while (call := self._next()) is not None:
             self._dequeue(call)
-            self._pass(call)
+            self._admit(call)
             if (rest := self._waiting.pop(call.conversation, None)) is not None:
                 # The other conversations come first now.
                 self._waiting[call.conversation] = rest
         for in_flight in (self._own, self._shared):
             if not any(slot.in_flight is in_flight for slot in self._slots):
-                in_flight.go_away(self._serve)
+                in_flight.stop_waiting(self._serve)
         if self._alarm is not None and not self._waiting:
             self._alarm.cancel()
             self._alarm = None
@@ -264,7 +264,7 @@ class FairLimiter:
             return None
         for calls in self._waiting.values():
             for call in calls:
-                if call.passing is not None and call.passing.done():
+                if call.admitted is not None and call.admitted.done():
                     # It timed out or was cancelled, and is not removed yet.
                     continue
                 if not self._has_room(call.conversation, call.limits):
@@ -273,7 +273,7 @@ class FairLimiter:
                     return call
         return None
 
-    def _pass(self, call: _WaitingCall) -> None:
+    def _admit(self, call: _WaitingCall) -> None:
         now = self._clock.monotonic()
         self._sweep(now)
         for key, limits in ((_SESSION, self._ceiling), (call.conversation, call.limits)):
@@ -284,18 +284,18 @@ class FairLimiter:
                 rate.start(now, limits.mcp_rate_per_s)
         place = (call.conversation, call.slot)
         self._places[place] = self._places.get(place, 0) + 1
-        call.slot.in_flight.enter(call.slot.key, self._serve)
-        call.passed = True
-        if call.passing is not None:
-            call.passing.set_result(True)
+        call.slot.in_flight.begin_call(call.slot.key, self._serve)
+        call.runs = True
+        if call.admitted is not None:
+            call.admitted.set_result(True)
 
     def _leave(self, call: _WaitingCall) -> None:
-        if call.passed:
+        if call.runs:
             _count_down(self._running, _SESSION)
             _count_down(self._running, call.conversation)
             _count_down(self._places, (call.conversation, call.slot))
             # Other limiters that wait for the server are called too.
-            call.slot.in_flight.leave(call.slot.key)
+            call.slot.in_flight.end_call(call.slot.key)
         else:
             self._dequeue(call)
         self._serve()

@@ -174,7 +174,7 @@ class ConvCreate(_SendingTool):
         """Refuse what could not be opened. The file is read later, and before anything happens as well."""
         call.chain.check(call.rights.limits, opens=True)
         params = _read(arguments, _Create)
-        _spoken(params.user_instruction, params.items, "user_instruction")
+        _message(params.user_instruction, params.items, "user_instruction")
         if params.base_instruction_text and params.base_instruction_file:
             raise InvalidParamsError("base_instruction_text and base_instruction_file are mutually exclusive")
         self._directory.check_create(call, params.spec(call.rights, params.base_instruction_text))
@@ -192,7 +192,7 @@ class ConvCreate(_SendingTool):
                 self._directory.hidden,
             )
         items = await self._pictures.shown(params.items, call)
-        message = _spoken(params.user_instruction, items, "user_instruction")
+        message = _message(params.user_instruction, items, "user_instruction")
         shared: Rounds = None if params.fork_history == "none" else params.fork_history
         echoed = params.echoed()
         return Handoff(params.spec(call.rights, base), message, lambda result: target_result(result, echoed), shared)
@@ -224,12 +224,12 @@ class ConvSend(_SendingTool):
         """Refuse what could not be delivered."""
         call.chain.check(call.rights.limits, opens=False)
         params = _read(arguments, _Send)
-        _spoken(params.text, params.items, "text")
+        _message(params.text, params.items, "text")
         self._directory.check_send(call, params.conversation_id)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         params = _read(arguments, _Send)
-        message = _spoken(params.text, await self._pictures.shown(params.items, call), "text")
+        message = _message(params.text, await self._pictures.shown(params.items, call), "text")
         return Handoff(ConversationId(params.conversation_id), message, lambda result: target_result(result, {}))
 
 
@@ -312,7 +312,7 @@ def _read(arguments: Any, kind: type[T]) -> T:
         raise InvalidParamsError(explain_validation(error, kind)) from None
 
 
-def _spoken(text: str, items: tuple[InputItem, ...], name: str) -> tuple[InputItem, ...]:
+def _message(text: str, items: tuple[InputItem, ...], name: str) -> tuple[InputItem, ...]:
     """Text first, then items; InvalidParams when there is neither."""
     message = (TextInput(text), *items) if text else items
     if not message:

@@ -161,7 +161,7 @@ class McpTool:
         # The call has a time limit of its own, which is suspended while the server asks the user.
         with call.unhurried():
             allowed_by = await approve_call(self._approvals, current, arguments, call)
-            async with self._limiter.passage(
+            async with self._limiter.admit(
                 call.conversation_id,
                 definition.name,
                 call.rights.limits,

@@ -743,7 +743,7 @@ async def test_a_server_that_runs_says_what_it_offers_and_how_fast() -> None:
     async with pool_stage() as stage:
         stage.fake.listing.shut()
         server = stage.lease().server
-        assert (server.tool_cache.known, server.tools, server.connection, server.tool_cache.latency_ms) == (
+        assert (server.tool_cache.was_listed, server.tools, server.connection, server.tool_cache.latency_ms) == (
             False,
             (),
             None,
@@ -753,7 +753,7 @@ async def test_a_server_that_runs_says_what_it_offers_and_how_fast() -> None:
         await asyncio.sleep(1.5)
         stage.fake.listing.open()
         await server.monitor.settled()
-        assert (server.tool_cache.known, server.tools, server.tool_cache.toolset.warnings) == (True, (ECHO,), ())
+        assert (server.tool_cache.was_listed, server.tools, server.tool_cache.toolset.warnings) == (True, (ECHO,), ())
         assert server.connection is not None
         assert (server.connection.protocol_version, server.tool_cache.latency_ms, server.tool_cache.revision) == (
             "fake",
@@ -1017,7 +1017,7 @@ async def test_a_lazy_server_of_which_nothing_is_known_starts_once_to_be_known(t
     async with pool_stage(home=tmp_path) as stage:
         server = stage.lease(start="lazy").server
         await server.monitor.settled()
-        assert (server.status, server.tool_cache.known, server.tools, server.tool_cache.revision) == (
+        assert (server.status, server.tool_cache.was_listed, server.tools, server.tool_cache.revision) == (
             "stopped",
             True,
             (ECHO,),
@@ -1036,7 +1036,7 @@ async def test_what_is_known_of_one_launch_says_nothing_of_another(tmp_path: Pat
     async with pool_stage(home=tmp_path) as stage:
         server = stage.lease(start="lazy", number=2).server
         assert server.status == "starting"
-        assert not server.tool_cache.known
+        assert not server.tool_cache.was_listed
 
 
 @in_virtual_time

@@ -29,17 +29,17 @@ def connection(server: FakeMcpServer) -> FakeMcpConnection:
 async def test_the_first_listing_makes_it_known() -> None:
     clock = FakeClock()
     cache = ToolCache(clock, None, None)
-    assert (cache.known, cache.toolset.tools, cache.revision, cache.latency_ms) == (False, (), 0, None)
+    assert (cache.was_listed, cache.toolset.tools, cache.revision, cache.latency_ms) == (False, (), 0, None)
     clock.advance(2.5)
     assert await cache.take(connection(FakeMcpServer([TWO, ONE])), 0.0)
-    assert (cache.known, cache.toolset.tools, cache.revision, cache.latency_ms) == (True, (ONE, TWO), 1, 2500)
+    assert (cache.was_listed, cache.toolset.tools, cache.revision, cache.latency_ms) == (True, (ONE, TWO), 1, 2500)
     assert (cache.find("one"), cache.find("three")) == (ONE, None)
 
 
 async def test_a_server_without_tools_is_known_too() -> None:
     cache = ToolCache(FakeClock(), None, None)
     assert not await cache.take(connection(FakeMcpServer()), 0.0)
-    assert cache.known
+    assert cache.was_listed
 
 
 async def test_the_same_list_again_changes_nothing_at_all() -> None:
@@ -66,7 +66,7 @@ async def test_a_listing_that_fails_keeps_what_was_known() -> None:
 async def test_what_was_known_from_an_earlier_run_is_offered_until_the_server_says_otherwise() -> None:
     known = Toolset.of([ONE])
     cache = ToolCache(FakeClock(), known, None)
-    assert (cache.known, cache.toolset, cache.find("one")) == (True, known, ONE)
+    assert (cache.was_listed, cache.toolset, cache.find("one")) == (True, known, ONE)
     assert not await cache.take(connection(FakeMcpServer([ONE])), 0.0)
     assert await cache.take(connection(FakeMcpServer([TWO])), 0.0)
     assert cache.revision == 1

@@ -187,7 +187,7 @@ def test_arguments_are_given_up_as_soon_as_they_are_too_long() -> None:
 def test_what_is_announced_counts_and_takes_no_room() -> None:
     """M1: it comes once more, as a whole."""
     room = AnswerBudget(PLACE, AnswerLimits(answer=10))
-    assert (room.announce("x" * 10), room.said) == (10, 10)
+    assert (room.announce("x" * 10), room.characters) == (10, 10)
     room.take("x" * 10)
     with pytest.raises(ProviderAttemptError, match="longer than 10"):
         room.announce("x")
@@ -198,6 +198,6 @@ def test_only_characters_are_progress() -> None:
     room = AnswerBudget(PLACE)
     draft = Draft(room)
     draft.add("")
-    assert room.said == 0
+    assert room.characters == 0
     draft.add("ab")
-    assert room.said == 2
+    assert room.characters == 2

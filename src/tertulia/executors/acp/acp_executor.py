@@ -40,21 +40,21 @@ SERVER = "tertulia"
 _MAX_VARIABLE = 100_000
 """The kernel's limit for one variable is a little higher."""
 _GAP = "\n\n"
-_HELD = AcpSandboxMode()
+_NO_MODE = AcpSandboxMode()
 
 
 def sandbox_mode_of(name: str, definition: AcpDefinition, assignment: Assignment) -> AcpSandboxMode:
     """What keeps it within its rights; UnsupportedByBackend where nothing does."""
     mode = assignment.rights.sandbox
-    hold = definition.sandbox.get(mode)
-    if hold is None and mode != "danger_full_access":
+    sandbox = definition.sandbox.get(mode)
+    if sandbox is None and mode != "danger_full_access":
         raise UnsupportedByBackendError(
             f"{name} does not say how it is held to the sandbox mode {sandbox_to_wire(mode)}; say so in the table "
             "`sandbox` of its agent, or run it under danger-full-access"
         )
     if mode == "workspace_write":
         check_writable_directory(name, assignment)
-    return hold or _HELD
+    return sandbox or _NO_MODE
 
 
 def agent_variables(definition: AcpDefinition, assignment: Assignment) -> tuple[dict[str, str], str | None]:
@@ -68,10 +68,10 @@ def agent_variables(definition: AcpDefinition, assignment: Assignment) -> tuple[
     return {variable: json.dumps(fill_template(template, system))}, system
 
 
-def session_params(definition: AcpDefinition, hold: AcpSandboxMode, assignment: Assignment) -> dict[str, Any]:
+def session_params(definition: AcpDefinition, sandbox: AcpSandboxMode, assignment: Assignment) -> dict[str, Any]:
     """What session/new is given, and session/load."""
     params: dict[str, Any] = {"cwd": assignment.cwd, "mcpServers": _servers(assignment)}
-    meta = merge_tables(fill_template(definition.meta, system_text(assignment)), hold.meta)
+    meta = merge_tables(fill_template(definition.meta, system_text(assignment)), sandbox.meta)
     return params | ({"_meta": meta} if meta else {})
 
 
@@ -103,16 +103,18 @@ class _RunningAgent(msgspec.Struct, frozen=True, eq=False):
 
     process: AcpProcess
     cwd: str
-    hold: AcpSandboxMode
+    sandbox: AcpSandboxMode
     in_variable: str | None
     pid_namespace: bool
     home: TemporaryHome | None = None
 
-    def fits(self, assignment: Assignment, hold: AcpSandboxMode, in_variable: str | None, pid_namespace: bool) -> bool:
+    def fits(
+        self, assignment: Assignment, sandbox: AcpSandboxMode, in_variable: str | None, pid_namespace: bool
+    ) -> bool:
         """Whether it can be given this, or another has to be started: sessions begin with what its variable says."""
         begins_alike = assignment.resume is not None or self.in_variable == in_variable
-        started = (self.cwd, self.hold.meta, self.pid_namespace)
-        return self.process.is_alive and started == (assignment.cwd, hold.meta, pid_namespace) and begins_alike
+        started = (self.cwd, self.sandbox.meta, self.pid_namespace)
+        return self.process.is_alive and started == (assignment.cwd, sandbox.meta, pid_namespace) and begins_alike
 
 
 class AcpExecutor:
@@ -139,7 +141,7 @@ class AcpExecutor:
         self._definition = definition
         self._runner, self._environment, self._spawn = runner, environment, spawn
         self._grace_s, self._start_s = grace_s, start_s
-        self._seats: dict[str, _RunningAgent] = {}
+        self._idle_agents: dict[str, _RunningAgent] = {}
         """Agents that wait for their next task. One at work is not listed: a task that was given up may last."""
 
     async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
@@ -156,65 +158,65 @@ class AcpExecutor:
 
     async def forget(self, conversation: str) -> None:
         """The conversation is closed, or has another agent now. Again is nothing."""
-        seat = self._seats.pop(conversation, None)
-        if seat is not None:
-            await self._dismiss(seat, self._grace_s)
+        agent = self._idle_agents.pop(conversation, None)
+        if agent is not None:
+            await self._end(agent, self._grace_s)
 
     async def close(self) -> None:
         """None of them runs any more."""
-        await asyncio.gather(*map(self.forget, list(self._seats)))
+        await asyncio.gather(*map(self.forget, list(self._idle_agents)))
 
     # ── one task ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
-        hold = sandbox_mode_of(self.name, self._definition, assignment)
+        sandbox = sandbox_mode_of(self.name, self._definition, assignment)
         await asyncio.to_thread(load_sdk)
-        seat = await self._seat(assignment, hold)
+        agent = await self._agent_for(assignment, sandbox)
         task: AcpTask | None = None
         try:
             try:
-                session = await self._session(seat, assignment, hold)
+                session = await self._session(agent, assignment, sandbox)
             except ModelError as error:
-                yield await self._failed(seat, error)
+                yield await self._failed(agent, error)
                 return
             yield NativeSessionId(session)
             task = AcpTask(assignment.host)
-            prompt = build_prompt(assignment, seat.process.told or "")
-            seat.process.told = system_text(assignment) or seat.process.told
-            self._spawn(seat.process.work(task, prompt), f"task of {self.name}")
+            prompt = build_prompt(assignment, agent.process.told or "")
+            agent.process.told = system_text(assignment) or agent.process.told
+            self._spawn(agent.process.work(task, prompt), f"task of {self.name}")
             async for step in _steps(task):
                 yield step
-            yield task.ending or await self._failed(seat, task.failure or ModelError(""))
+            yield task.ending or await self._failed(agent, task.failure or ModelError(""))
         finally:
-            await self._leave(seat, assignment, task)
+            await self._leave(agent, assignment, task)
 
-    async def _leave(self, seat: _RunningAgent, assignment: Assignment, task: AcpTask | None) -> None:
+    async def _leave(self, agent: _RunningAgent, assignment: Assignment, task: AcpTask | None) -> None:
         """After a task, however it ended: what still runs of it is stopped."""
         # One that has to be stopped, and one that never began, has had its time when it is dismissed.
         grace_s = self._grace_s if task is not None and task.is_over else 0
         stopped = False
         try:
-            stopped = task is not None and (task.is_over or await self._stop(seat, task))
+            stopped = task is not None and (task.is_over or await self._stop(agent, task))
         finally:
             try:
                 if task is not None:
                     await task.close()
             finally:
-                await self._let_go(seat, assignment, grace_s, stopped)
+                await self._keep_or_end(agent, assignment, grace_s, stopped)
 
-    async def _let_go(self, seat: _RunningAgent, assignment: Assignment, grace_s: float, stopped: bool) -> None:
-        reusable = stopped and seat.process.is_alive and not assignment.private
-        if reusable and assignment.conversation not in self._seats:
-            self._seats[assignment.conversation] = seat
+    async def _keep_or_end(self, agent: _RunningAgent, assignment: Assignment, grace_s: float, stopped: bool) -> None:
+        reusable = stopped and agent.process.is_alive and not assignment.private
+        if reusable and assignment.conversation not in self._idle_agents:
+            self._idle_agents[assignment.conversation] = agent
         else:
-            await self._dismiss(seat, grace_s)
+            await self._end(agent, grace_s)
 
-    async def _stop(self, seat: _RunningAgent, task: AcpTask) -> bool:
+    async def _stop(self, agent: _RunningAgent, task: AcpTask) -> bool:
         """Whether the agent stopped when it was asked to."""
         task.give_up()
         try:
             async with asyncio.timeout(STOP_S):
-                await seat.process.cancel()
+                await agent.process.cancel()
                 await task.settle()
         except TimeoutError:
             return False
@@ -222,44 +224,44 @@ class AcpExecutor:
 
     # ── the program ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _seat(self, assignment: Assignment, hold: AcpSandboxMode) -> _RunningAgent:
+    async def _agent_for(self, assignment: Assignment, sandbox: AcpSandboxMode) -> _RunningAgent:
         """The agent of this conversation, started if it has to be."""
-        seat = self._seats.pop(assignment.conversation, None)
+        agent = self._idle_agents.pop(assignment.conversation, None)
         variables, in_variable = agent_variables(self._definition, assignment)
         alone = among_its_own(self._definition.program, assignment)
-        if seat is not None:
-            if seat.fits(assignment, hold, in_variable, alone) and not assignment.private:
-                return seat
-            await self._dismiss(seat, self._grace_s)
+        if agent is not None:
+            if agent.fits(assignment, sandbox, in_variable, alone) and not assignment.private:
+                return agent
+            await self._end(agent, self._grace_s)
         home = TemporaryHome() if assignment.private or self._others(assignment.cwd) else None
         process = AcpProcess(self.name, self._runner, self._spawn, start_s=self._start_s)
-        seat = _RunningAgent(process, assignment.cwd, hold, in_variable, alone, home)
-        await self._start(seat, assignment, variables)
-        return seat
+        agent = _RunningAgent(process, assignment.cwd, sandbox, in_variable, alone, home)
+        await self._start(agent, assignment, variables)
+        return agent
 
-    async def _start(self, seat: _RunningAgent, assignment: Assignment, variables: Mapping[str, str]) -> None:
+    async def _start(self, agent: _RunningAgent, assignment: Assignment, variables: Mapping[str, str]) -> None:
         try:
-            await seat.process.start(await self._command(assignment, seat.home, variables))
+            await agent.process.start(await self._command(assignment, agent.home, variables))
         except ModelError as error:
-            failed = await self._failed(seat, error)
+            failed = await self._failed(agent, error)
             raise ModelError(failed.message) from None
         finally:
-            if not seat.process.is_ready:
-                await self._dismiss(seat, 0)
+            if not agent.process.is_ready:
+                await self._end(agent, 0)
 
-    async def _session(self, seat: _RunningAgent, assignment: Assignment, hold: AcpSandboxMode) -> str:
+    async def _session(self, agent: _RunningAgent, assignment: Assignment, sandbox: AcpSandboxMode) -> str:
         """Have the agent in the session that is meant; its id."""
-        process, resume = seat.process, assignment.resume
+        process, resume = agent.process, assignment.resume
         if resume is None or resume != process.session:
-            params = session_params(self._definition, hold, assignment)
+            params = session_params(self._definition, sandbox, assignment)
             if resume is None:
                 await process.begin(params)
             else:
                 await process.take_up(resume, params)
-            process.told = system_text_in_session(self._definition, assignment, seat.in_variable)
-        if hold.mode is not None:
+            process.told = system_text_in_session(self._definition, assignment, agent.in_variable)
+        if sandbox.mode is not None:
             # Each time: it may have changed it by itself.
-            await process.set_mode(hold.mode)
+            await process.set_mode(sandbox.mode)
         assert process.session is not None
         return process.session
 
@@ -287,12 +289,12 @@ class AcpExecutor:
         check_project_servers(cwd, home)
         return bool(servers_in_toml(agent_home_folder(home, self._environment), home.servers, home.folder, cwd))
 
-    async def _failed(self, seat: _RunningAgent, error: TertuliaError) -> RunFailed:
+    async def _failed(self, agent: _RunningAgent, error: TertuliaError) -> RunFailed:
         """Why, in one sentence: what the agent said, or how its program ended, and what can be done."""
-        pipe, program = seat.process.pipe, self._definition.program
+        pipe, program = agent.process.pipe, self._definition.program
         if not error.message:
             # Its end says more, and comes in a moment.
-            await seat.process.close(0)
+            await agent.process.close(0)
         exited = pipe.exited
         if exited is not None and (never := not_started_reason(self.name, program, exited)) is not None:
             return RunFailed(never)
@@ -302,18 +304,18 @@ class AcpExecutor:
             nonsense = f"; {pipe.passed_over:,} lines of its output made no sense" if pipe.passed_over else ""
             return RunFailed(failure_sentence(self.name, program, "", exited, pipe.errors) + nonsense)
         tail = pipe.errors.last_lines()
-        message = f"{error.message} ({tail})" if tail and seat.process.session is None else error.message
+        message = f"{error.message} ({tail})" if tail and agent.process.session is None else error.message
         return RunFailed(
             message + failure_advice(program, f"log in {message}" if error.detail.get("log_in") else message),
             error.code,
         )
 
-    async def _dismiss(self, seat: _RunningAgent, grace_s: float) -> None:
+    async def _end(self, agent: _RunningAgent, grace_s: float) -> None:
         try:
-            await seat.process.close(grace_s)
+            await agent.process.close(grace_s)
         finally:
-            if seat.home is not None:
-                seat.home.remove()
+            if agent.home is not None:
+                agent.home.remove()
 
 
 async def _steps(task: AcpTask) -> AsyncGenerator[Step, None]:

@@ -78,12 +78,12 @@ class ClientRequests:
         """`whole_call`: all that the agent has said so far of the call that it says something of."""
         self._host = host
         self._tell = tell
-        self._known = whole_call
+        self._call_so_far = whole_call
         self._numbers = count(1)
         self._terminals: dict[str, AgentTerminal] = {}
 
     async def serve(self, method: str, params: Params) -> dict[str, Any]:
-        """The answer; an AgentError refuses."""
+        """The answer; a TertuliaError refuses."""
         handler = self._handlers.get(method)
         if handler is None:
             raise MethodNotFoundError(f"there is no {method:.80}")
@@ -102,7 +102,7 @@ class ClientRequests:
     # ── permission ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _permission(self, params: Params) -> dict[str, Any]:
-        call, options = self._known(read_table(params.get("toolCall"))), read_tables(params.get("options"))
+        call, options = self._call_so_far(read_table(params.get("toolCall"))), read_tables(params.get("options"))
         question = await asyncio.to_thread(permission_question, call) if _is_long(call) else permission_question(call)
         consent = await self._needed_host.permit(question)
         # Always once: for how long a yes holds is remembered by our approvals alone.

@@ -178,7 +178,7 @@ def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpD
     if "meta" in fields:
         changes["meta"] = _table(f"{where}.meta", fields["meta"])
     if "sandbox" in fields:
-        changes["sandbox"] = _holds(f"{where}.sandbox", fields["sandbox"])
+        changes["sandbox"] = _sandbox_modes(f"{where}.sandbox", fields["sandbox"])
     return msgspec.structs.replace(made, **changes)
 
 
@@ -224,17 +224,17 @@ def _table(where: str, value: object) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", value))
 
 
-def _holds(where: str, value: object) -> dict[SandboxMode, AcpSandboxMode]:
-    holds: dict[SandboxMode, AcpSandboxMode] = {}
+def _sandbox_modes(where: str, value: object) -> dict[SandboxMode, AcpSandboxMode]:
+    modes: dict[SandboxMode, AcpSandboxMode] = {}
     for mode, entry in _table(where, value).items():
         try:
-            holds[sandbox_from_wire(mode)] = msgspec.convert(entry, AcpSandboxMode)
+            modes[sandbox_from_wire(mode)] = msgspec.convert(entry, AcpSandboxMode)
         except msgspec.ValidationError as error:
             problem = explain_validation(error, AcpSandboxMode)
             raise InvalidParamsError(
                 f"{where}.{mode} must be a table of `mode`, a text, and `meta`: {problem}"
             ) from None
-    return holds
+    return modes
 
 
 ACP_PREFIX = "acp:"

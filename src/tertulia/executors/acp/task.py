@@ -34,7 +34,7 @@ class AcpTask:
         self.failure: TertuliaError | None = None
         """Why there is no ending, where there will be none."""
         self._updates = AgentUpdates()
-        self._requests = ClientRequests(host, self._tell, self._updates.known)
+        self._requests = ClientRequests(host, self._tell, self._updates.call_so_far)
         self._given_up = False
         self._closed = False
         self._serving: set[asyncio.Task[Any]] = set()

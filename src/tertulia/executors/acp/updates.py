@@ -66,7 +66,7 @@ class AgentUpdates:
             return [x.ForeignOutput(dict(update))]
         return list(teller(self, update))
 
-    def known(self, call: Mapping[str, Any]) -> dict[str, Any]:
+    def call_so_far(self, call: Mapping[str, Any]) -> dict[str, Any]:
         """All that was said so far of the call that this says something of, which counts more."""
         before = self._calls.get(read_id(call.get("toolCallId")) or "", {})
         return before | {key: value for key, value in call.items() if value is not None}

@@ -90,7 +90,7 @@ class ServerPool:
             server = self._servers[key] = self._make(definition, launch)
         _stop_timer(server)
         server.leases.append(definition)
-        if definition.start == "eager" or not server.tool_cache.known:
+        if definition.start == "eager" or not server.tool_cache.was_listed:
             server.start()
         return Lease(server, partial(self._give_back, key, server, definition))
 

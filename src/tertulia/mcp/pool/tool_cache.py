@@ -33,7 +33,7 @@ class ToolCache:
     def __init__(self, clock: Clock, earlier: Toolset | None, keep: Callable[[Toolset], None] | None) -> None:
         """`earlier`: the tools of an earlier run. `keep`: writes new tools to disk; blocks."""
         self.toolset = earlier or Toolset.of(())
-        self.known = earlier is not None
+        self.was_listed = earlier is not None
         """Whether the tools were ever listed, in this run or an earlier one."""
         self.revision = 0
         """Counts the changes of the tools."""
@@ -65,7 +65,7 @@ class ToolCache:
             self._listed_at = self._clock.monotonic()
         self.latency_ms = round((self._listed_at - began) * 1000)
         self._ttl_s = None if listing.ttl_s is None else max(listing.ttl_s, MIN_TTL_S)
-        self.known = True
+        self.was_listed = True
         toolset = await self._toolset(listing)
         if toolset == self.toolset:
             return False

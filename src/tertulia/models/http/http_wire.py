@@ -112,8 +112,10 @@ class HttpWire(ABC):
                 headers = self._headers(key)
                 async with self._connected().post(body, headers) as events:
                     characters = 0
-                    while not reader.whole and (ready := await events.next_events(progress=reader.said > characters)):
-                        characters = reader.said
+                    while not reader.whole and (
+                        ready := await events.next_events(progress=reader.characters > characters)
+                    ):
+                        characters = reader.characters
                         async with aclosing(_read_pieces(reader, ready)) as pieces:
                             async for piece in pieces:
                                 yield piece

@@ -60,9 +60,9 @@ class StreamDecoder(ABC):
         self._room = AnswerBudget(place, limits)
 
     @property
-    def said(self) -> int:
+    def characters(self) -> int:
         """How many characters of the answer have come."""
-        return self._room.said
+        return self._room.characters
 
     @abstractmethod
     def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
@@ -105,11 +105,11 @@ class AnswerLimits(msgspec.Struct, frozen=True):
 class AnswerBudget:
     """How much may still be said: an answer that never ends must not fill the memory."""
 
-    __slots__ = ("_announced", "_left", "_place", "_width", "limits", "said")
+    __slots__ = ("_announced", "_left", "_place", "_width", "characters", "limits")
 
     def __init__(self, place: ProviderAddress, limits: AnswerLimits | None = None) -> None:
         self.limits = limits or AnswerLimits()
-        self.said = 0
+        self.characters = 0
         """Characters of the answer that have come: where this does not grow there is no progress."""
         self._left = self._announced = self.limits.answer
         self._width = 1
@@ -118,7 +118,7 @@ class AnswerBudget:
 
     def take(self, text: str) -> str:
         """The text, for which there was room."""
-        self.said += len(text)
+        self.characters += len(text)
         self._use(len(text))
         if self._width < _WIDEST and not text.isascii():
             self._width = _WIDEST if _WIDE.search(text) else 2
@@ -131,7 +131,7 @@ class AnswerBudget:
 
     def announce(self, text: str) -> int:
         """A piece of what will be said again as a whole, of which nothing is kept; its length."""
-        self.said += len(text)
+        self.characters += len(text)
         self._announced -= len(text)
         if self._announced < 0:
             raise self._too_long()

@@ -106,7 +106,7 @@ class ExecCommand(CommandTool):
             number = self._terminals.keep(call.conversation_id, live)
             live.listen(None)
         hint = None if finished is None else place.mask_hint(live.command, finished)
-        return _told(live, finished, number, arguments, call, hint)
+        return _result(live, finished, number, arguments, call, hint)
 
 
 class WriteStdin:
@@ -140,7 +140,7 @@ class WriteStdin:
             if live.running.finished is not None:
                 self._terminals.drop(call.conversation_id, number)
         hint = None if finished is None else self._place.mask_hint(live.command, finished)
-        return _told(live, finished, number, arguments, call, hint)
+        return _result(live, finished, number, arguments, call, hint)
 
     async def _type(self, live: LiveCommand, chars: str, call: CallContext) -> None:
         if not chars or live.running.finished is not None:
@@ -166,7 +166,7 @@ def _wait_s(arguments: Any) -> float:
     return min(max(yield_ms, _SHORTEST_YIELD_MS), _LONGEST_YIELD_MS) / 1000
 
 
-def _told(
+def _result(
     live: LiveCommand,
     finished: CommandResult | None,
     number: int | None,

@@ -32,16 +32,18 @@ _ARGUMENTS = {
     "workdir": {"type": "string", "description": "Where it starts; the working directory if left out."},
     "timeout_ms": {"type": "integer", "minimum": 1, "description": "When to give up, in milliseconds."},
 }
-_SAYS = "Runs a command without a shell in between and returns its output, in the order it was written, and exit code."
-_ASKS = (
+_DESCRIPTION = (
+    "Runs a command without a shell in between and returns its output, in the order it was written, and exit code."
+)
+_ESCALATION_HINT = (
     " Commands run in a sandbox. One that must leave it, to reach the network or to write elsewhere, needs "
     f"`sandbox_permissions` = `{ESCALATED}` and a `justification`; the user decides."
 )
 
-PLAIN = define_tool("shell", _SAYS, _ARGUMENTS, ["command"], TOLERATED_ARGUMENTS)
+PLAIN = define_tool("shell", _DESCRIPTION, _ARGUMENTS, ["command"], TOLERATED_ARGUMENTS)
 """What a model is told where it is not expected to ask for more. A model that asks all the same is understood."""
 WITH_REQUEST = define_tool(
-    "shell", _SAYS + _ASKS, {**_ARGUMENTS, **ESCALATION_ARGUMENTS}, ["command"], TOLERATED_ARGUMENTS
+    "shell", _DESCRIPTION + _ESCALATION_HINT, {**_ARGUMENTS, **ESCALATION_ARGUMENTS}, ["command"], TOLERATED_ARGUMENTS
 )
 
 
@@ -92,7 +94,7 @@ class ShellTool(CommandTool):
 
 
 class Shell(ShellTool):
-    """The usual form, with the words to ask for more."""
+    """`shell`, with the arguments to ask for an escalation."""
 
     __slots__ = ()
     spec = WITH_REQUEST
@@ -117,7 +119,7 @@ _SPEC = define_tool(
 
 
 class LocalShell(ShellTool):
-    """What a model says about environment and user has no effect: the user decides about both."""
+    """`local_shell`. What a model says about environment and user has no effect: the user decides about both."""
 
     __slots__ = ()
     spec = _SPEC
