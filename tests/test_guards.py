@@ -13,7 +13,6 @@ import pytest
 
 import tertulia
 from tertulia.testing import ScriptedModel, call, say
-from tests.deadlines import HANG_S
 from tests.guards import SessionWatch, WatchedLock, no_lock_over_an_await
 from tests.session.staging import ticks
 
@@ -79,7 +78,7 @@ def test_a_lock_that_another_thread_holds_is_fine(monkeypatch: pytest.MonkeyPatc
         def hold() -> None:
             with lock:
                 taken.set()
-                done.wait(HANG_S)
+                done.wait(10)
 
         thread = threading.Thread(target=hold)
         thread.start()

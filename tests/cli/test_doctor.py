@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.cli.doctor import _outside
 from tertulia.sandbox import sandbox
+from tertulia.sandbox.availability import install_command
 from tertulia.sandbox.launcher import launched_process
 from tertulia.sandbox.launcher.launched_process import Namespace
 from tests.cli.running import Shell
@@ -16,6 +17,7 @@ from tests.cli.serving import config_of, configure, dot_mcp
 from tests.mcp.fakes import bare
 from tests.sandbox.confined import ROOT, need
 from tests.sandbox.launcher.test_process_namespace import REFUSES
+from tests.tables import each_row
 
 SECRET = "hunter2hunter2"
 
@@ -44,7 +46,7 @@ def test_files_are_listed_whether_they_are_there_or_not(shell: Shell) -> None:
     assert "user's file                      not there" in out
     assert f"warning {config}: model is ignored" in out
     assert row(out, "fs") == ["fs", "untrusted", str(config)]
-    assert f"untrusted MCP server fs: {config} defines it and you have not trusted it" in out
+    assert f"warning MCP server fs is untrusted: {config} defines it and you have not trusted it" in out
 
 
 def test_no_secret_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +60,7 @@ def test_no_secret_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> No
         f'[shell_environment]\nset = {{ KEY = "{SECRET}" }}\n'
     )
     ran = shell.run("doctor")
-    assert ran.code == 0
+    assert "the MCP server fs fails" in ran.out
     assert SECRET not in ran.out + ran.err
     assert row(ran.out, "mcp_servers.fs.env.TOKEN") == ["mcp_servers.fs.env.TOKEN", str(config)]
 
@@ -67,7 +69,7 @@ def test_the_sandbox_is_tried_out(shell: Shell) -> None:
     need("bubblewrap")
     out = shell.run("doctor").out
     assert row(out, "bubblewrap")[:2] == ["bubblewrap", "works"]
-    assert "6 of 6 attempts to get out were stopped" in out
+    assert "9 of 9 attempts to get out were stopped" in out
 
 
 def test_the_weaker_tier_says_what_it_does_not_cover(shell: Shell) -> None:
@@ -79,19 +81,21 @@ def test_the_weaker_tier_says_what_it_does_not_cover(shell: Shell) -> None:
 
 def test_a20_a_missing_sandbox_is_shown_with_the_package(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A20"""
-    monkeypatch.setattr("tertulia.sandbox.bubblewrap.BubblewrapTier.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.availability.BWRAP", "/no/such/bwrap")
     monkeypatch.setattr("tertulia.sandbox.launcher.landlock.abi", lambda: 0)
-    ran = shell.run("doctor")
-    assert ran.code == 0
+    ran = shell.run("doctor", "-m", "scripted/tour")
+    assert ran.code == 1
     assert "unavailable" in ran.out
-    assert "install the package `bubblewrap`" in ran.out
     assert "not run without it" in ran.out
+    assert "problem commands would be refused: /no/such/bwrap is missing" in ran.out
+    assert ran.out.splitlines()[-2:] == ["What to do", f"  {install_command()}; `tertulia sandbox -- true` tries it"]
+    assert shell.run("doctor", "-m", "scripted/tour", "-s", "danger-full-access").code == 0
 
 
 def test_the_lesser_tier_is_shown_with_the_reason(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN, changed since: bubblewrap, else Landlock, and that is said."""
     need("landlock")
-    monkeypatch.setattr("tertulia.sandbox.bubblewrap.BubblewrapTier.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.availability.BWRAP", "/no/such/bwrap")
     out = shell.run("doctor").out
     assert "landlock                         works" in out
     assert "chosen by auto" in out
@@ -116,25 +120,61 @@ def test_masks_are_shown_with_where_they_come_from(shell: Shell, tmp_path: Path)
 def test_a_workspace_that_no_session_may_have_is_a_complaint(shell: Shell, tmp_path: Path) -> None:
     """S1"""
     (tmp_path / "home").mkdir()
-    assert "warning the workspace is your home" in shell.run("doctor", "-C", str(tmp_path / "home")).out
+    ran = shell.run("doctor", "-C", str(tmp_path / "home"))
+    assert ran.code == 1
+    assert "problem no session may begin here: the workspace is your home" in ran.out
 
 
-def test_mcp_servers_are_shown_and_not_started(shell: Shell, tmp_path) -> None:
-    """C3: configured, trusted or not, and what is wrong with them."""
-    record = tmp_path / "record"
-    configure(shell, "mine", bare("--record", str(record)))
+def test_mcp_servers_are_started_and_what_fails_is_a_problem(shell: Shell, tmp_path: Path) -> None:
+    """C3, issue 19: configured, trusted or not, and what is wrong with them; one that is not trusted is not started."""
+    mine, record = tmp_path / "mine", tmp_path / "record"
+    configure(shell, "mine", bare("--record", str(mine)))
     configure(shell, "keyed", url="https://example.com/", bearer_token_env_var="NOT_SET_TOKEN")
+    configure(shell, "gone", ["/no/such/server"])
     configure(shell, "off", enabled=False)
     file = dot_mcp(shell, theirs=bare("--record", str(record)))
-    out = shell.run("doctor").out
-    assert row(out, "mine") == ["mine", "enabled", str(config_of(shell))]
+    ran = shell.run("doctor", "-m", "scripted/tour")
+    out = ran.out
+    assert ran.code == 1
+    assert row(out, "mine") == ["mine", "ready", str(config_of(shell))]
     assert row(out, "off")[:2] == ["off", "disabled"]
     assert row(out, "theirs") == ["theirs", "untrusted", str(file)]
-    assert "failed MCP server keyed: keyed: the variable NOT_SET_TOKEN is not set" in out
+    assert "warning MCP server theirs is untrusted" in out
+    assert "problem the MCP server keyed fails: keyed: the variable NOT_SET_TOKEN is not set" in out
+    assert "problem the MCP server gone fails" in out
+    assert "`tertulia mcp test keyed` tries it" in out.rpartition("What to do")[2]
     assert "MCP server off" not in out
-    shell.run("mcp", "trust", "theirs", "--yes")
-    assert row(shell.run("doctor").out, "theirs") == ["theirs", "enabled,", "trusted", str(file)]
+    assert mine.exists()
     assert not record.exists()
+    shell.run("mcp", "trust", "theirs", "--yes")
+    assert row(shell.run("doctor").out, "theirs") == ["theirs", "ready,", "trusted", str(file)]
+
+
+MODELS = [
+    ([], {}, "no model is configured"),
+    (["-m", "openai/gpt-5.2"], {}, "openai/gpt-5.2 is configured, and OPENAI_API_KEY is not set"),
+    (["-m", "openai/gpt-5.2"], {"OPENAI_API_KEY": SECRET}, None),
+    (["-m", "nobody/any"], {}, "nobody"),
+    (["-m", "local/smollm2"], {}, "was not pulled: `tertulia models pull smollm2`"),
+    (["-m", "local/unheard"], {}, "unheard"),
+    ([], {"ANTHROPIC_API_KEY": SECRET}, None),
+    (["-c", 'model_providers.mine={base_url="http://127.0.0.1:9/v1", wire="chat"}', "-m", "mine/any"], {}, None),
+]
+
+
+@each_row("flags, variables, complaint", MODELS)
+def test_no_model_that_can_answer_is_a_problem(
+    shell: Shell, flags: list[str], variables: dict[str, str], complaint: str | None
+) -> None:
+    """Issue 19, 9"""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        ran = shell.run("doctor", *flags)
+    assert ran.code == (0 if complaint is None else 1)
+    assert ("problem no model can answer" in ran.out) is (complaint is not None)
+    assert (complaint or "No problem was found.") in ran.out
+    assert SECRET not in ran.out
 
 
 @pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])

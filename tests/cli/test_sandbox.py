@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tertulia.sandbox.availability import install_command
 from tests.cli.running import DEADLINE_S, Shell
 from tests.sandbox.confined import need
 
@@ -105,18 +106,18 @@ def test_a_stop_signal_ends_it_all(shell: Shell) -> None:
 
 def test_a20_without_a_sandbox_nothing_runs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A20"""
-    monkeypatch.setattr("tertulia.sandbox.bubblewrap.BubblewrapTier.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.availability.BWRAP", "/no/such/bwrap")
     monkeypatch.setattr("tertulia.sandbox.launcher.landlock.abi", lambda: 0)
     ran = shell.run("sandbox", "--", "touch", "here")
     assert ran.code == 1
-    assert "/no/such/bwrap is missing; install the package `bubblewrap`" in ran.err
+    assert f"/no/such/bwrap is missing; {install_command()}" in ran.err
     assert list(shell.folder.iterdir()) == []
 
 
 def test_the_lesser_tier_is_said_and_used(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN, changed since: bubblewrap, else Landlock, said once."""
     need("landlock")
-    monkeypatch.setattr("tertulia.sandbox.bubblewrap.BubblewrapTier.__init__.__defaults__", ("/no/such/bwrap",))
+    monkeypatch.setattr("tertulia.sandbox.availability.BWRAP", "/no/such/bwrap")
     ran = shell.run("sandbox", "--", "touch", "here")
     assert ran.code == 0
     assert ran.err.count("which holds less than bubblewrap") == 1

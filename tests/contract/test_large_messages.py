@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.contract.wire import Place, serving_web
-from tests.deadlines import HANG_S
 
 SIZE = 12 * 1024 * 1024
 MESSAGES = {
@@ -28,7 +27,7 @@ def memory_kib(place: Place, name: str) -> int:
 
 
 async def send(place: Place, message: bytes, open_sockets: AsyncExitStack) -> None:
-    async with asyncio.timeout(HANG_S):
+    async with asyncio.timeout(30):
         client = await open_sockets.enter_async_context(place.socket())
         await client.call("initialize", observe=True)
         await client.socket.send(message, text=True)

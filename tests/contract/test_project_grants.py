@@ -10,7 +10,6 @@ import pytest
 
 from tests.contract.app_server import Server, program, serving, surroundings
 from tests.contract.test_app_server_approvals import shell
-from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 
 
@@ -121,7 +120,7 @@ def grants(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=surroundings(tmp_path / "home"),
         capture_output=True,
         text=True,
-        timeout=HANG_S,
+        timeout=60,
     )
 
 

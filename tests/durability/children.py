@@ -20,10 +20,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, cast
 
-from tests.deadlines import HANG_S
-
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = HANG_S
+DEADLINE_S = 30
 _PR_SET_PTRACER = 0x59616D61
 
 
@@ -68,7 +66,7 @@ class Children:
         """No more of them."""
         cast(IO[bytes], self._process.stdin).close()
         cast(IO[bytes], self._process.stdout).close()
-        self._process.wait(HANG_S)
+        self._process.wait(20)
 
 
 @contextlib.contextmanager

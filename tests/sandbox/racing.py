@@ -20,9 +20,8 @@ from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.runner import Command, Confinement
 from tertulia.sandbox.sandbox import Sandbox
-from tests.deadlines import HANG_S
 
-DEADLINE_S = HANG_S
+DEADLINE_S = 20.0
 CONFIG = "[core]\n"
 
 HOSTILE = """

@@ -14,9 +14,8 @@ from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
-from tests.deadlines import HANG_S
 
-DEADLINE_S = HANG_S
+DEADLINE_S = 30.0
 Message = dict[str, Any]
 
 

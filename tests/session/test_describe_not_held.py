@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tertulia.sandbox import sandbox
-from tertulia.sandbox.bubblewrap import BubblewrapTier
+from tertulia.errors import SandboxUnavailableError
+from tertulia.protocol.events import WarningEvent
+from tertulia.sandbox import availability
+from tertulia.sandbox.availability import install_command
+from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.launcher.landlock_tier import NOT_COVERED
 from tertulia.sandbox.launcher.launched_process import may_remain
 from tests.sandbox.confined import need
-from tests.session.staging import stage
+from tests.session.staging import Stage, stage
 
 AGENT = {"command": [sys.executable, "-c", "print('hi')"], "sandbox": {"workspace-write": []}}
 
@@ -53,16 +58,83 @@ async def test_s6_the_lesser_tier_is_named() -> None:
         assert acting.session.info.not_held[: len(NOT_COVERED)] == [*NOT_COVERED]
 
 
-async def test_a_session_that_comes_to_the_lesser_tier_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN, changed since: one warning."""
+async def next_warning(acting: Stage) -> WarningEvent:
+    """The first one of the session, from its first event on."""
+    async with asyncio.timeout(10):
+        async for event in acting.session.events(after=0):
+            if isinstance(event.data, WarningEvent):
+                return event.data
+    raise AssertionError("the session ended without a warning")
+
+
+@pytest.fixture
+def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(availability, "BWRAP", "/no/such/bwrap")
+
+
+@pytest.mark.usefixtures("no_bubblewrap")
+async def test_a_session_that_comes_to_the_lesser_tier_says_so_once_and_at_its_start() -> None:
+    """Issue 19, 9: before any command, in a warning and in its info; and the first command does not say it again."""
     need("landlock")
-    monkeypatch.setitem(sandbox._TIERS, "auto", lambda: BubblewrapTier("/no/such/bwrap"))
     async with stage() as acting:
+        warning = await next_warning(acting)
+        assert warning.code == "sandbox_tier"
+        assert "/no/such/bwrap is missing" in warning.message
+        info = acting.session.info
+        assert info.sandbox_tier == "landlock"
+        assert info.not_held[: len(NOT_COVERED)] == [*NOT_COVERED]
         runner = acting.parts.command_services.sandbox
         for _ in range(2):
             assert (await runner.check()).tier == "landlock"
         assert acting.session.info.not_held == [*NOT_COVERED, *may_remain(runner._tier._launcher.namespace)]
-        warning = await acting.until("warning")
-        assert warning.data.code == "sandbox_tier"
-        assert "/no/such/bwrap is missing" in warning.data.message
-        assert [event.data.type for event in acting.events.drain()].count("warning") == 1
+        assert acting.session.info.sandbox_tier == "landlock"
+        assert "warning" not in [event.data.type for event in acting.events.drain()]
+
+
+@pytest.mark.usefixtures("no_bubblewrap")
+async def test_a_session_in_which_nothing_can_be_confined_says_so_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 19, 9: with the command that installs it."""
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    async with stage() as acting:
+        warning = await next_warning(acting)
+        assert warning.code == "sandbox_unavailable"
+        assert warning.message.startswith("commands will be refused")
+        assert install_command() in warning.message
+        assert acting.session.info.sandbox_tier is None
+        with pytest.raises(SandboxUnavailableError, match="has no Landlock"):
+            await acting.parts.command_services.sandbox.check()
+
+
+@pytest.mark.usefixtures("no_bubblewrap")
+@pytest.mark.parametrize(
+    "settings",
+    [{"sandbox": "danger-full-access"}, {"shell_mode": "none", "include_apply_patch_tool": False}],
+)
+async def test_a_session_that_confines_no_command_says_nothing_of_it(settings: dict[str, Any]) -> None:
+    async with stage(**settings) as acting:
+        acting.parts.bus.publish(WarningEvent("the end", "end"))
+        assert (await next_warning(acting)).code == "end"
+
+
+async def test_a_bubblewrap_that_may_not_make_namespaces_is_found_out_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Issue 19, 9: it is tried once, beside the session."""
+    need("landlock")
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(availability, "BWRAP", str(program))
+    monkeypatch.setattr(availability, "_check_owner", lambda path: None)
+    async with stage() as acting:
+        warning = await next_warning(acting)
+        assert "cannot make namespaces here (bwrap: setting up uid map: Permission denied)" in warning.message
+        assert acting.session.info.sandbox_tier == "landlock"
+
+
+async def test_the_tier_is_named_where_nothing_is_amiss() -> None:
+    need("bubblewrap")
+    async with stage() as acting:
+        assert acting.session.info.sandbox_tier == "bubblewrap"
+    async with stage(sandbox="danger-full-access") as acting:
+        assert acting.session.info.sandbox_tier == "none"

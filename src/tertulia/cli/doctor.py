@@ -1,4 +1,7 @@
-"""`tertulia doctor`: what is installed, where each setting comes from, whether the sandbox holds. Shows no secret."""
+"""`tertulia doctor`: where each setting comes from, and whether commands, the model and the MCP servers would work.
+
+Shows no secret.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,27 @@ import asyncio
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from msgspec.structs import asdict
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.mcp.status import definition_source, load_configured_servers, predicted_status
+from tertulia.cli.mcp.status import (
+    ProbeResult,
+    definition_source,
+    load_configured_servers,
+    probe_servers,
+    server_redactor,
+)
+from tertulia.cli.models import model_problem
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.policy.narrowing import to_wire
+from tertulia.sandbox.availability import install_command
 from tertulia.sandbox.launcher.launched_process import MAY_REMAIN, Namespace, may_remain
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths
 from tertulia.sandbox.runner import TierChoice, TierReport
@@ -33,7 +45,20 @@ _MORE = """
 Examples:
   tertulia doctor
   tertulia -C ~/project doctor -c limits.task_timeout_s=60
+
+\b
+Exit codes:
+  0  everything that is configured would work
+  1  commands would be refused, no model can answer, an MCP server fails, or no session may begin here
+  2  usage or configuration
 """
+
+
+class _Problem(NamedTuple):
+    """Something that would not work, and what to do about it."""
+
+    what: str
+    advice: str
 
 
 @click.command("doctor", epilog=_MORE)
@@ -42,32 +67,42 @@ Examples:
 def command(flags: GlobalFlags) -> int:
     """Show where each setting comes from, and what is wrong.
 
-    Plain values are shown, those of tables are not: they may hold secrets. A configuration that cannot be read is
-    exit code 2.
+    The sandbox is tried out, and MCP servers that may be started are started and stopped again. Plain values are
+    shown, those of tables are not: they may hold secrets.
     """
     loaded = flags.load()
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     out.line(("Tertulia", "bold"), f" {__version__} · Python {platform.python_version()} · {platform.platform()}")
     _section("Places", _places(loaded), out)
-    _sandbox(loaded, out)
+    problems = [*_workspace_problems(loaded), *_model_problems(loaded), *_sandbox_problems(loaded, out)]
     guarded = guarded_paths_of(loaded.settings, loaded.environment)
     _section("Masked: commands see these as empty", _masks(guarded), out)
     _section("Protected: commands can read these and not change them", _protected(guarded), out)
     servers = load_configured_servers(loaded)
+    results = _start_servers(loaded, servers)
     if servers.definitions or servers.unstarted:
-        _section("MCP servers (none is started here)", _servers(loaded, servers), out)
+        _section("MCP servers", _servers(loaded, servers, results), out)
+    problems += _server_problems(loaded, servers, results)
     _section("Settings", _settings(loaded), out)
-    _problems(loaded, servers, out)
-    return 0
+    _conclude(problems, [*loaded.warnings, *servers.warnings, *_unstarted(servers)], out)
+    return 1 if problems else 0
 
 
-def _workspace_faults(loaded: LoadedSettings) -> list[str]:
-    """Why no session would begin here, if none would."""
+def _workspace_problems(loaded: LoadedSettings) -> Iterator[_Problem]:
     try:
         check_workspace(loaded.settings, loaded.environment)
     except InvalidParamsError as error:
-        return [error.message]
-    return []
+        yield _Problem(f"no session may begin here: {error.message}", "work in another directory: `-C DIRECTORY`")
+
+
+def _model_problems(loaded: LoadedSettings) -> Iterator[_Problem]:
+    why_not = model_problem(loaded)
+    if why_not is not None:
+        yield _Problem(
+            f"no model can answer: {why_not}",
+            "set a key, name a model (`-m provider/model`), or `tertulia models pull smollm2`; `tertulia models ls` "
+            "shows what there is",
+        )
 
 
 def _section(title: str, rows: Iterator[tuple[str, str, str]], out: TerminalOutput) -> None:
@@ -77,7 +112,7 @@ def _section(title: str, rows: Iterator[tuple[str, str, str]], out: TerminalOutp
         out.line(f"  {name:32} {value:24} ", (source, "dim" if source == "default" else "cyan"))
 
 
-def _sandbox(loaded: LoadedSettings, out: TerminalOutput) -> None:
+def _sandbox_problems(loaded: LoadedSettings, out: TerminalOutput) -> list[_Problem]:
     """Write which sandbox tier works here, what its self-test found, and what it does not cover."""
     out.line()
     out.line(("Sandbox", "bold"))
@@ -88,7 +123,9 @@ def _sandbox(loaded: LoadedSettings, out: TerminalOutput) -> None:
     except SandboxUnavailableError as error:
         out.line(f"  {tier:32} ", ("unavailable", "red"), f" {error.message}")
         out.line(f"  {'':32} commands are refused; they are not run without it")
-        return
+        if loaded.settings.rights().sandbox == "danger_full_access":
+            return []
+        return [_Problem(f"commands would be refused: {error.message}", _sandbox_advice(tier))]
     out.line(f"  {report.tier:32} ", ("works", "green"), f" {report.version}")
     out.line(f"  {'self-test':32} {len(report.attempts)} of {len(report.attempts)} attempts to get out were stopped")
     for note in notes:
@@ -98,6 +135,13 @@ def _sandbox(loaded: LoadedSettings, out: TerminalOutput) -> None:
     for sentence in _outside(outside):
         if sentence not in report.not_covered:
             out.line(f"  {'programs outside it':32} {sentence}")
+    return []
+
+
+def _sandbox_advice(tier: TierChoice) -> str:
+    if tier == "auto":
+        return f"{install_command()}; `tertulia sandbox -- true` tries it"
+    return f'let Tertulia choose (`sandbox_tier = "auto"`), or {install_command()}'
 
 
 def _outside(namespace: Namespace) -> Iterator[str]:
@@ -164,23 +208,60 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, str | bool | int | float)
 
 
-def _servers(loaded: LoadedSettings, servers: ConfiguredServers) -> Iterator[tuple[str, str, str]]:
+def _start_servers(loaded: LoadedSettings, servers: ConfiguredServers) -> dict[str, ProbeResult]:
+    """Those that may be, at once; each is stopped again. None of a project that is not trusted."""
+    if not servers.definitions:
+        return {}
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+    results = asyncio.run(probe_servers(servers.definitions, loaded, server_redactor(loaded, servers), notes))
+    return {result.name: result for result in results}
+
+
+def _servers(
+    loaded: LoadedSettings, servers: ConfiguredServers, results: Mapping[str, ProbeResult]
+) -> Iterator[tuple[str, str, str]]:
     for server in servers.definitions:
         trusted = ", trusted" if server.origin == "project" else ""
-        yield server.name, f"{predicted_status(server, loaded)[0]}{trusted}", definition_source(server, loaded)
+        yield server.name, f"{results[server.name].status}{trusted}", definition_source(server, loaded)
     for server in servers.unstarted:
         yield server.name, server.status, definition_source(server, loaded)
 
 
-def _problems(loaded: LoadedSettings, servers: ConfiguredServers, out: TerminalOutput) -> None:
+def _server_problems(
+    loaded: LoadedSettings, servers: ConfiguredServers, results: Mapping[str, ProbeResult]
+) -> Iterator[_Problem]:
+    for server in servers.definitions:
+        result = results[server.name]
+        if result.status != "ready":
+            yield _Problem(
+                f"the MCP server {server.name} fails: {result.error or result.status}",
+                f"mend its table in {definition_source(server, loaded)}, or set `enabled = false` there; "
+                f"`tertulia mcp test {server.name}` tries it",
+            )
+    for server in servers.unstarted:
+        if server.status == "failed":
+            source = definition_source(server, loaded)
+            yield _Problem(f"the MCP server {server.name} fails: {server.error}", f"mend its table in {source}")
+
+
+def _unstarted(servers: ConfiguredServers) -> Iterator[str]:
+    """Servers that are there and must not be started, though they are not switched off."""
+    for server in servers.unstarted:
+        if server.error is not None and server.status != "failed":
+            yield f"MCP server {server.name} is {server.status}: {server.error}"
+
+
+def _conclude(problems: Sequence[_Problem], warnings: Sequence[str], out: TerminalOutput) -> None:
+    """End with what to do, or with the truth that there is nothing."""
     out.line()
-    warnings = [*loaded.warnings, *_workspace_faults(loaded), *servers.warnings]
     for warning in warnings:
         out.line(("warning", "yellow"), f" {warning}")
-    statuses = [(server.name, *predicted_status(server, loaded)) for server in servers.definitions]
-    statuses += [(server.name, server.status, server.error) for server in servers.unstarted]
-    faults = [(name, status, error) for name, status, error in statuses if error is not None]
-    for name, status, error in faults:
-        out.line((status, "yellow"), f" MCP server {name}: {error}")
-    if not warnings and not faults:
+    for problem in problems:
+        out.line(("problem", "red"), f" {problem.what}")
+    if problems:
+        out.line()
+        out.line(("What to do", "bold"))
+        for problem in problems:
+            out.line(f"  {problem.advice}")
+    elif not warnings:
         out.line(("No problem was found.", "green"))

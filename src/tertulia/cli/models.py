@@ -18,7 +18,8 @@ from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.models.catalog import FACTS, PROVIDERS, ModelFacts, ModelProvider, locate_model
 from tertulia.models.choice import ModelChoice, choose_model
 from tertulia.models.local.pull import pull, remove
-from tertulia.models.local.weights import WEIGHTS, can_run, find_weights
+from tertulia.models.local.weights import LOCAL_PROVIDER, WEIGHTS, can_run, find_weights
+from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
@@ -253,6 +254,33 @@ def _trial_lines(trial: ModelTrial) -> Iterator[str]:
 
 
 # ---- the model that answers
+
+
+def model_problem(loaded: LoadedSettings) -> str | None:
+    """Why no model could answer, as far as that can be told without asking one; None where one could."""
+    try:
+        choice = _choice(loaded)
+        if choice.model is None:
+            return choice.why
+        ModelCatalogue(loaded.settings, loaded.environment).find(choice.model)
+        provider_name, _, name = choice.model.partition("/")
+        if provider_name == LOCAL_PROVIDER:
+            return _weights_problem(name, loaded)
+    except InvalidParamsError as error:
+        return error.message
+    if provider_name not in PROVIDERS and provider_name not in _configured(loaded):
+        return None
+    key = locate_model(choice.model, _configured(loaded), loaded.environment.variables).provider.env_key
+    if key is not None and not loaded.environment.variables.get(key, "").strip():
+        return f"{choice.model} is configured, and {key} is not set"
+    return None
+
+
+def _weights_problem(name: str, loaded: LoadedSettings) -> str | None:
+    weights = find_weights(name)
+    if not weights.is_pulled(loaded.environment.home):
+        return f"{weights.model} was not pulled: `tertulia models pull {name}`"
+    return None if can_run() else f"{weights.model} needs the extra: pip install 'tertulia[local]'"
 
 
 def _choice(loaded: LoadedSettings) -> ModelChoice:

@@ -10,21 +10,18 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
-import subprocess
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
+from tertulia.sandbox import availability
 from tertulia.sandbox.bubblewrap_process import BubblewrapProcess, BubblewrapStart
 from tertulia.sandbox.foreground import ENTER_GROUP, has_terminal, may_lend
 from tertulia.sandbox.limits.kernel_limits import Cgroup, exceeded_limit, find_delegated
 from tertulia.sandbox.mounts.helper_client import shared_helper
-from tertulia.sandbox.mounts.kernel_calls import OLDEST_KERNEL, missing_calls
 from tertulia.sandbox.mounts.mount_plan import MountPlan, own_python
 from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
 from tertulia.sandbox.runner import Command, Output, TierName
@@ -32,10 +29,6 @@ from tertulia.sandbox.seccomp import filter_program
 from tertulia.sandbox.seccomp_numbers import current_machine
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, SpawnedProcess, Streams
 
-BWRAP = "/usr/bin/bwrap"
-OLDEST = (0, 8, 0)
-_INSTALL = "install the package `bubblewrap` (apt install bubblewrap, dnf install bubblewrap)"
-_VERSION_TIMEOUT_S = 10
 _SETSID = "/usr/bin/setsid"
 _INSIDE_ID = 1000
 _NOT_EXECUTED = re.compile(rb"bwrap: execvp [^\n]*: ([^:\n]*)\n")
@@ -49,29 +42,19 @@ class BubblewrapTier:
     not_covered: tuple[str, ...] = ()
     listed_attempts: frozenset[str] = frozenset()
 
-    def __init__(self, program: str = BWRAP) -> None:
-        self._program = program
+    def __init__(self, program: str | None = None) -> None:
+        self._program = program or availability.BWRAP
         self._cgroups: Path | None = None
         self._nested = NestedProtectedPaths(own_python())
         self._uses_helper = False
 
     def identity(self) -> tuple[object, ...]:
         """Which file the program is; nothing where there is none."""
-        try:
-            status = os.lstat(self._program)
-        except OSError:
-            return ()
-        return self._program, status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+        return availability.program_identity(self._program)
 
     def find(self) -> str:
-        """Its version, having looked whose program it is."""
-        machine, identity = current_machine(), self.identity()
-        if missing_calls():
-            raise SandboxUnavailableError(
-                f"this kernel cannot mount by descriptor; Linux {OLDEST_KERNEL} or newer can, or choose landlock"
-            )
-        _check_owner(self._program)
-        version = _read_version(self._program, identity)
+        """Its version, having looked whose program it is and whether it can make namespaces."""
+        machine, version = current_machine(), availability.bubblewrap_version(self._program)
         membership = Path("/proc/self/cgroup")
         self._cgroups = find_delegated(membership.read_text(), Path("/sys/fs/cgroup")) if membership.exists() else None
         return f"{version}, {machine.name}"
@@ -115,37 +98,6 @@ class BubblewrapTier:
         if self._uses_helper:
             self._uses_helper = False
             shared_helper.release()
-
-
-def _check_owner(program: str) -> None:
-    for path in (program, os.path.dirname(program)):
-        try:
-            status = os.lstat(path)
-        except OSError:
-            raise SandboxUnavailableError(f"{program} is missing; {_INSTALL}") from None
-        if status.st_uid != 0 or status.st_mode & 0o022:
-            raise SandboxUnavailableError(f"{path} is not root's alone, so it is not trusted; {_INSTALL}")
-    if not stat.S_ISREG(os.lstat(program).st_mode):
-        raise SandboxUnavailableError(f"{program} is not a file, so it is not trusted; {_INSTALL}")
-
-
-@lru_cache(maxsize=8)
-def _read_version(program: str, identity: tuple[object, ...]) -> str:
-    """Asked once of each file."""
-    try:
-        ran = subprocess.run(
-            [program, "--version"], env={}, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        raise SandboxUnavailableError(f"{program} does not start; {_INSTALL}") from None
-    found = re.search(rb"bubblewrap (\d+)\.(\d+)\.(\d+)", ran.stdout)
-    if found is None:
-        raise SandboxUnavailableError(f"{program} does not say its version; {_INSTALL}")
-    version = tuple(int(part) for part in found.groups())
-    if version < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise SandboxUnavailableError(f"{program} is {found[0].decode()}, at least {oldest} is needed; {_INSTALL}")
-    return found[0].decode()
 
 
 def _namespaces(command: Command) -> Iterator[str]:

@@ -14,6 +14,7 @@ from tertulia.sandbox.runner import (
     Confinement,
     OnOutput,
     RunningCommand,
+    TierName,
     TierReport,
 )
 
@@ -51,6 +52,11 @@ class GuardedRunner:
     def not_covered(self) -> tuple[str, ...]:
         """That of the other one."""
         return self._runner.not_covered
+
+    @property
+    def expected_tier(self) -> TierName | None:
+        """That of the other one."""
+        return self._runner.expected_tier
 
     @property
     def is_writing(self) -> bool:

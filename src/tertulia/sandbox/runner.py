@@ -278,6 +278,11 @@ class CommandRunner(Protocol):
         ...
 
     @property
+    def expected_tier(self) -> TierName | None:
+        """The tier that commands run in, as far as is known by now; None where they will be refused."""
+        ...
+
+    @property
     def is_writing(self) -> bool:
         """Whether a command runs now that may write files of a root."""
         ...

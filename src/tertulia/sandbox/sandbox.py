@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, SandboxError, SandboxUnavailableError
 from tertulia.events.clock import Clock
+from tertulia.sandbox.availability import lesser_tier, tier_outlook
 from tertulia.sandbox.bubblewrap import BubblewrapTier
 from tertulia.sandbox.launcher.landlock_tier import LandlockTier
 from tertulia.sandbox.launcher.launched_process import Namespace, UnconfinedTier
@@ -22,6 +23,7 @@ from tertulia.sandbox.runner import (
     Confinement,
     OnOutput,
     TierChoice,
+    TierName,
     TierReport,
 )
 from tertulia.sandbox.selftest import try_to_escape
@@ -50,8 +52,8 @@ class Sandbox:
         self._lesser: Callable[[], Tier] | None = LandlockTier if tier == "auto" else None
         """What else may be chosen, until something is."""
         self._on_lesser = on_lesser
-        # The name of a tier that was passed in does not say what it does.
-        self._shares = isinstance(tier, str)
+        self._choice: TierChoice | None = tier if isinstance(tier, str) else None
+        """None: a tier that was passed in, whose name does not say what it does."""
         self._unconfined = UnconfinedTier()
         self._clock = clock
         self._report: TierReport | None = None
@@ -62,8 +64,17 @@ class Sandbox:
         """Bytes that the commands of an account wrote to disks, the latest account last."""
 
     @property
+    def expected_tier(self) -> TierName | None:
+        """The tier that was chosen, or will be as far as is known; None where commands will be refused."""
+        if self._report is not None or self._choice is None:
+            return self._tier.name
+        return tier_outlook(self._choice, waits=False).tier
+
+    @property
     def not_covered(self) -> tuple[str, ...]:
-        """What the tier cannot hold."""
+        """What the tier cannot hold; before one was chosen, what the expected one cannot."""
+        if self._lesser is not None and self.expected_tier == "landlock":
+            return self._lesser().not_covered
         return self._tier.not_covered
 
     async def outside(self) -> Namespace:
@@ -175,10 +186,7 @@ class Sandbox:
                 self._tier = better
                 raise SandboxUnavailableError(f"{why.message}; and instead of it: {neither.message}") from None
             better.close()
-            self._on_lesser(
-                f"commands run in the sandbox tier {report.tier}, which holds less than {better.name}; "
-                f"`tertulia doctor` says what it does not hold. The reason: {why.message}"
-            )
+            self._on_lesser(lesser_tier(why.message))
         self._lesser = None
         return report
 
@@ -186,11 +194,11 @@ class Sandbox:
         tested = self._tested
         version = await asyncio.to_thread(self._tier.find)
         key = (self._tier.name, version, os.geteuid(), tested)
-        if self._shares and key in _held:
+        if self._choice is not None and key in _held:
             return _held[key]
         attempts = await try_to_escape(self._tier, self._run_untested)
         report = TierReport(self._tier.name, version, attempts, self._tier.not_covered)
-        if self._shares:
+        if self._choice is not None:
             _held[key] = report
         return report
 

@@ -35,6 +35,8 @@ class SessionInfo(Answer, frozen=True):
     narrowed: list[Narrowing] = msgspec.field(default_factory=list[Narrowing])
     not_held: list[str] = msgspec.field(default_factory=list[str])
     """What the sandbox, and those of other agents, cannot hold here; sentences for people."""
+    sandbox_tier: Literal["bubblewrap", "landlock", "none"] | None = None
+    """How the commands of the session are confined; null: they are refused, because nothing here can confine them."""
 
 
 class ServerInfo(Answer, frozen=True):

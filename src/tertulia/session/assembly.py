@@ -131,6 +131,7 @@ def _begin(parts: SessionParts, past: RecordedState | None, notice: str | None) 
         parts.bus.publish(WarningEvent(notice, "no_model"))
     for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:
         parts.bus.publish(WarningEvent(conflict, "tool_conflict"))
+    parts.sandbox_notice.begin(parts.settings.rights(), parts.nursery.start)
     if parts.sweeper is not None:
         parts.nursery.start(parts.sweeper.run(), "sweeper")
     if parts.settings.mcp_servers or parts.settings.project_servers:
@@ -266,7 +267,14 @@ def _scheduler(parts: SessionParts) -> Scheduler:
 def _command_services(parts: SessionParts) -> CommandServices:
     from tertulia.session.command_services import open_command_services
 
-    services = open_command_services(parts.settings, parts.environment, parts.clock, parts.bus, parts.redactor)
+    services = open_command_services(
+        parts.settings,
+        parts.environment,
+        parts.clock,
+        parts.bus,
+        parts.redactor,
+        parts.sandbox_notice.publish_lesser,
+    )
     if not parts.conversations.closed:
         parts.nursery.start(services.approvals.keep_clean(), "approvals")
     return services

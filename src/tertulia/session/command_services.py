@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -16,7 +15,7 @@ from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.approvals.project_grants import GrantsFile, ProjectGrants
 from tertulia.policy.redaction import Redactor
 from tertulia.policy.shell_environment import shell_environment_from_wire
-from tertulia.protocol.events import EventData, WarningEvent
+from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.sandbox.runner import CommandRunner
 from tertulia.sandbox.sandbox import Sandbox
@@ -98,9 +97,14 @@ class CommandServices(msgspec.Struct, frozen=True, eq=False):
 
 
 def open_command_services(
-    settings: Settings, environment: Environment, clock: Clock, bus: EventBus, redactor: Redactor
+    settings: Settings,
+    environment: Environment,
+    clock: Clock,
+    bus: EventBus,
+    redactor: Redactor,
+    on_lesser: Callable[[str], object],
 ) -> CommandServices:
-    """Ready, and nothing tried yet: the sandbox tests itself when the first command comes."""
+    """Ready, and nothing tried yet: the sandbox tests itself when the first command comes, and may come to less."""
     presence = ApproverPresence()
     approvals = ApprovalQueue(
         clock,
@@ -110,7 +114,7 @@ def open_command_services(
         unattended=settings.unattended,
         project=_project_grants(settings, environment, clock, redactor),
     )
-    sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=_warning_publisher(bus))
+    sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=on_lesser)
     policy = shell_environment_from_wire(settings.shell_environment)
     place = CommandEnvironment(
         runner=sandbox,
@@ -137,14 +141,6 @@ def _project_grants(
     file.sweep()
     ttl_s, redact = settings.project_grant_ttl_s, redactor.text
     return ProjectGrants(file, workspace_of(settings), clock, ttl_s=ttl_s, redact=redact)
-
-
-def _warning_publisher(bus: EventBus) -> Callable[[str], None]:
-    def warn(message: str) -> None:
-        with suppress(ClosedError):
-            bus.publish(WarningEvent(message, "sandbox_tier"))
-
-    return warn
 
 
 def _event_publisher(bus: EventBus) -> Callable[[ConversationId, EventData], None]:

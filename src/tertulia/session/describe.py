@@ -25,6 +25,7 @@ from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import AssistantMessage, ImagePart, Item, UserMessage
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.sandbox.runner import TierName
 from tertulia.scheduler.plan import Chain
 from tertulia.session.agents.answers import CanvasInfo
 from tertulia.session.answers import (
@@ -102,7 +103,14 @@ def session(parts: SessionParts) -> SessionInfo:
         model=root.terms.wire.name,
         mcp=servers(parts),
         not_held=not_held(parts),
+        sandbox_tier=_sandbox_tier(parts),
     )
+
+
+def _sandbox_tier(parts: SessionParts) -> TierName | None:
+    if parts.settings.rights().sandbox == "danger_full_access":
+        return "none"
+    return parts.command_services.sandbox.expected_tier
 
 
 def servers(parts: SessionParts) -> list[dict[str, Any]]:

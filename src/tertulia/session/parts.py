@@ -21,6 +21,7 @@ from tertulia.events.journal import Journal
 from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.ids import ConversationId, SessionId
+from tertulia.sandbox.availability import SandboxNotice
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_registry import TaskRegistry
@@ -92,6 +93,11 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     def bus(self) -> EventBus:
         """Stamps, commits and delivers every event."""
         return self.make.bus(self)
+
+    @cached_property
+    def sandbox_notice(self) -> SandboxNotice:
+        """Says where commands are confined less than they could be, or not at all."""
+        return SandboxNotice(self.settings.sandbox_tier, self.bus.publish)
 
     @cached_property
     def wires(self) -> WireCache:

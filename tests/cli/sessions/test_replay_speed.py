@@ -19,10 +19,9 @@ from tertulia.protocol.events import Event
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
-from tests.deadlines import HANG_S
 from tests.session.stored import home, lines
 
-DEADLINE_S = HANG_S
+DEADLINE_S = 20
 
 
 async def hold_conversation(*replies: Any) -> str:

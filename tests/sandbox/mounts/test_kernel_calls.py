@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import SandboxUnavailableError
-from tertulia.sandbox import bubblewrap
 from tertulia.sandbox.bubblewrap import BubblewrapTier
 from tertulia.sandbox.mounts import kernel_calls
 from tertulia.sandbox.mounts.kernel_calls import clone_tree, file_facts, missing_calls, new_tmpfs, open_beneath
@@ -64,4 +63,4 @@ def test_a20_a_kernel_without_these_calls_refuses_the_tier(monkeypatch: pytest.M
     monkeypatch.setattr(kernel_calls, "_NEEDED", (100_000,))
     assert missing_calls()
     with pytest.raises(SandboxUnavailableError, match=r"Linux 5\.12 or newer"):
-        BubblewrapTier(bubblewrap.BWRAP).find()
+        BubblewrapTier().find()

@@ -29,7 +29,6 @@ from tertulia.server.jsonrpc.stdio import (
     wait_until_abandoned,
     wait_until_hung_up,
 )
-from tests.deadlines import HANG_S
 from tests.loop_steps import MOST_S, loop_steps
 from tests.server.client import DEADLINE_S, ticks
 
@@ -287,7 +286,7 @@ async def heard(given: bytes) -> list[Any]:
     os.write(feed, given)
     os.close(feed)
     listener = Listener()
-    async with asyncio.timeout(HANG_S):
+    async with asyncio.timeout(10):
         await receive_lines(source, listener)
     os.close(source)
     return listener.heard

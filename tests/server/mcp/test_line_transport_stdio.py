@@ -13,7 +13,6 @@ import pytest
 
 from tests.cli.running import Shell
 from tests.cli.serving import configure
-from tests.deadlines import HANG_S
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes import bare
 from tests.server.brokering import alive, client, over_pipes, text
@@ -67,7 +66,7 @@ def test_it_ends_in_order_and_takes_the_servers_along(shell: Shell, tmp_path: Pa
             broker.stdin.close()
         else:
             broker.send_signal(signal.SIGTERM if how == "sigterm" else signal.SIGINT)
-        assert broker.wait(HANG_S) == 0
+        assert broker.wait(15) == 0
         assert broker.stderr is not None
         assert broker.stderr.read() == b""
     assert not alive(pid_in(record))
@@ -78,7 +77,7 @@ def test_killed_it_leaves_no_server_behind(shell: Shell, tmp_path: Path) -> None
     record = tmp_path / "record"
     with start(shell, record) as broker:
         broker.kill()
-        broker.wait(HANG_S)
+        broker.wait(10)
     asyncio.run(until(lambda: not alive(pid_in(record))))
 
 
@@ -95,6 +94,6 @@ def test_one_that_reads_nothing_can_be_stopped(shell: Shell, tmp_path: Path) -> 
             broker.stdin.write(json.dumps({**call, "id": f"n{number}"}).encode() + b"\n")
         broker.stdin.flush()
         broker.send_signal(signal.SIGTERM)
-        code = broker.wait(HANG_S)
+        code = broker.wait(15)
         assert broker.stderr is not None
         assert (code, broker.stderr.read()) == (0, b"")

@@ -19,7 +19,6 @@ from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.protocol.events import Event
 from tertulia.session.agents.backends import child_environment
 from tertulia.testing import ScriptedModel
-from tests.deadlines import HANG_S
 from tests.executors.agents import PROGRAM, codex_table, table, until
 from tests.session.lives import Lives
 from tests.session.staging import Stage, stage
@@ -127,7 +126,7 @@ async def test_an_agent_that_forgot_is_told_the_transcript_and_an_event_says_so(
     async with agents() as acting:
         conversation = await acting.session.open(backend="command:fake")
         await told(conversation, "one")
-        for state in (tmp_path / "agent-home" / "conversations").iterdir():
+        for state in (tmp_path / "agent-home" / "talks").iterdir():
             state.unlink()
         (prompt,) = (await told(conversation, "two"))["heard"]
         assert "User: one" in prompt
@@ -142,7 +141,7 @@ async def test_where_so_configured_an_agent_that_forgot_fails(tmp_path: Path) ->
     async with agents(fake={"on_resume_failure": "fail"}) as acting:
         conversation = await acting.session.open(backend="command:fake")
         await told(conversation, "one")
-        for state in (tmp_path / "agent-home" / "conversations").iterdir():
+        for state in (tmp_path / "agent-home" / "talks").iterdir():
             state.unlink()
         reply = await conversation.message("two")
         assert reply.status == "failed"
@@ -442,7 +441,7 @@ async def test_closing_the_session_ends_it_too(tmp_path: Path) -> None:
         running = acting.begin(conversation.message("wait"))
         await until(begun.exists)
         await acting.session.close()
-        assert (await asyncio.wait_for(running, HANG_S)).status in ("interrupted", "failed")
+        assert (await asyncio.wait_for(running, 10)).status in ("interrupted", "failed")
 
 
 def test_a_child_gets_the_harmless_few_and_what_it_names() -> None:

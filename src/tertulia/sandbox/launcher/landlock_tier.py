@@ -20,6 +20,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError, SandboxUnavailableError
+from tertulia.sandbox.availability import landlock_problem
 from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.launcher.launched_process import LauncherClient, may_remain
 from tertulia.sandbox.limits.kernel_limits import exceeded_limit, rlimits
@@ -94,13 +95,10 @@ class LandlockTier:
 
     def find(self) -> str:
         """The version of Landlock. What an older one does not hold the system call filter closes, or it is listed."""
-        machine, version = current_machine(), landlock.abi()
-        if version == 0:
-            raise SandboxUnavailableError(
-                "this kernel has no Landlock, or it is switched off (it must be among the words of "
-                "/sys/kernel/security/lsm); Linux 5.13 or newer has it"
-            )
-        return f"Landlock {version}, {machine.name}"
+        why_not = landlock_problem()
+        if why_not is not None:
+            raise SandboxUnavailableError(why_not)
+        return f"Landlock {landlock.abi()}, {current_machine().name}"
 
     def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
         """With a temporary directory of its own, that goes with it."""
