@@ -50,9 +50,9 @@ def held(shell: Shell, session_id: str) -> Iterator[None]:
 class Screen:
     """A terminal on which the program runs."""
 
-    def __init__(self, shell: Shell, *arguments: str) -> None:
+    def __init__(self, shell: Shell, *arguments: str, stdin: int | None = None) -> None:
         self._primary, secondary = pty.openpty()
-        streams = dict.fromkeys(("stdin", "stdout", "stderr"), secondary)
+        streams = {"stdin": secondary if stdin is None else stdin, "stdout": secondary, "stderr": secondary}
         env = {"TERM": "xterm", "NO_COLOR": "1"}
         self.process = shell.start(*arguments, env=env, start_new_session=True, **streams)
         os.close(secondary)

@@ -15,7 +15,9 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from tertulia.cli.exec import standard_input
 from tertulia.cli.exec.run_message import MessageRequest, MessageView, resume_and_show, run_message
+from tertulia.cli.exec.standard_input import StdinChoice, read_data, with_data
 from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
 from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
@@ -79,6 +81,7 @@ _MORE = """
 \b
 Examples:
   tertulia exec "Summarise the open questions in notes.md"
+  git log -5 | tertulia exec "Summarise these commits"
   git diff | tertulia exec --json - > review.jsonl
   tertulia exec --timeout 120 -o answer.txt "Name the three riskiest functions"
   tertulia exec -m scripted/rehearsal.yaml "Tidy up the notes"
@@ -122,6 +125,10 @@ Exit codes:
 @click.option(
     "--backend", metavar="NAME", help="What does the work: native, codex, claude, acp:NAME, command:NAME; see `agents`."
 )
+@click.option(
+    "stdin", "--stdin", flag_value="wait", help="Wait for the end of standard input, however long it is silent."
+)
+@click.option("stdin", "--no-stdin", flag_value="never", help="Never read standard input beside a PROMPT.")
 @click.option("timeout_s", "--timeout", metavar="SECONDS", type=float, help="Stop the task after this time.")
 @global_flags
 @click.pass_obj
@@ -137,12 +144,13 @@ def command(
     images: Sequence[Path],
     backend: str | None,
     timeout_s: float | None,
+    stdin: StdinChoice | None,
 ) -> int:
     """Do one task and print the answer.
 
-    PROMPT says what to do; `-` reads it from standard input, which is never touched otherwise. The answer goes to
-    standard output, everything else to standard error. `exec resume ID` continues a stored session; without a
-    PROMPT it shows the last answer.
+    PROMPT says what to do; `-` reads it from standard input. What a pipe or a file brings beside a PROMPT is added to
+    it as data. The answer goes to standard output, everything else to standard error. `exec resume ID` continues a
+    stored session; without a PROMPT it shows the last answer.
     """
     if timeout_s is not None and not 0 < timeout_s < math.inf:
         raise click.BadParameter("must be a positive number of seconds", param_hint="--timeout")
@@ -157,7 +165,11 @@ def command(
         prompt = ("-",)
     if resume_request is not None and not prompt:
         return _show_last_answer(resume_request, loaded, as_json=as_json)
-    items = (TextInput(read_prompt(prompt)), *(LocalImageInput(str(image)) for image in images))
+    text = read_prompt(prompt)
+    if list(prompt) != ["-"]:
+        notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+        text = with_data(text, read_data(stdin or "auto", lambda line: notes.line(("note", "yellow"), f" {line}")))
+    items = (TextInput(text), *(LocalImageInput(str(image)) for image in images))
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_user_message(None, items, cwd="/")
     message_request = MessageRequest(items, schema, timeout_s, backend=backend)
@@ -233,7 +245,7 @@ def read_prompt(words: Sequence[str]) -> str:
     """The prompt of the command line, or of standard input for `-`; UsageError if there is none."""
     match list(words):
         case ["-"]:
-            text = _read_standard_input()
+            text = standard_input.read_prompt()
         case [text]:
             pass
         case []:
@@ -244,16 +256,6 @@ def read_prompt(words: Sequence[str]) -> str:
     if not text.strip():
         raise click.UsageError("the PROMPT is empty")
     return text
-
-
-def _read_standard_input() -> str:
-    if sys.stdin is None:
-        raise click.UsageError("standard input is closed")
-    content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
-    try:
-        return content.decode().removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"standard input is not UTF-8 (at byte {error.start})") from None
 
 
 def _read_schema(path: Path) -> dict[str, Any]:
