@@ -165,11 +165,7 @@ def command(
         prompt = ("-",)
     if resume_request is not None and not prompt:
         return _show_last_answer(resume_request, loaded, as_json=as_json)
-    text = read_prompt(prompt)
-    if list(prompt) != ["-"]:
-        notes = TerminalOutput(sys.stderr, loaded.environment.variables)
-        text = with_data(text, read_data(stdin or "auto", lambda line: notes.line(("note", "yellow"), f" {line}")))
-    items = (TextInput(text), *(LocalImageInput(str(image)) for image in images))
+    items = (TextInput(_whole_prompt(prompt, stdin, loaded)), *(LocalImageInput(str(image)) for image in images))
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_user_message(None, items, cwd="/")
     message_request = MessageRequest(items, schema, timeout_s, backend=backend)
@@ -183,6 +179,14 @@ def command(
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")
     return ending.exit_code
+
+
+def _whole_prompt(prompt: Sequence[str], stdin: StdinChoice | None, loaded: LoadedSettings) -> str:
+    """The prompt, with what standard input brings beside it."""
+    text, notes = read_prompt(prompt), TerminalOutput(sys.stderr, loaded.environment.variables)
+    if list(prompt) == ["-"]:
+        return text
+    return with_data(text, read_data(stdin or "auto", lambda line: notes.line(("note", "yellow"), f" {line}")))
 
 
 def _approver(keyboard: TerminalInput | None, view: MessageView, loaded: LoadedSettings) -> TerminalApprover | None:

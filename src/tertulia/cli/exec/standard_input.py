@@ -16,6 +16,8 @@ from tertulia.protocol.inputs import MAX_TEXT_BYTES
 GRACE_S = 1.0
 """How long a pipe may be silent before the run goes on without it, or a person is told what it waits for."""
 _PIECE = 1 << 20
+_MAX_COUNTED = 1 << 28
+"""Bytes that are read only to say how many there are: a pipe may never end."""
 _TAG = "standard_input"
 
 StdinChoice = Literal["auto", "wait", "never"]
@@ -81,13 +83,14 @@ def _read_all() -> bytes:
     """Everything that comes; of what is too long no more than a piece is kept, and all of it counted."""
     pieces: list[bytes] = []
     size = 0
-    while piece := sys.stdin.buffer.read(_PIECE):
+    while size <= _MAX_COUNTED and (piece := sys.stdin.buffer.read(_PIECE)):
         size += len(piece)
         if size <= MAX_TEXT_BYTES:
             pieces.append(piece)
     if size > MAX_TEXT_BYTES:
+        many = f"{size:,}" if size <= _MAX_COUNTED else f"more than {_MAX_COUNTED:,}"
         raise click.UsageError(
-            f"standard input has {size:,} bytes, and a message at most {MAX_TEXT_BYTES:,}; --no-stdin leaves it out"
+            f"standard input has {many} bytes, and a message at most {MAX_TEXT_BYTES:,}; --no-stdin leaves it out"
         )
     return b"".join(pieces)
 
