@@ -497,10 +497,12 @@ async def test_root_self_closed_and_waiting_are_refused_each_with_its_code() -> 
         gone = await on.session.open()
         await gone.close()
         assert (await refusal_of(on, send(gone.id)))[0] == "closed"
+        assert (await refusal_of(on, use("conv_history", conversation_id=gone.id)))[0] == "closed"
         assert (await refusal_of(on, use("conv_destroy", conversation_id=gone.id)))[0] == "not_found"
         for name in (on.root.id, "root"):
-            assert (await refusal_of(on, use("conv_destroy", conversation_id=name)))[0] == "invalid_params"
-            assert (await refusal_of(on, send(name)))[0] == "awaiting_result"
+            code, reason = await refusal_of(on, use("conv_destroy", conversation_id=name))
+            assert (code, "root" in reason) == ("invalid_params", True)
+            assert await refusal_of(on, send(name)) == ("awaiting_result", "conversation is awaiting a tool result")
         on.told.clear()
         reply = await on.says(create(), send(on.root.id, "up"), use("conv_destroy", "kill", conversation_id="root"),
                               "child", "done")  # fmt: skip
@@ -515,6 +517,10 @@ async def test_root_self_closed_and_waiting_are_refused_each_with_its_code() -> 
         ({}, "user_instruction"),
         ({"user_instruction": ""}, "user_instruction"),
         ({"items": []}, "items"),
+        ({"base_instruction_text": "be"}, "user_instruction or items"),
+        ({"user_instruction": "x", "mcp_allowlist": ["not a name!"]}, "server__tool"),
+        ({"user_instruction": "x", "internal_tools": {"include_plan_tool": "yes"}}, "include_plan_tool"),
+        ({"user_instruction": "x", "model": "scripted/nowhere.json"}, "nowhere.json"),
         ({"user_instruction": "x", "base_instruction_text": "a", "base_instruction_file": "b"}, "mutually exclusive"),
         ({"user_instruction": "x", "base_instruction_file": "/etc/passwd"}, "workspace"),
         ({"user_instruction": "x", "base_instruction_file": "../../etc/passwd"}, "workspace"),
@@ -540,7 +546,7 @@ async def test_root_self_closed_and_waiting_are_refused_each_with_its_code() -> 
     ],
 )
 async def test_a_conversation_that_cannot_be_opened_leaves_nothing_behind(arguments: dict[str, Any], says: str) -> None:
-    """S004-29..S004-32, X-09, S000-29: every check precedes every side effect."""
+    """S004-29, S004-30, S004-31, S004-32, X-09, S000-29: every check precedes every side effect."""
     async with scripted_session() as on:
         code, reason = await refusal_of(on, use("conv_create", **arguments))
         assert code == "invalid_params"

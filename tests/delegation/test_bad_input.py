@@ -43,45 +43,6 @@ async def refused(on: Play, name: str, arguments: Any) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("tool", ["conv_send", "conv_history", "conv_destroy"])
-@each_row("target", [UNKNOWN, "no-uuid", "", "0", "ROOT", "../root", "x" * 10_000, "\u0000"])
-async def test_an_id_that_is_unknown_or_malformed_is_not_found(tool: str, target: str) -> None:
-    """S004-12, S004-28, X-08: exactly this reason, and both flags say no."""
-    async with play() as on:
-        arguments = {"conversation_id": target} | ({"text": "hi"} if tool == "conv_send" else {})
-        told = await refused(on, tool, arguments)
-        assert told == {"ok": False, "code": "not_found", "reason": "conversation not found"}
-
-
-@pytest.mark.parametrize(
-    ("tool", "code"), [("conv_send", "closed"), ("conv_history", "closed"), ("conv_destroy", "not_found")]
-)
-async def test_a_closed_conversation_cannot_be_addressed(tool: str, code: str) -> None:
-    """X-71: to destroy it once more finds nothing; the others say that it was closed."""
-    async with play() as on:
-        b = await on.session.open()
-        await b.close()
-        arguments = {"conversation_id": b.id} | ({"text": "hi"} if tool == "conv_send" else {})
-        assert (await refused(on, tool, arguments))["code"] == code
-
-
-@pytest.mark.parametrize("target", ["root", None])
-async def test_nobody_sends_to_itself(target: str | None) -> None:
-    """X-11: it awaits a tool result, that of this very call."""
-    async with play() as on:
-        told = await refused(on, "conv_send", {"conversation_id": target or on.root.id, "text": "hi"})
-        assert (told["code"], told["reason"]) == ("awaiting_result", "conversation is awaiting a tool result")
-
-
-@pytest.mark.parametrize("target", ["root", None])
-async def test_the_root_cannot_be_destroyed(target: str | None) -> None:
-    """S004-11, S004-35"""
-    async with play() as on:
-        told = await refused(on, "conv_destroy", {"conversation_id": target or on.root.id})
-        assert told["code"] == "invalid_params"
-        assert "root" in told["reason"]
-
-
 @pytest.mark.parametrize("doing", ["send", "destroy"])
 async def test_an_ancestor_that_waits_is_neither_sent_to_nor_destroyed(doing: str) -> None:
     """X-10, X-11: a waiting ancestor answers `awaiting_result`; nothing happens to it, and the chain goes on."""
@@ -125,45 +86,6 @@ async def test_a_message_that_says_nothing_or_nonsense_is_not_sent(arguments: di
 async def test_arguments_that_are_not_what_the_schema_says_are_refused(tool: str, arguments: str) -> None:
     async with play() as on:
         assert (await refused(on, tool, arguments))["code"] == "invalid_params"
-
-
-@each_row("limit", [0, -1, "x", 1.5, True])
-async def test_a_limit_is_a_whole_number_from_one_on(limit: Any) -> None:
-    """S004-10"""
-    async with play() as on:
-        told = await refused(on, "conv_history", {"conversation_id": on.root.id, "limit": limit})
-        assert told["code"] == "invalid_params"
-        assert "limit" in told["reason"]
-
-
-@each_row(
-    ("arguments", "says"),
-    [
-        ({}, "user_instruction or items"),
-        ({"user_instruction": ""}, "user_instruction or items"),
-        ({"base_instruction_text": "be"}, "user_instruction or items"),
-        ({"user_instruction": "x", "base_instruction_text": "a", "base_instruction_file": "b"}, "mutually exclusive"),
-        ({"user_instruction": "x", "mcp_allowlist": ["fs__read"]}, "unknown"),
-        ({"user_instruction": "x", "mcp_allowlist": ["not a name!"]}, "server__tool"),
-        ({"user_instruction": "x", "mcp_allowlist": "fs__read"}, "mcp_allowlist"),
-        ({"user_instruction": "x", "internal_tools": {"colour": True}}, "colour"),
-        ({"user_instruction": "x", "internal_tools": {"include_plan_tool": "yes"}}, "include_plan_tool"),
-        ({"user_instruction": "x", "model": "nobody/knows"}, "nobody"),
-        ({"user_instruction": "x", "model": "scripted/nowhere.json"}, "nowhere.json"),
-        ({"user_instruction": "x", "backend": "abacus"}, "abacus"),
-        ({"user_instruction": "x", "title": "t" * 201}, "200"),
-        ({"user_instruction": "x", "fork_history": 0}, "fork_history"),
-        ({"user_instruction": "x", "fork_history": -1}, "fork_history"),
-        ({"user_instruction": "x", "fork_history": "some"}, "fork_history"),
-        ({"user_instruction": "x", "sandbox": "danger-full-access"}, "sandbox"),
-    ],
-)
-async def test_a_conversation_that_could_not_be_opened_is_not_begun(arguments: dict[str, Any], says: str) -> None:
-    """S004-03, S004-31, S004-32, X-09"""
-    async with play() as on:
-        told = await refused(on, "conv_create", arguments)
-        assert told["code"] == "invalid_params"
-        assert says in told["reason"]
 
 
 @pytest.fixture
@@ -226,26 +148,6 @@ async def test_a_file_of_the_workspace_is_the_childs_instructions(workspace: Pat
         assert on.model.requests[1].instructions.startswith("You are the role.")
 
 
-async def test_a_call_id_that_is_used_twice_opens_one_conversation() -> None:
-    """X-12: the second call of one id is dropped with a warning and never recorded."""
-    async with play(say("", create("c1", "first"), create("c1", "second")), "B", "A") as on:
-        await on.root.message("go")
-        assert len(on.ids()) == 2
-        assert [told["first_user_message"] for told in on.heard()] == ["first"]
-        assert [line for line in on.score() if "warning" in line] == ["A warning"]
-
-
-async def test_a_session_that_is_full_opens_nothing() -> None:
-    """G5: `max_conversations` besides root, counted with those of the same answer that are still to be opened."""
-    async with play(limits={"max_conversations": 1}) as on:
-        on.write(say("", create("c1"), create("c2")), "B", "A")
-        await on.root.message("go")
-        assert {told.get("code") for told in on.heard()} == {None, "limit"}
-        assert len(on.ids()) == 2
-        told = await refused(on, "conv_create", {"user_instruction": "x"})
-        assert (told["code"], "max_conversations" in told["reason"]) == ("limit", True)
-
-
 @pytest.mark.parametrize("tool", ["conv_create", "conv_send"])
 async def test_a_foreign_backend_is_a_target_only(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN, Scheduling: conv_create and conv_send from inside one are refused, conv_list and conv_history work."""
@@ -283,12 +185,3 @@ async def test_only_a_script_may_name_a_script(tmp_path: Path) -> None:
         on.model.name = "provider/model"
         told = await refused(on, "conv_create", {"user_instruction": "x", "model": f"scripted/{script}"})
         assert told["code"] == "invalid_params"
-
-
-async def test_a_refusal_in_a_mixed_answer_stops_nothing_else() -> None:
-    """DESIGN, Chains: valid calls run and refused ones get their {ok: false, code, reason}."""
-    async with play() as on:
-        on.write(say("", create("c1"), send("nobody", "c2"), destroy("root", "c3")), "B", "A")
-        assert (await on.root.message("go")).text == "A"
-        told = {output.call_id: output.success for output in on.outputs(on.root)}
-        assert told == {"c1": True, "c2": False, "c3": False}

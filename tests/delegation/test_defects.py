@@ -1,4 +1,4 @@
-"""The twelve defects of the implementation that the documents describe, each as a test that it would fail."""
+"""Defects of the implementation that the documents describe; the others of the twelve are in tests/contract."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import tertulia
 from tertulia.mcp.view import McpView
 from tertulia.protocol.items import ToolOutput, UserMessage
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.scheduler.plan import TaskPlan
-from tertulia.session import submission
 from tertulia.testing import call, say
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Outcome, Result
-from tests.delegation.delegation_stage import Play, create, destroy, play, send
+from tests.delegation.delegation_stage import Play, create, play, send
 
 
 class Served:
@@ -62,15 +60,6 @@ def serve(on: Play, *names: str) -> dict[str, Served]:
     view = McpView(tuple(tool.spec for tool in served.values()))
     conversation.terms = replace(conversation.terms, context=replace(conversation.terms.context, mcp_view=view))
     return served
-
-
-async def test_1_nesting_is_first_in_first_out() -> None:
-    """X-03: the outer continuation must not run before the inner target has answered."""
-    async with play(say("", create("c1")), say("", create("c2")), say("C"), say("B"), say("A")) as on:
-        await on.root.message("go")
-        order = [line[0] for line in on.score() if "task_started" in line]
-        assert order == ["A", "B", "C", "B", "A"]
-        assert on.heard()[0]["last_assistant_message"] == "B"
 
 
 async def test_2_an_allowlist_is_only_advice() -> None:
@@ -128,83 +117,6 @@ async def test_4_a_stale_answer_passes_for_success() -> None:
         assert (stale["ok"], stale["last_assistant_message"]) == (False, None)
 
 
-async def test_5_a_depth_refusal_leaves_something_behind() -> None:
-    """S004-32: the limit is checked before anything exists: no conversation, no event, and the call is answered."""
-    async with play(limits={"max_interrupt_chain_depth": 1}) as on:
-        b = await on.session.open()
-        before = on.ids()
-        on.write(say("", send(b)), say("", create("c2")), say("B"), say("A"))
-        await on.root.message("go")
-        assert on.ids() == before
-        assert [line for line in on.score() if "opened" in line] == ["B conversation_opened"]
-        assert on.heard(b)[0]["code"] == "depth_exceeded"
-        on.check_idle()
-
-
-async def test_6_a_counter_is_reset_by_a_continuation() -> None:
-    """G5, X-16: what one message may cause is counted over its whole chain; the next message has its turn."""
-    limits = {"max_task_interrupts": 3, "max_chain_conversations": 3}
-    async with play(limits=limits) as on:
-        on.write(*(reply for n in range(1, 4) for reply in (say("", create(f"c{n}")), say("child"))))
-        on.write(say("", create("c4")), say("enough"))
-        waiting = on.begin(on.root.message("go"))
-        next_one = on.begin(on.root.message("and I?"))
-        assert (await waiting).text == "enough"
-        assert [told["ok"] for told in on.heard()] == [True, True, True, False]
-        assert on.heard()[3]["code"] == "limit"
-        assert (await next_one).text == "nothing planned"
-
-
-async def test_7_a_destroyed_target_stalls_its_caller() -> None:
-    """S004-18: the call of a target that is gone before it could answer is answered, and the slot is free again."""
-    async with play() as on:
-        b, c = await on.session.open(), await on.session.open()
-        gate = asyncio.Event()
-        on.write(say("", send(b, "c1"), send(c, "c2")), say("B", gate=gate), say("A"))
-        running = on.begin(on.root.message("go"))
-        await on.asked(2)
-        await c.close()
-        gate.set()
-        assert (await running).text == "A"
-        assert [told.get("code") for told in on.heard()] == [None, "closed"]
-        on.check_idle()
-
-
-async def test_8_a_missing_id_is_ok() -> None:
-    """S004-28, X-71: destroying what does not exist, or no longer does, is a failure."""
-    async with play() as on:
-        b = await on.session.open()
-        on.write(
-            say("", destroy("7d0d1d4b-0000-4000-8000-000000000000", "d1"), destroy(b, "d2"), destroy(b, "d3")), "ok"
-        )
-        await on.root.message("go")
-        assert on.heard() == [
-            {"ok": False, "code": "not_found", "reason": "conversation not found"},
-            {"ok": True},
-            {"ok": False, "code": "not_found", "reason": "conversation not found"},
-        ]
-
-
-async def test_9_sibling_calls_are_lost() -> None:
-    """X-12: every call of an answer has its one output, before, between and after those that interrupt."""
-
-    @tertulia.tool
-    async def note(text: str) -> str:
-        """Repeat."""
-        return f'{{"ok": true, "text": "{text}"}}'
-
-    def noted(text: str) -> Any:
-        return call("note", {"text": text}, text)
-
-    async with play(tools=[note]) as on:
-        on.write(say("", noted("n1"), create("c1"), noted("n2"), create("c2"), noted("n3")), "B", "C", "A")
-        assert (await on.root.message("go")).tool_calls == 5
-        told = {output.call_id: output.success for output in on.outputs(on.root)}
-        assert told == dict.fromkeys(["n1", "c1", "n2", "c2", "n3"], True)
-        begun = [line.split()[2] for line in on.score() if "tool_call_begin" in line]
-        assert begun == ["n1", "c1", "n2", "c2", "n3"]
-
-
 async def test_10_an_interrupt_clears_what_the_caller_was_granted_and_told() -> None:
     """X-13: the caller goes on under the policy it had; input that came meanwhile is read after the output."""
     seen: list[Any] = []
@@ -231,26 +143,3 @@ async def test_10_an_interrupt_clears_what_the_caller_was_granted_and_told() -> 
         assert isinstance(items[-2], ToolOutput)
         assert isinstance(items[-1], UserMessage)
         assert items[-1].text == "and be quick"
-
-
-async def test_11_a_continuation_begins_with_an_empty_message() -> None:
-    """S004-19: the continuation's model reads the output and nothing else that is new."""
-    async with play(say("", create()), "B", "A") as on:
-        await on.root.message("go")
-        before, after = on.model.requests[0].items, on.model.requests[2].items
-        assert [type(item).__name__ for item in after[len(before) :]] == ["ToolCall", "ToolOutput"]
-        assert all(item.text for item in after if isinstance(item, UserMessage))
-        started = [e.data for e in on.events.drain() if e.type == "task_started"]
-        assert [data.input_preview for data in started] == ["go", "do it", None]
-
-
-async def test_12_instructions_for_one_task_are_ignored() -> None:
-    """S004-16, S004-24: an override holds for its task, its continuation included, and for nothing else."""
-    async with play(say("", create()), "B", "A", "later") as on:
-        conversation = on.parts.conversations.root
-        item = submission.to_user_message("go", None, cwd=conversation.terms.cwd)
-        plan = TaskPlan(conversation.id, "user", (item,), base_instructions_override="Only today.", sub_id="sub/1")
-        await submission.submit_plan(on.parts, plan).reply()
-        await on.root.message("and now?")
-        told = [asked.instructions.startswith("Only today.") for asked in on.model.requests]
-        assert told == [True, False, True, False]

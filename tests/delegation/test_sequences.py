@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import tertulia
-from tertulia.testing import fail, say
+from tertulia.testing import say
 from tests.delegation.delegation_stage import Play, create, destroy, play, send
 from tests.tables import each_row
 
@@ -42,31 +42,6 @@ async def test_create() -> None:
         ]
         kinds = [type(item).__name__ for item in on.model.last_request.items[-4:]]
         assert kinds == ["UserMessage", "AssistantMessage", "ToolCall", "ToolOutput"]
-        on.check_idle()
-
-
-async def test_send() -> None:
-    """S004-06, S004-25, S004-35"""
-    async with play() as on:
-        other = await on.session.open()
-        on.mark()
-        on.write(say("", send(other)), say("yes"), say("They say yes."))
-        assert (await on.root.message("ask them")).text == "They say yes."
-        assert on.score() == [
-            "A task_started user",
-            "A token_count",
-            "A tool_call_begin c1 conv_send",
-            "A turn_aborted replaced by c1",
-            "B task_started target",
-            "B token_count",
-            "B agent_message 'yes'",
-            "B task_complete completed 'yes'",
-            "A task_started continuation",
-            "A tool_call_end c1 ok",
-            "A token_count",
-            "A agent_message 'They say yes.'",
-            "A task_complete completed 'They say yes.'",
-        ]
         on.check_idle()
 
 
@@ -107,19 +82,6 @@ async def test_nested() -> None:
         assert (to_a["conversation_id"], to_a["last_assistant_message"]) == (b.id, "deeper")
         assert (to_b["conversation_id"], to_b["last_assistant_message"]) == (c.id, "deep")
         on.check_idle()
-
-
-async def test_there_and_back_through_an_old_acquaintance() -> None:
-    """A→B→C→B′→A′, all of them old acquaintances: results come from the task, through its continuations."""
-    async with play() as on:
-        b, c = await on.session.open(), await on.session.open()
-        on.mark()
-        on.write(say("", send(b)), say("", send(c, "c2")), say("C says"), say("B says"), say("A says"))
-        assert (await on.root.message("go")).text == "A says"
-        started = [line for line in on.score() if "task_started" in line]
-        assert [line.split()[0] + line.split()[2][0] for line in started] == ["Au", "Bt", "Ct", "Bc", "Ac"]
-        assert on.heard()[0]["last_assistant_message"] == "B says"
-        assert on.heard(b)[0]["last_assistant_message"] == "C says"
 
 
 async def test_two_creates_in_one_answer() -> None:
@@ -200,36 +162,6 @@ async def test_what_a_chain_causes_comes_before_what_users_have_queued() -> None
         ]
 
 
-async def test_a_failing_target() -> None:
-    """X-14, X-02: closed with success=false, a status, a reason and an error; the caller goes on."""
-    async with play(say("", create()), fail("no such luck"), say("then without")) as on:
-        assert (await on.root.message("go")).text == "then without"
-        assert on.score()[4:] == [
-            "B conversation_opened",
-            "B task_started target",
-            "B error model_error",
-            "B task_complete failed None",
-            "A task_started continuation",
-            "A tool_call_end c1 model_error",
-            "A token_count",
-            "A agent_message 'then without'",
-            "A task_complete completed 'then without'",
-        ]
-        (told,) = on.heard()
-        assert (told["status"], told["code"], told["reason"]) == ("failed", "model_error", "no such luck")
-        assert told["error"] == {"code": "model_error", "message": "no such luck"}
-        on.check_idle()
-
-
-async def test_a_failing_target_gives_what_it_had_said() -> None:
-    """X-14: the partial text."""
-    broken = tertulia.testing.ScriptedReply(text="half an ans", cut=True)
-    async with play(say("", create()), broken, say("half is better")) as on:
-        await on.root.message("go")
-        (told,) = on.heard()
-        assert (told["ok"], told["status"], told["last_assistant_message"]) == (False, "failed", "half an ans")
-
-
 async def test_a_silent_target() -> None:
     """X-14: who says nothing has not answered, whatever it said on earlier occasions."""
     async with play(say("", create()), say(""), say("silence")) as on:
@@ -273,70 +205,6 @@ async def test_a_cancelled_target() -> None:
         (told,) = on.heard()
         assert (told["status"], told["conversation_id"]) == ("cancelled", on.ids()[1])
         assert len(on.model.requests) == 2
-        on.check_idle()
-
-
-async def test_a_target_that_takes_too_long() -> None:
-    """S002-51: `target_timeout_s` is none unless it is set; then the caller hears of it and goes on."""
-    assert tertulia.Settings().rights().limits.target_timeout_s is None
-    late = say("never", gate=asyncio.Event())
-    async with play(say("", create()), late, say("went on"), limits={"target_timeout_s": 0.05}) as on:
-        assert (await on.root.message("go")).text == "went on"
-        assert on.score()[4:9] == [
-            "B conversation_opened",
-            "B task_started target",
-            "B turn_aborted timeout",
-            "A task_started continuation",
-            "A tool_call_end c1 timeout",
-        ]
-        assert on.heard()[0]["status"] == "failed"
-
-
-async def test_a_target_that_is_destroyed_while_it_runs() -> None:
-    """S004-11: it is aborted as interrupted, its caller hears so and goes on."""
-    async with play(say("", create()), say("never", gate=asyncio.Event()), say("went on")) as on:
-        running = await until_asked(on, 2)
-        child = on.session.conversations()[1]
-        assert (await child.close()).closed
-        assert (await running).text == "went on"
-        told = on.score()
-        assert told[4:7] == ["B conversation_opened", "B task_started target", "B turn_aborted interrupted"]
-        # Whoever closes it also puts away what was its own, while the caller goes on.
-        assert told.count("B conversation_closed") == 1
-        rest = [line for line in told[7:] if line != "B conversation_closed"]
-        assert rest[:2] == ["A task_started continuation", "A tool_call_end c1 closed"]
-        assert (on.heard()[0]["status"], on.heard()[0]["code"]) == ("cancelled", "closed")
-        on.check_idle()
-
-
-async def test_a_target_that_is_destroyed_while_it_is_queued() -> None:
-    """Bad input: of two targets the first destroys the second, which is then answered and never run."""
-    async with play() as on:
-        b, c = await on.session.open(), await on.session.open()
-        on.mark()
-        on.write(say("", send(b, "c1"), send(c, "c2")), say("", destroy(c, "d1")), say("B done"), say("A done"))
-        assert (await on.root.message("go")).text == "A done"
-        assert on.score() == [
-            "A task_started user",
-            "A token_count",
-            "A tool_call_begin c1 conv_send",
-            "A tool_call_begin c2 conv_send",
-            "A turn_aborted replaced by c1",
-            "B task_started target",
-            "B token_count",
-            "B tool_call_begin d1 conv_destroy",
-            "C conversation_closed",
-            "B tool_call_end d1 ok",
-            "B token_count",
-            "B agent_message 'B done'",
-            "B task_complete completed 'B done'",
-            "A task_started continuation",
-            "A tool_call_end c1 ok",
-            "A tool_call_end c2 closed",
-            "A token_count",
-            "A agent_message 'A done'",
-            "A task_complete completed 'A done'",
-        ]
         on.check_idle()
 
 
