@@ -39,7 +39,7 @@ async def test_more_directories_may_be_written_where_the_user_has_not_said_other
     """Issue 10 (4): additional directories are writable roots as far as the user's settings allow."""
     work, more, _ = places
     at = session_factory(None)
-    opened = await at.begin(SessionRequest(str(work), [str(more)]))
+    opened = await at.start(SessionRequest(str(work), [str(more)]))
     rights = opened.session.parts.conversations.root.terms.rights
     assert set(rights.writable_roots or ()) == {str(work), str(more)}
     assert not opened.remarks
@@ -50,7 +50,7 @@ async def test_the_users_own_roots_are_the_most_that_there_is(places: tuple[Path
     """Issue 10 (4), HARDENING A8: naming a directory is not being allowed it."""
     work, more, inner = places
     at = session_factory([str(work)])
-    opened = await at.begin(SessionRequest(str(work), [str(more), str(inner)]))
+    opened = await at.start(SessionRequest(str(work), [str(more), str(inner)]))
     assert opened.session.parts.conversations.root.terms.rights.writable_roots == (str(work),)
     (remark,) = opened.remarks
     assert str(more) in remark
@@ -64,7 +64,7 @@ async def test_a_directory_that_is_none_is_refused_by_name(tmp_path: Path, field
     at = session_factory(None)
     requested = SessionRequest(path) if field == "cwd" else SessionRequest(str(tmp_path), [path])
     with pytest.raises(InvalidParamsError, match=field):
-        await at.begin(requested)
+        await at.start(requested)
     assert not at.host.sessions()
 
 
@@ -74,7 +74,7 @@ async def test_a_session_that_could_not_be_settled_is_not_left_behind(
     """X-35: its client never hears of it; one that ran before goes on."""
     work, more, _ = places
     at = session_factory(None)
-    first = await at.begin(SessionRequest(str(work)))
+    first = await at.start(SessionRequest(str(work)))
     await first.session.root.message("hello")
 
     async def full(self: Conversation, **fields: object) -> None:
@@ -82,12 +82,12 @@ async def test_a_session_that_could_not_be_settled_is_not_left_behind(
 
     monkeypatch.setattr(Conversation, "set_context", full)
     with pytest.raises(StorageError):
-        await at.bring_back(first.session.id, SessionRequest(str(more)))
+        await at.resume(first.session.id, SessionRequest(str(more)))
     assert at.host.sessions() == [first.session]
     assert not first.session.closed
     await at.host.close_session(first.session)
     with pytest.raises(StorageError):
-        await at.bring_back(first.session.id, SessionRequest(str(more)))
+        await at.resume(first.session.id, SessionRequest(str(more)))
     assert not at.host.sessions()
 
 
@@ -95,11 +95,11 @@ async def test_a_session_that_comes_back_works_where_the_editor_says(places: tup
     """Issue 10 (4): and hears what was said about its settings."""
     work, more, _ = places
     at = session_factory(None, ["a project's file was not read"])
-    first = await at.begin(SessionRequest(str(work)))
+    first = await at.start(SessionRequest(str(work)))
     assert first.remarks == ["a project's file was not read"]
     await first.session.root.message("hello")
     await at.host.close_session(first.session)
-    back = await at.bring_back(first.session.id, SessionRequest(str(more)))
+    back = await at.resume(first.session.id, SessionRequest(str(more)))
     assert back.session.parts.conversations.root.terms.cwd == str(more)
     await at.host.close()
 

@@ -32,9 +32,12 @@ from tertulia.protocol.inputs import Message
 from tertulia.protocol.items import ToolOutput
 from tertulia.protocol.usage import Usage
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.jsonrpc.event_batching import EventSender, Sink
+from tertulia.server.jsonrpc.connection import log_policy
+from tertulia.server.jsonrpc.event_batching import EventSender, Sink, is_drained
 from tertulia.server.jsonrpc.peer import Peer
-from tertulia.server.jsonrpc.request_runner import MethodResult
+from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
+from tertulia.server.jsonrpc.stdio import PATIENCE_S
+from tertulia.server.session_factory import SessionFactory
 from tertulia.session.conversations import ROOT
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse
@@ -63,6 +66,36 @@ class SurfaceMethod(msgspec.Struct, frozen=True):
 
     reads: type[Any]
     run: Callable[[Any, Any], Awaitable[MethodResult]]
+
+
+class ClientSurface(ABC):
+    """One client of a surface, from its `initialize` to its end: a `ClientHandler` of `jsonrpc/stdio.py`."""
+
+    def __init__(self, factory: SessionFactory, sink: Sink, dialect: RpcDialect) -> None:
+        self._factory = factory
+        self._sink = sink
+        self.peer = Peer(sink, self._serve, dialect, lambda: log_policy(factory.host))
+        self.receive = self.peer.receive
+        self.refuse = self.peer.refuse
+        self.idle = self.peer.idle
+
+    @abstractmethod
+    async def _serve(self, method: str, params: dict[str, Any]) -> MethodResult:
+        """Carry out one request or notification."""
+
+    @abstractmethod
+    async def _close_sessions(self) -> None:
+        """Close the sessions that the client has open."""
+
+    async def close(self, timeout_s: float) -> bool:
+        """Close the sessions that were opened here; what still runs is answered, at most so long later.
+
+        Whether the client takes what it is sent.
+        """
+        self.peer.stop_asking()
+        await self._close_sessions()
+        await self.peer.close(timeout_s)
+        return await is_drained(self._sink, min(timeout_s, PATIENCE_S))
 
 
 # ---- sessions

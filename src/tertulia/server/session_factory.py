@@ -134,27 +134,27 @@ class OpenedSession(msgspec.Struct, frozen=True, eq=False):
 
 
 class SessionFactory:
-    """One Host, and the rules by which a client gets sessions of it."""
+    """Gives a client sessions of one host, each under the settings of its directory."""
 
     def __init__(
-        self, host: Host, settle: DirectorySettingsLoader, environment: Environment, *, model: bool = False
+        self, host: Host, load: DirectorySettingsLoader, environment: Environment, *, model: bool = False
     ) -> None:
         """`model`: the user names one just now."""
         self.host = host
         self.environment = environment
         self.models = known_models(environment)
-        self._settle = settle
+        self._load = load
         self._names_model = model
 
-    async def begin(self, request: SessionRequest) -> OpenedSession:
+    async def start(self, request: SessionRequest) -> OpenedSession:
         """Start a new session under the settings of its directory."""
-        directory = await self._settled(request)
+        directory = await self._directory_settings(request)
         session = await self.host.start(directory.settings)
         return OpenedSession(session, directory.remarks)
 
-    async def bring_back(self, session_id: str, request: SessionRequest) -> OpenedSession:
-        """One of the past, or one that runs here already. NotFound, Busy, or StorageError."""
-        directory = await self._settled(request)
+    async def resume(self, session_id: str, request: SessionRequest) -> OpenedSession:
+        """Resume a stored session, or take one that runs here already. NotFound, Busy, or StorageError."""
+        directory = await self._directory_settings(request)
         settings = directory.settings
         if isinstance(settings.model, str) and not self._names_model:
             # Its own model answers, unless the command line names one.
@@ -167,13 +167,13 @@ class SessionFactory:
         return OpenedSession(session, directory.remarks)
 
     async def fork(self, session_id: str, request: SessionRequest, at: int | None = None) -> OpenedSession:
-        """A new one that begins with all that was said in another, or with its first `at` rounds."""
-        directory = await self._settled(request)
+        """Start a session with the history of another, or with its first `at` rounds."""
+        directory = await self._directory_settings(request)
         for session in self.host.sessions():
             if session.id == session_id and not session.closed:
                 await session.activity.flush()
         fork = await fork_session(self.environment, directory.settings, SystemClock(), session_id, at=at)
-        return await self.bring_back(fork, request)
+        return await self.resume(fork, request)
 
     @asynccontextmanager
     async def _or_closed(self, session: Session) -> AsyncGenerator[None]:
@@ -184,10 +184,10 @@ class SessionFactory:
             await self.host.close_session(session)
             raise
 
-    async def _settled(self, request: SessionRequest) -> DirectorySettings:
+    async def _directory_settings(self, request: SessionRequest) -> DirectorySettings:
         cwd = _directory(request.cwd, "cwd")
         extra = [_directory(path, "additionalDirectories") for path in request.directories]
-        directory = await asyncio.to_thread(self._settle, Path(cwd))
+        directory = await asyncio.to_thread(self._load, Path(cwd))
         settings, remarks = directory.settings, list(directory.remarks)
         roots, refused = _roots(settings, cwd, extra)
         remarks += [f"{path} may be read and not written: your settings say writable_roots" for path in refused]

@@ -21,7 +21,7 @@ async def test_flags_hold_in_every_directory_and_projects_take_away(tmp_path: Pa
     given.take("model", "scripted/tour")
     loaded = given.load()
     host = Host(loaded.settings)
-    opened = await build_session_factory(given, loaded, host).begin(SessionRequest(str(tmp_path)))
+    opened = await build_session_factory(given, loaded, host).start(SessionRequest(str(tmp_path)))
     terms = opened.session.parts.conversations.root.terms
     assert (terms.rights.sandbox, terms.cwd, terms.wire.name) == ("read_only", str(tmp_path), "scripted/tour")
     assert any("model is ignored" in remark for remark in opened.remarks)
@@ -34,7 +34,7 @@ async def test_any_mode_can_be_chosen_where_no_setting_says_how_far_it_goes(tmp_
     given.take("model", "scripted/tour")
     loaded = given.load()
     host = Host(loaded.settings)
-    opened = await build_session_factory(given, loaded, host, open_ended=True).begin(SessionRequest(str(tmp_path)))
+    opened = await build_session_factory(given, loaded, host, open_ended=True).start(SessionRequest(str(tmp_path)))
     root = opened.session.parts.conversations.root
     assert (root.terms.rights.sandbox, root.ceiling.sandbox) == ("workspace_write", "danger_full_access")
     told = [item.text for item in root.history.snapshot() if "<environment_context>" in item.text]
@@ -58,7 +58,7 @@ async def test_where_a_setting_says_how_far_it_goes_nothing_wider_can_be_chosen(
         (tmp_path / ".tertulia" / "config.toml").write_text(f'sandbox = "{most}"\n')
     loaded = given.load()
     host = Host(loaded.settings)
-    opened = await build_session_factory(given, loaded, host, open_ended=True).begin(SessionRequest(str(tmp_path)))
+    opened = await build_session_factory(given, loaded, host, open_ended=True).start(SessionRequest(str(tmp_path)))
     root = opened.session.parts.conversations.root
     assert {root.terms.rights.sandbox, root.ceiling.sandbox} == {sandbox_from_wire(most)}
     await host.close()

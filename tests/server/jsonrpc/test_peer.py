@@ -172,7 +172,7 @@ async def test_a_client_that_is_gone_answers_nothing_before_and_after() -> None:
     peer = Peer(sink, nothing, ACP_DIALECT)
     asking = asyncio.create_task(peer.ask("question", {}))
     await sink.until(lambda message: True)
-    peer.forsake()
+    peer.stop_asking()
     assert await asking is None
     assert await peer.ask("another", {}) is None
     assert len(sink.sent) == 1

@@ -49,7 +49,7 @@ def build_session_factory(
         open_ended: whether the client may choose any mode up to `widest_mode`.
     """
 
-    def settle(cwd: Path) -> DirectorySettings:
+    def load(cwd: Path) -> DirectorySettings:
         there = load_settings(cwd=cwd, flags={**flags.values, "cwd": str(cwd)}, overrides=flags.overrides)
         settings = replace(there.settings, begins_in=mode)
         if open_ended:
@@ -58,7 +58,7 @@ def build_session_factory(
         return DirectorySettings(settings, there.warnings)
 
     named = loaded.provenance.get("model", "").startswith(("flag", "-c"))
-    return SessionFactory(host, settle, loaded.environment, model=named)
+    return SessionFactory(host, load, loaded.environment, model=named)
 
 
 def widest_mode(loaded: LoadedSettings) -> SandboxMode:

@@ -41,10 +41,8 @@ from tertulia.server.acp.editor import (
 )
 from tertulia.server.acp.session import AcpSession
 from tertulia.server.acp.session_options import choose_mode, choose_model
-from tertulia.server.client_surface import ERROR_NUMBERS, OTHER_ERROR_NUMBER, OpenSessions, SurfaceMethod
-from tertulia.server.jsonrpc.connection import log_policy
-from tertulia.server.jsonrpc.event_batching import Sink, is_drained
-from tertulia.server.jsonrpc.peer import Peer
+from tertulia.server.client_surface import ERROR_NUMBERS, OTHER_ERROR_NUMBER, ClientSurface, OpenSessions, SurfaceMethod
+from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
 from tertulia.server.jsonrpc.stdio import PATIENCE_S, run_on_standard_streams, serve_client
 from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest, is_in_folders, session_page
@@ -70,34 +68,27 @@ PAGE = 50
 """Stored sessions on one page of `session/list`."""
 
 
-class AcpAgent:
+class AcpAgent(ClientSurface):
     """One client, from its `initialize` to its end."""
 
     def __init__(self, factory: SessionFactory, sink: Sink) -> None:
-        self._factory = factory
-        self._sink = sink
-        self.peer = Peer(sink, self._serve, ACP_DIALECT, lambda: log_policy(factory.host))
-        self.receive = self.peer.receive
-        self.refuse = self.peer.refuse
-        self.idle = self.peer.idle
+        super().__init__(factory, sink, ACP_DIALECT)
         self._editor: EditorCapabilities | None = None
         self._sessions = OpenSessions[AcpSession](factory.host, "session {} is not open here; load or resume it first")
 
     def input_ended(self) -> None:
         """Nothing more comes from the client: prompts are cancelled, and requests to it count as refused."""
-        self.peer.forsake()
+        self.peer.stop_asking()
         for session in self._sessions:
             session.cancel()
 
     async def close(self, timeout_s: float) -> bool:
-        """Close the sessions that were opened here; what still runs is answered, at most so long later.
-
-        Whether the client takes what it is sent.
-        """
+        """The same, after every prompt is cancelled."""
         self.input_ended()
+        return await super().close(timeout_s)
+
+    async def _close_sessions(self) -> None:
         await self._sessions.close()
-        await self.peer.close(timeout_s)
-        return await is_drained(self._sink, min(timeout_s, PATIENCE_S))
 
     async def _serve(self, method: str, params: dict[str, Any]) -> MethodResult:
         if method == AGENT_METHODS["initialize"]:
@@ -125,18 +116,18 @@ class AcpAgent:
 
     async def new(self, request: s.NewSessionRequest) -> MethodResult:
         """`session/new`: start a session in a directory."""
-        session = await self._open(request, self._factory.begin)
+        session = await self._open(request, self._factory.start)
         return MethodResult({"sessionId": session.session.id, **session.state()}, session.begin)
 
     async def load(self, request: s.LoadSessionRequest) -> MethodResult:
         """`session/load`: all that was said is told again, then the answer comes."""
-        session = await self._open(request, partial(self._factory.bring_back, request.session_id))
+        session = await self._open(request, partial(self._factory.resume, request.session_id))
         await session.retell()
         return MethodResult(session.state(), session.begin)
 
     async def resume(self, request: s.ResumeSessionRequest) -> MethodResult:
         """`session/resume`: the same, and nothing is told again."""
-        session = await self._open(request, partial(self._factory.bring_back, request.session_id))
+        session = await self._open(request, partial(self._factory.resume, request.session_id))
         return MethodResult(session.state(), session.begin)
 
     async def fork(self, request: s.ForkSessionRequest) -> MethodResult:

@@ -1,4 +1,4 @@
-"""Approvals as ACP's permission requests, and elicitations of MCP servers as ACP's own."""
+"""Asks an editor for approvals by ACP's permission requests, and for what MCP servers want to know."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class AcpSession(SurfaceSession):
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self) -> None:
-        """The client has been told of the session: from now on it hears of it."""
+        """Send what had to wait until the client knew of the session, and follow it from now on."""
         self._tell({"sessionUpdate": "available_commands_update", "availableCommands": available_commands()})
         for remark in self._remarks:
             self._tell(remark_update(remark))
@@ -102,7 +102,7 @@ class AcpSession(SurfaceSession):
             raise BusyError("this session is still answering; cancel that, or open another session", retry_after_s=1)
         command = find_slash_command(first_text(blocks)) if len(blocks) == 1 else None
         try:
-            return await (self._ask(blocks) if command is None else self._obey(*command))
+            return await (self._ask(blocks) if command is None else self._run_command(*command))
         finally:
             self._stop = None
 
@@ -137,8 +137,8 @@ class AcpSession(SurfaceSession):
         usage = usage_fields(reply.usage, cached="cachedReadTokens", reasoning="thoughtTokens")
         return {"stopReason": reason, "usage": usage}
 
-    async def _obey(self, command: SlashCommand, rest: str) -> dict[str, Any]:
-        job = self._nursery.start(self._words_of(command, rest), "a slash command")
+    async def _run_command(self, command: SlashCommand, rest: str) -> dict[str, Any]:
+        job = self._nursery.start(self._command_answer(command, rest), "a slash command")
         self._stop = job.cancel
         await asyncio.wait((job,))
         if job.cancelled():
@@ -149,7 +149,7 @@ class AcpSession(SurfaceSession):
         self._tell(chunk_update("agent_message_chunk", text_block(text)))
         return {"stopReason": "end_turn"}
 
-    async def _words_of(self, command: SlashCommand, rest: str) -> str:
+    async def _command_answer(self, command: SlashCommand, rest: str) -> str:
         try:
             return await command.run(self.session, rest, self._models)
         except TertuliaError as error:

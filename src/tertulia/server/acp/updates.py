@@ -1,4 +1,4 @@
-"""The events of a session as ACP's updates: what an editor can show of each, and nothing else."""
+"""Turns the events and the history of a session into ACP's updates: what an editor can show of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approvals as Codex's requests for commands and changes, and elicitations of MCP servers as Codex's own."""
+"""Asks a Codex client for approvals of commands, changes and calls, and for what MCP servers want to know."""
 
 from __future__ import annotations
 

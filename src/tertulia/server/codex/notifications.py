@@ -1,4 +1,4 @@
-"""The events of a session as Codex's notifications: a thread's turns, and the items in them. Pure: it reads no clock.
+"""Turns the events of a session into Codex's notifications: a thread's turns, and the items in them. Reads no clock.
 
 A turn is what one message causes. A task that hands over to another conversation and goes on later is one turn; what
 that conversation does meanwhile shows as items of the same turn, and what it says does not.

@@ -1,4 +1,4 @@
-"""What Codex clients send, read once: the parameters of each method, as far as they mean something here.
+"""Reads the parameters of each of Codex's methods, as far as they mean something here.
 
 Fields that are not listed are not refused: Codex does not refuse them either, and clients send many.
 """

@@ -18,14 +18,11 @@ from tertulia.errors import (
     NotInitializedError,
     NotRunningError,
 )
-from tertulia.server.client_surface import ERROR_NUMBERS, OTHER_ERROR_NUMBER, SurfaceMethod
+from tertulia.server.client_surface import ERROR_NUMBERS, OTHER_ERROR_NUMBER, ClientSurface, SurfaceMethod
 from tertulia.server.codex import params as p
 from tertulia.server.codex.threads import CodexThreads
-from tertulia.server.jsonrpc.connection import log_policy
-from tertulia.server.jsonrpc.event_batching import Sink, is_drained
-from tertulia.server.jsonrpc.peer import Peer
+from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
-from tertulia.server.jsonrpc.stdio import PATIENCE_S
 from tertulia.server.session_factory import SessionFactory
 from tertulia.version import __version__
 
@@ -42,28 +39,16 @@ CODEX_DIALECT = RpcDialect(
 )
 
 
-class CodexServer:
+class CodexServer(ClientSurface):
     """One client, from its `initialize` to its end."""
 
     def __init__(self, factory: SessionFactory, sink: Sink) -> None:
-        self._factory = factory
-        self._sink = sink
-        self._peer = Peer(sink, self._serve, CODEX_DIALECT, lambda: log_policy(factory.host))
-        self.threads = CodexThreads(factory, self._peer, sink)
+        super().__init__(factory, sink, CODEX_DIALECT)
+        self.threads = CodexThreads(factory, self.peer, sink)
         self._is_initialized = False
-        self.receive = self._peer.receive
-        self.refuse = self._peer.refuse
-        self.idle = self._peer.idle
 
-    async def close(self, timeout_s: float) -> bool:
-        """Close the threads that were opened here; what still runs is answered, at most so long later.
-
-        Whether the client takes what it is sent.
-        """
-        self._peer.forsake()
+    async def _close_sessions(self) -> None:
         await self.threads.close()
-        await self._peer.close(timeout_s)
-        return await is_drained(self._sink, min(timeout_s, PATIENCE_S))
 
     def input_ended(self) -> None:
         """Turns go on, but no request to the client will be answered."""

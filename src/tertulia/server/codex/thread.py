@@ -71,7 +71,7 @@ class CodexThread(SurfaceSession):
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, *, new: bool) -> None:
-        """The client has been told of the thread: from now on it hears of it."""
+        """The client has been told of the thread: follow it from now on, and announce a new one."""
         if new:
             self._tell("thread/started", {"thread": self.shown(turns=False)})
         self.follow()

@@ -97,14 +97,14 @@ class StoredThreads:
     # ── put away ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def archived(self) -> set[str]:
-        """Those that were put away."""
+        """The ids of the threads that are archived."""
         try:
             return set((self._home / ARCHIVED_FILE).read_text(encoding="ascii").split())
         except FileNotFoundError:
             return set()
 
     def archive(self, id: str, *, away: bool) -> None:
-        """Put one away, or take it out again. NotFound where there is none."""
+        """Archive a thread, or take it out again. NotFound where there is none."""
         find_session(self._home, id)
         # Sessions that were removed since are forgotten here too.
         there = {entry.id for entry in list_sessions(self._home)}
@@ -130,7 +130,7 @@ def _about(stored: SessionSummary, status: dict[str, Any]) -> ThreadSummary:
 
 
 class CodexThreads:
-    """Begun, brought back, forked, looked at, put away."""
+    """Starts, resumes, forks, reads and archives threads, and has those that are open."""
 
     def __init__(self, factory: SessionFactory, peer: Peer, sink: Sink) -> None:
         self._factory = factory
@@ -145,13 +145,13 @@ class CodexThreads:
 
     async def start(self, request: p.StartThread) -> MethodResult:
         """`thread/start`: open a new thread."""
-        opened = await self._factory.begin(SessionRequest(request.cwd or self._own_cwd()))
+        opened = await self._factory.start(SessionRequest(request.cwd or self._own_cwd()))
         return await self._changed(opened, request, origin=None, turns=False, new=True)
 
     async def resume(self, request: p.ResumeThread) -> MethodResult:
         """`thread/resume`: one of the past, or one that runs here already."""
         await self._refuse_archived(request.thread_id)
-        opened = await self._factory.bring_back(request.thread_id, SessionRequest(await self._cwd(request)))
+        opened = await self._factory.resume(request.thread_id, SessionRequest(await self._cwd(request)))
         return await self._changed(opened, request, origin=None, turns=not request.exclude_turns, new=False)
 
     async def fork(self, request: p.ForkThread) -> MethodResult:

@@ -55,7 +55,7 @@ class Peer:
         self._ids = count()
         self._questions: dict[int, asyncio.Future[Any]] = {}
         """Requests to the client that wait for its response."""
-        self._is_deaf = False
+        self._is_silent = False
         """The client responds to nothing any more."""
         self._is_gone = False
         self.requests = RequestRunner(serve, dialect, policy)
@@ -122,7 +122,7 @@ class Peer:
 
     async def ask(self, method: str, params: dict[str, Any], id: int | None = None) -> dict[str, Any] | None:
         """The result of a request to the client; None for an error, for nonsense, and where the client is gone."""
-        if self._is_deaf:
+        if self._is_silent:
             return None
         id = self.new_id() if id is None else id
         future = self._questions[id] = asyncio.get_running_loop().create_future()
@@ -167,16 +167,16 @@ class Peer:
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def forsake(self) -> None:
+    def stop_asking(self) -> None:
         """The client responds to nothing any more: every request to it, now and later, comes to None."""
-        self._is_deaf = True
+        self._is_silent = True
         for future in self._questions.values():
             if not future.done():
                 future.set_result(None)
 
     async def close(self, timeout_s: float) -> None:
         """Have what still runs answered, at most so long, and send nothing more."""
-        self.forsake()
+        self.stop_asking()
         await self.requests.close(timeout_s)
         self._is_gone = True
 

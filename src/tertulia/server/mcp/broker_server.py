@@ -1,4 +1,7 @@
-"""One broker for all programs of a user: a socket that only this user can reach, and an end when no client is there."""
+"""Serves the MCP broker of a user: over a socket that only this user can reach, or over HTTP with a token.
+
+Each client gets a conversation of its own in one session. The socket ends when no client has used it for a while.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message that came as an MCP call: its client hears how it goes on, and is asked what has to be asked."""
+"""Runs a message that came as an MCP call: the client is told of its progress, and asked for approvals."""
 
 from __future__ import annotations
 
