@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from acp import schema as s
 
+from tertulia.server import client_surface
 from tertulia.server.acp import agent
 from tertulia.server.acp.agent import serve_acp_client
 from tertulia.server.session_factory import DirectorySettings, SessionFactory
@@ -122,6 +123,7 @@ async def test_a_client_that_reads_nothing_is_not_waited_for(
 ) -> None:
     """HARDENING H7, D11: however long the settings let things take."""
     monkeypatch.setattr(agent, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(client_surface, "PATIENCE_S", 0.2)
     settings = Settings(model=ScriptedModel([say("word " * 200_000)]), close_timeout_s=3600)
     factory = SessionFactory(Host(settings), lambda cwd: DirectorySettings(settings), current_environment())
     (source, feed), (drain, target) = os.pipe(), os.pipe()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import ValidationError
 
-from tertulia.server.codex import server as codex_server
+from tertulia.server import client_surface
 from tertulia.server.codex.server import METHODS, CodexServer
 from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
@@ -232,7 +232,7 @@ class Wall:
 
 async def test_a_client_that_reads_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """HARDENING H7: however long the settings let things take."""
-    monkeypatch.setattr(codex_server, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(client_surface, "PATIENCE_S", 0.01)
     terms = scripted()
     host = Host(terms)
     server = CodexServer(SessionFactory(host, lambda cwd: DirectorySettings(terms), current_environment()), Wall())
