@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from tertulia.cli.exec import standard_input
 from tertulia.cli.exec.run_message import MessageRequest, MessageView, resume_and_show, run_message
 from tertulia.cli.exec.standard_input import StdinChoice, read_data, with_data
-from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
 from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.terminal import TerminalOutput
@@ -31,6 +30,9 @@ from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.sqlite.session_index import remove_session
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
+
+if TYPE_CHECKING:
+    from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
 
 _CODEX_KEY = "CODEX_API_KEY"
 """Where the SDK puts its `apiKey`."""
@@ -169,7 +171,7 @@ def command(
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_user_message(None, items, cwd="/")
     message_request = MessageRequest(items, schema, timeout_s, backend=backend)
-    keyboard = TerminalInput.open((sys.stdin, sys.stderr))
+    keyboard = _keyboard()
     if keyboard is None:
         loaded = replace(loaded, settings=replace(loaded.settings, unattended=True))
         resume_request = None if resume_request is None else resume_request.unattended()
@@ -189,9 +191,21 @@ def _whole_prompt(prompt: Sequence[str], stdin: StdinChoice | None, loaded: Load
     return with_data(text, read_data(stdin or "auto", lambda line: notes.line(("note", "yellow"), f" {line}")))
 
 
+def _keyboard() -> TerminalInput | None:
+    """Of the person who watches standard error, if one does."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    # Imported here: most runs have no terminal.
+    from tertulia.cli.exec.terminal_approver import TerminalInput
+
+    return TerminalInput.open((sys.stdin, sys.stderr))
+
+
 def _approver(keyboard: TerminalInput | None, view: MessageView, loaded: LoadedSettings) -> TerminalApprover | None:
     if keyboard is None:
         return None
+    from tertulia.cli.exec.terminal_approver import TerminalApprover
+
     out = TerminalOutput(sys.stderr, loaded.environment.variables)
     return TerminalApprover(keyboard, out, view.pause if isinstance(view, TextView) else lambda: None)
 

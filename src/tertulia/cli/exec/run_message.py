@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.cli.exec.terminal_approver import TerminalApprover
 from tertulia.cli.output.work_lines import call_text, refusal_fields
 from tertulia.cli.session_lookup import find_open_conversation
 from tertulia.cli.stop_signals import on_stop_signal
@@ -29,6 +28,9 @@ from tertulia.scheduler.reply import Reply
 from tertulia.session.conversations import ROOT
 from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
+
+if TYPE_CHECKING:
+    from tertulia.cli.exec.terminal_approver import TerminalApprover
 
 _SHOWN = 10
 

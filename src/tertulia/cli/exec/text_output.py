@@ -120,7 +120,7 @@ class TextView:
             self._notes.line(*author, *line)
 
     def _opened(self, event: e.Event, data: e.ConversationOpened) -> None:
-        if event.conversation_id is not None:
+        if event.conversation_id is not None and data.parent_id is not None:
             self._names[event.conversation_id] = conversation_name(event.conversation_id, data.title, data.parent_id)
 
     def _name(self, conversation_id: ConversationId | None) -> str:
