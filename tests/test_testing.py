@@ -18,8 +18,8 @@ from tertulia.protocol.events import (
     TurnAborted,
 )
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
+from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.usage import NO_USAGE
 from tertulia.testing import FakeClock, RecordedEvents, ScriptedModel, assert_order, check_invariants, say
 from tests.tables import each_row
 

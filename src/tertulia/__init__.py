@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         TextPart,
         ToolCall,
         ToolOutput,
+        Usage,
         UserMessage,
     )
     from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
@@ -90,7 +91,6 @@ if TYPE_CHECKING:
         WebSearchBegin,
         WebSearchEnd,
     )
-    from tertulia.protocol.usage import Usage
     from tertulia.scheduler.reply import Failure, Reply, TypedReply
     from tertulia.session.approvals.callback import ApprovalDecision
     from tertulia.session.handle import Conversation
@@ -123,7 +123,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ),
     "tertulia.protocol.items": (
         "AssistantMessage", "ImagePart", "Item", "Part", "Reasoning", "Summary", "TextPart", "ToolCall",
-        "ToolOutput", "UserMessage",
+        "ToolOutput", "Usage", "UserMessage",
     ),
     "tertulia.protocol.storage": ("Full", "HeadersOnly", "NoStorage", "StoragePolicy", "Ttl"),
     "tertulia.protocol.tool_events": (
@@ -133,7 +133,6 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "McpToolCallProgress", "McpToolsChanged", "PatchApplyBegin", "PatchApplyEnd", "PlanStep",
         "PlanUpdate", "ToolCallBegin", "ToolCallEnd", "WebSearchBegin", "WebSearchEnd",
     ),
-    "tertulia.protocol.usage": ("Usage",),
     "tertulia.scheduler.reply": ("Failure", "Reply", "TypedReply"),
     "tertulia.session.approvals.callback": ("ApprovalDecision",),
     "tertulia.session.settings.conversation_fields": ("AgentFields", "ConversationFields", "LimitFields"),

@@ -11,7 +11,7 @@ from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tests.cli.made_events import CHILD, ROOT, EventMaker
 
 ONE = ItemId("1")

@@ -7,7 +7,7 @@ import pytest
 from tertulia.cli.model_trial import TimedAnswer, try_model
 from tertulia.models.scripted.script import ScriptedReply, call, fail
 from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tertulia.session.settings.settings import Settings
 
 HELLO = ScriptedReply(text="Hello there.", usage=Usage(30, 0, 4, 0, 34))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.prompt.instructions import builtin_text
+from tertulia.prompt.request import builtin_text
 from tests.cli.running import Shell
 from tests.cli.serving import configure, dot_mcp
 from tests.mcp.fakes import bare

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.prompt.instructions import builtin_text
+from tertulia.prompt.request import builtin_text
 from tertulia.protocol.items import Summary, ToolCall, ToolOutput
 from tertulia.testing import ScriptedModel, ScriptedReply, assert_order, call, fail, say
 from tests.session.staging import Ask, Stage, stage, ticks

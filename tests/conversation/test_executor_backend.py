@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.executor_backend import ExecutorBackend, ExecutorError
 from tertulia.conversation.output_check import OutputCheck, check_by_schema
-from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.state import TaskHandle
 from tertulia.errors import InvalidOutputError, UnsupportedByBackendError
 from tertulia.executors.executor import (
     AgentText,
@@ -30,10 +30,9 @@ from tertulia.executors.prompt.history_prompt import HistorySettings
 from tertulia.policy.approval_policy import NEVER, UNTRUSTED
 from tertulia.policy.narrowing import TOP
 from tertulia.protocol.ids import new_item_id
-from tertulia.protocol.items import UserMessage, text_parts
+from tertulia.protocol.items import Usage, UserMessage, text_parts
 from tertulia.protocol.records import NoteRecord
 from tertulia.protocol.storage import HeadersOnly
-from tertulia.protocol.usage import Usage
 from tests.conversation.conversations import KeepingJournal, make_conversation, terms
 from tests.conversation.task_stage import TaskStage, task_stage
 

@@ -22,8 +22,7 @@ from tertulia.models.wire import (
     TextDelta,
 )
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
-from tertulia.protocol.items import AssistantMessage, ImagePart, Reasoning, TextPart, ToolCall
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import AssistantMessage, ImagePart, Reasoning, TextPart, ToolCall, Usage
 from tests.conversation.task_stage import Pieces, TaskStage
 from tests.tables import each_row
 

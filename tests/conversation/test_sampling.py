@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from tertulia.conversation.sampling import sample
+from tertulia.conversation.model_answer import sample
 from tertulia.errors import ModelError
 from tertulia.mcp.server_connection import SamplingRequest, SamplingResult
 from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerItem, ReasoningDelta, RetryNotice, TextDelta
 from tertulia.protocol.ids import ItemId
-from tertulia.protocol.items import AssistantMessage, TextPart
-from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.protocol.items import NO_USAGE, AssistantMessage, TextPart, Usage
 from tests.conversation.task_stage import Pieces, task_stage
 
 ID = ItemId("i")

@@ -13,8 +13,7 @@ from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.history.sanitiser import prove
 from tertulia.protocol.events import ForeignEvent, TurnAborted, WarningEvent
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import AssistantMessage, Reasoning, TextPart, ToolCall, ToolOutput, UserMessage
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import AssistantMessage, Reasoning, TextPart, ToolCall, ToolOutput, Usage, UserMessage
 from tertulia.tools.tool import Result
 from tests.conversation.task_stage import SCOPE, TaskStage
 from tests.events.scripted import ScriptedJournal

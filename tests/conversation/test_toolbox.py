@@ -16,8 +16,7 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.mcp.view import McpView
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST
 from tertulia.policy.narrowing import TOP, Rights
-from tertulia.protocol.tool_names import CONV_TOOLS
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import CONV_TOOLS, ToolSpec
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Result
 from tests.conversation.conversations import terms

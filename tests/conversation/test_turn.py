@@ -10,7 +10,7 @@ import pytest
 import tertulia
 from tertulia.errors import NotRunningError
 from tertulia.protocol.items import AssistantMessage, ToolCall, ToolOutput, UserMessage
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.testing import Match, ScriptedModel, ScriptedReply, assert_order, call, fail, say
 from tests.session.staging import BUILT_IN, heard, stage, ticks
 from tests.tables import each_row

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.testing import ScriptedModel, call, say
 from tests.delegation.delegation_stage import create, play, send
 from tests.session.staging import ticks

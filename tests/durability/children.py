@@ -114,7 +114,7 @@ def main() -> None:
     import tertulia
     import tests.durability.afterlife
     import tests.durability.storm_check  # noqa: F401
-    from tertulia.prompt.instructions import full_instructions
+    from tertulia.prompt.request import full_instructions
 
     # A call that fails while a module is looked for says nothing about what is stored.
     for module in pkgutil.walk_packages(tertulia.__path__, "tertulia."):

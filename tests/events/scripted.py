@@ -10,9 +10,9 @@ from tertulia.events.bus import EventBus
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta, Event, TaskComplete
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId
+from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.records import Record
 from tertulia.protocol.storage import StoragePolicy
-from tertulia.protocol.usage import NO_USAGE
 
 SESSION = SessionId("the-session")
 A = ConversationId("a")

@@ -16,7 +16,7 @@ from tertulia.events.metrics import COUNTED, OTHER, Metrics, MetricsTotals
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId
-from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.protocol.items import NO_USAGE, Usage
 from tests.events.scripted import SESSION, A, B, ScriptedJournal, StillClock, delta, message
 from tests.tables import each_row
 

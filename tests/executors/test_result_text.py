@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.executors.result_text import TEXT_FIELDS, clip, is_plain_text, plain_text, result_text, value_text
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tests.tables import each_row
 
 ANYTHING = st.recursive(

@@ -39,7 +39,7 @@ from tertulia.protocol import tool_events as t
 from tertulia.protocol.events import EVENT_TYPES
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tertulia.testing import FakeClock
 from tests.executors.recorded import feed, finish, mutated, names, recorded
 from tests.tables import each_row

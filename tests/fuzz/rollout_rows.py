@@ -6,10 +6,10 @@ import msgspec
 
 from tertulia.protocol.events import AgentMessage, Event, TaskComplete, TaskStarted, TokenCount
 from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.records import ItemsRecord, QueuedInputRecord, Record, SubmissionRecord, ToolOutputRecord
 from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.format.row_reader import read_rows
 from tertulia.rollout.store import StoredRow
 from tests.rollout.recording import TASK, TRACE, A, agreed, asked, assistant, call, event, output, user, written

@@ -18,9 +18,8 @@ from tertulia.models.wire import (
     TextDelta,
 )
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import AssistantMessage, Item, ToolCall, UserMessage, text_parts
+from tertulia.protocol.items import AssistantMessage, Item, ToolCall, Usage, UserMessage, text_parts
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.protocol.usage import Usage
 from tests.models.wire_contract import check_answer, check_dialect, check_free_of_context, items
 from tests.tables import each_row
 

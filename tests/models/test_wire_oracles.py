@@ -21,8 +21,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
 from tertulia.models.wire import AnswerEnd, AnswerPiece
-from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, Usage
 from tests.models.apis import APIS, KEY, RESPONSES, TOOLS, Api, body, every_api, one_of_everything, said
 from tests.models.mock_provider import MockProvider, Reply, Told
 from tests.models.wire_contract import a_request, check_answer, read

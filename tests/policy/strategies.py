@@ -10,7 +10,7 @@ from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.sandbox_mode import SANDBOX_MODES
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
-from tertulia.protocol.tool_names import fqn
+from tertulia.protocol.tool_spec import fqn
 
 LONG = "a__" + "b" * 30
 SERVERS = ["fs", "fs_", "a", "a__b", LONG]

@@ -23,7 +23,7 @@ from tertulia.policy.orders import (
     TotalOrder,
     normal_roots,
 )
-from tertulia.protocol.tool_names import fqn
+from tertulia.protocol.tool_spec import fqn
 from tests.policy.strategies import LONG, SERVERS, TOOLS, paths, tool_patterns, unclean_paths
 from tests.tables import each_row
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tertulia.protocol.tool_names import CONV_TOOLS, fqn
-from tertulia.protocol.tool_spec import ToolSource, ToolSpec
+from tertulia.protocol.tool_spec import CONV_TOOLS, ToolSource, ToolSpec, fqn
 
 BUILTINS = (
     *("shell", "local_shell", "exec_command", "write_stdin"),

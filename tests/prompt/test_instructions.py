@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.prompt import instructions
-from tertulia.prompt.instructions import builtin_text, cache_key, full_instructions
+from tertulia.prompt import request
+from tertulia.prompt.request import builtin_text, cache_key, full_instructions
 from tertulia.prompt.tool_list import assemble_tools
 from tests.prompt.specs import mcp, spec
 from tests.tables import each_row
@@ -126,7 +126,7 @@ def test_the_parts_of_a_cache_key_cannot_pass_for_one_another() -> None:
 def test_the_cache_key_is_the_same_in_another_process(seed) -> None:
     """S000-45, X-68, C18"""
     code = (
-        "from tertulia.prompt.instructions import cache_key\n"
+        "from tertulia.prompt.request import cache_key\n"
         "from tertulia.prompt.tool_list import assemble_tools\n"
         "from tests.prompt.specs import mcp, spec\n"
         "tools = assemble_tools([mcp('fs', 'read', path='string'), spec('shell')])\n"
@@ -141,5 +141,5 @@ def test_the_cache_key_is_the_same_in_another_process(seed) -> None:
 
 def test_no_memo_keeps_the_instructions_of_a_conversation() -> None:
     """G1: a text of 16 MB must be gone with the conversation that brought it."""
-    memos = [name for name, value in vars(instructions).items() if hasattr(value, "cache_info")]
+    memos = [name for name, value in vars(request).items() if hasattr(value, "cache_info")]
     assert sorted(memos) == ["_with_patch_text", "builtin_text"]

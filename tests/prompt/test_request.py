@@ -8,8 +8,7 @@ import pytest
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import ModelRequest
-from tertulia.prompt.instructions import builtin_text, cache_key
-from tertulia.prompt.request import RequestInputs, build_request, fingerprint_request
+from tertulia.prompt.request import RequestInputs, build_request, builtin_text, cache_key, fingerprint_request
 from tertulia.prompt.tool_list import NO_TOOLS, OfferedTools, assemble_tools
 from tertulia.protocol.ids import ConversationId, ItemId, TaskId, new_item_id
 from tertulia.protocol.items import UserMessage, text_parts

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tertulia.errors import ToolConflictError
 from tertulia.models.wire import ItemsDialect
 from tertulia.prompt.tool_list import NO_TOOLS, OfferedTools, assemble_tools
-from tertulia.protocol.tool_names import CONV_TOOLS
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import CONV_TOOLS, ToolSpec
 from tests.prompt.specs import BUILTINS, every_kind, mcp, spec
 
 # Small pools, so that names collide: `a__b` + `c` and `a` + `b__c` are one name.

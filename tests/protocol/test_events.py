@@ -18,7 +18,7 @@ from tertulia.protocol.events import (
     TaskComplete,
 )
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
-from tertulia.protocol.usage import NO_USAGE
+from tertulia.protocol.items import NO_USAGE
 from tests.tables import each_row
 
 ENVELOPE = [

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from tertulia.protocol.events import TokenCount
+from tertulia.protocol.items import Usage
 from tertulia.protocol.mapping_struct import MappingStruct
-from tertulia.protocol.usage import Usage
 
 
 class Point(MappingStruct, frozen=True):

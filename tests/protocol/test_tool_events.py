@@ -7,8 +7,8 @@ from typing import get_args
 
 import tertulia
 from tertulia.protocol import events, tool_events
-from tertulia.protocol.event_data import BaseEventData
 from tertulia.protocol.events import EVENT_TYPES, EventData
+from tertulia.protocol.mapping_struct import BaseEventData
 from tests.tables import each_row
 
 DESIGN = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tertulia.protocol.tool_names import (
+from tertulia.protocol.tool_spec import (
     CONV_TOOLS,
     canonical_name,
     fqn,

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.protocol.items import NO_USAGE, Usage
 
 usages = st.builds(Usage, *[st.integers(0, 10**9)] * len(Usage.__struct_fields__))
 

@@ -16,11 +16,10 @@ from tertulia.protocol.events import (
     TokenCount,
 )
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import Reasoning
+from tertulia.protocol.items import NO_USAGE, Reasoning, Usage
 from tertulia.protocol.records import ItemsRecord, QueuedInputRecord, Record, SubmissionRecord, ToolOutputRecord
 from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.rollout.format.row_reader import read_rows
 from tertulia.rollout.store import Row, StoredRow
 from tests.rollout.recording import (

@@ -21,7 +21,7 @@ from tertulia.protocol.events import (
     WarningEvent,
 )
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import ImagePart, Reasoning, Summary, ToolOutput, UserMessage
+from tertulia.protocol.items import NO_USAGE, ImagePart, Reasoning, Summary, ToolOutput, UserMessage
 from tertulia.protocol.records import (
     CanvasRecord,
     ItemsRecord,
@@ -48,7 +48,6 @@ from tertulia.protocol.tool_events import (
     ToolCallEnd,
     WebSearchEnd,
 )
-from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.recorder import Recorder
 from tests.events.scripted import StillClock
 from tests.rollout.canary import CANARY, hidden, sightings

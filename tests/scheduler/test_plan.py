@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tertulia.events.bus import EventScope
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
-from tertulia.protocol.items import ToolCall
-from tertulia.protocol.usage import NO_USAGE
+from tertulia.protocol.items import NO_USAGE, ToolCall
 from tertulia.scheduler.plan import CallClosure, Chain, Frame, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.tools.tool import Result, TargetResult

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tertulia.protocol.ids import ConversationId, TaskId
-from tertulia.protocol.usage import NO_USAGE
+from tertulia.protocol.items import NO_USAGE
 from tertulia.scheduler.plan import Chain, TaskPlan
 from tertulia.scheduler.queue import SubmissionLedger
 from tertulia.scheduler.reply import Reply

@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.errors import InvalidOutputError, ModelError, TaskCancelledError, TertuliaError
 from tertulia.protocol.ids import TaskId
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tertulia.scheduler.reply import Failure, Reply, TypedReply
 from tests.tables import each_row
 

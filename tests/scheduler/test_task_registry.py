@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from tertulia.conversation.state import ConversationState
-from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.state import ConversationState, TaskHandle
 from tertulia.protocol.ids import TaskId
 from tertulia.scheduler.task_registry import AgentTask, TaskRegistry
 from tests.conversation.conversations import make_conversation

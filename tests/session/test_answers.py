@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tertulia.protocol.ids import TaskId
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tertulia.scheduler.reply import Failure, Reply
 from tertulia.session.answers import CloseAnswer, HistoryEntry, InterruptAnswer, MessageAnswer, ToolInfo, message_answer
 

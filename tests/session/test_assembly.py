@@ -11,7 +11,7 @@ import pytest
 import tertulia
 from tertulia.errors import InvalidParamsError
 from tertulia.events.journal import NoJournal
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.session.assembly import assemble_session
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.environment import Environment

@@ -13,7 +13,7 @@ import tertulia
 from tertulia.errors import InvalidParamsError, LimitError, NotFoundError, ToolConflictError
 from tertulia.protocol.inputs import NewConversation, SetContext
 from tertulia.protocol.records import ForkRecord
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.testing import ScriptedModel, say
 from tests.prompt.specs import mcp
 from tests.session.staging import BUILT_IN, Disk, Stage, stage

@@ -11,7 +11,7 @@ import pytest
 import tertulia
 from tertulia.errors import BusyError, InvalidParamsError, NotFoundError
 from tertulia.protocol.inputs import ImageInput, TextInput
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.session.staging import BUILT_IN, Ask, stage, ticks
 from tests.tables import each_row

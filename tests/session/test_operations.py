@@ -20,7 +20,7 @@ from tertulia.errors import (
     NotFoundError,
     NotRunningError,
 )
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.session.operations import OPERATIONS, OperationResult, call
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel, check_invariants, fail, say

@@ -11,7 +11,7 @@ import pytest
 
 import tertulia
 from tertulia.errors import ClosedError, InvalidParamsError, ModelError, NotFoundError
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tertulia.testing import RecordedEvents, ScriptedModel, ScriptedReply, call, fail, say
 from tests.session.test_operations import client_stage
 from tests.tables import each_row

@@ -17,7 +17,7 @@ import tertulia
 from tertulia.conversation.terms import ConversationContext, ToolsPrefs, TurnContext
 from tertulia.errors import ClosedError, InternalError, InvalidParamsError, LimitError, NotFoundError
 from tertulia.mcp.view import McpView
-from tertulia.prompt.instructions import builtin_text
+from tertulia.prompt.request import builtin_text
 from tertulia.protocol.events import Event
 from tertulia.session.parts import SessionParts
 from tertulia.session.session import Session

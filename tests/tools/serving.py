@@ -29,8 +29,7 @@ from tertulia.policy.narrowing import TOP
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, TaskId
 from tertulia.protocol.tool_events import ApprovalRequest
-from tertulia.protocol.tool_names import fqn
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import ToolSpec, fqn
 from tertulia.tools.mcp_tool import McpTool
 from tertulia.tools.tool import CallContext, ChainView
 from tests.tools.calling import HandClock

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.testing import FakeClock, call, say
 from tertulia.tools.conv import ConvCreate, ConvDestroy, ConvHistory, ConvList, ConvSend, conv_tools
 from tests.delegation.delegation_stage import Play, create, destroy, play, send

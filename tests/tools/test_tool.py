@@ -12,8 +12,7 @@ import pytest
 from tertulia.errors import DepthExceededError, InvalidParamsError, LimitError, TertuliaError
 from tertulia.policy.limits import NO_LIMITS, Limits
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.tool_names import is_legal
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import ToolSpec, is_legal
 from tertulia.schema.schema import Schema
 from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls
 from tertulia.tools.function import tool

@@ -21,7 +21,7 @@ from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import ResumeRequest, find_open_conversation, find_stored_session
 from tertulia.conversation.user_message import to_user_message
 from tertulia.protocol.inputs import TextInput
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session

@@ -11,7 +11,7 @@ import tertulia
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.models.catalog import model_facts
 from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, ErrorEvent, TaskComplete, TurnAborted
-from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.protocol.items import NO_USAGE, Usage
 from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings

@@ -19,8 +19,7 @@ from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.history.view import HistoryView
 from tertulia.models.wire import TOUR
-from tertulia.prompt.instructions import builtin_text
-from tertulia.prompt.request import RequestInputs, build_request, fingerprint_request
+from tertulia.prompt.request import RequestInputs, build_request, builtin_text, fingerprint_request
 from tertulia.prompt.tool_list import NO_TOOLS
 from tertulia.protocol.events import HistoryCompacted, TokenCount, WarningEvent
 from tertulia.protocol.ids import new_item_id

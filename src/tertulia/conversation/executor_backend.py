@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from tertulia.conversation.backend import ExecutorPlan
 from tertulia.conversation.compaction import trim_to_limits
-from tertulia.conversation.native_session import NATIVE_SESSION, NativeSession, identity_digest
 from tertulia.conversation.output_check import is_repair_request, request_repair
-from tertulia.conversation.state import ConversationState
+from tertulia.conversation.state import NATIVE_SESSION, ConversationState, NativeSession, identity_digest
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError, UnsupportedByBackendError
 from tertulia.executors.executor import (

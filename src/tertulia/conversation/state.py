@@ -1,28 +1,31 @@
 """One isolated conversation: terms, history, pending input, and the handle of the task that runs now.
 
 It knows neither the scheduler nor the session. Everything here is synchronous and brief: there is no lock,
-because nothing waits.
+because nothing waits. Beside it `NativeSession`: what an executor remembers of the conversation, by its own id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+import asyncio
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from tertulia.conversation.native_session import NativeSession
-from tertulia.conversation.task_handle import TaskHandle
 from tertulia.conversation.terms import Terms, TurnContext
 from tertulia.errors import BusyError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
+from tertulia.executors.json_output import read_native_id
 from tertulia.history.compaction import keep_rounds
 from tertulia.history.store import HistoryLimits, HistoryStore, Rewrite
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.seeds import INSTRUCTIONS_WITHDRAWN, environment_message, seeds, user_instructions_message
-from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.items import Item, ToolOutput, UserMessage
+from tertulia.protocol.events import AbortReason
+from tertulia.protocol.ids import ConversationId, ItemId, TaskId
+from tertulia.protocol.items import NO_USAGE, Item, ToolOutput, Usage, UserMessage
 from tertulia.protocol.records import (
     ForkRecord,
     ItemsRecord,
@@ -33,6 +36,131 @@ from tertulia.protocol.records import (
 )
 from tertulia.protocol.storage import StoragePolicy, binding_policy, strictest
 from tertulia.tools.tool import Rounds
+
+NATIVE_SESSION = "bond"
+"""What it is called among the notes of a session's record."""
+STALE = -1
+"""The revision of a history that is no longer what it was."""
+
+
+class NativeSession(msgspec.Struct, frozen=True):
+    """Good for the same agent with the same home, in the same directory, and while the history is only added to."""
+
+    native_id: str
+    agent: str
+    """Who made it, and where it keeps its sessions: see `whose`."""
+    cwd: str
+    revision: int
+    """The revision of the history."""
+    total: Usage = NO_USAGE
+    """What the session has cost by the agent's own count."""
+    upto: ItemId = ItemId("")
+    """The last item that there was when its last run ended: what users said later it does not know."""
+    told: str = ""
+    """What it was told beside the prompt, by digest."""
+
+    def mismatch(self, agent: str, cwd: str, revision: int) -> str | None:
+        """Why the agent cannot go on with it; None where it can."""
+        if self.agent != agent:
+            return "it is another agent, or has another home"
+        if self.cwd != cwd:
+            return "it works in another directory"
+        return None if self.revision == revision else "the history was rewritten"
+
+    def noted(self) -> dict[str, Any]:
+        """As it is written down. Not the revision: it counts what this process has rewritten."""
+        written: dict[str, Any] = msgspec.to_builtins(self)
+        del written["revision"]
+        return written
+
+
+def identity_digest(identity: tuple[str, ...]) -> str:
+    """An executor's identity, by digest: the words of a command are not stored."""
+    return hashlib.sha256("\0".join(identity).encode("utf-8", "replace")).hexdigest()
+
+
+def native_session_from(value: Mapping[str, Any] | None, revision: int) -> NativeSession | None:
+    """The same, read back for a history that is at this revision now; None for nothing, and for what makes no sense."""
+    try:
+        native_session = msgspec.convert({**(value or {}), "revision": revision}, NativeSession)
+    except msgspec.ValidationError:
+        return None
+    # It will be an argument of a program.
+    return native_session if read_native_id(native_session.native_id) else None
+
+
+class TaskHandle:
+    """Stops a task once, for one reason, in bounded time.
+
+    `abort` cancels the task's coroutine; one that does not end within the grace is abandoned: `forced` is set
+    and the caller that waits goes on without it.
+    """
+
+    __slots__ = ("_job", "_timer", "ended", "forced", "grace_s", "reason", "started_at", "status", "task_id")
+
+    def __init__(self, task_id: TaskId, started_at: float) -> None:
+        self.task_id = task_id
+        self.started_at = started_at
+        self.status: Literal["running", "done", "cancelled"] = "running"
+        self.reason: AbortReason | None = None
+        """Why it was stopped; the first reason stands."""
+        self.grace_s = 0.0
+        """How long it was given to stop."""
+        self.forced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Has a result when the grace is over and the task is not; cancelled when the task ended in time."""
+        self.ended = asyncio.Event()
+        self._job: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether it did not stop in time."""
+        return self.forced.done() and not self.forced.cancelled()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it runs any more; its end may still have to be told."""
+        return self.status != "running" or (self._job is not None and self._job.done())
+
+    def attach(self, job: asyncio.Task[Any]) -> None:
+        """The coroutine that runs it. An abort that came before is carried out now."""
+        self._job = job
+        if self.reason is not None:
+            job.cancel()
+
+    def abort(self, reason: AbortReason, grace_s: float) -> bool:
+        """Ask it to stop; whether this was the first to ask. A shorter grace than an earlier one is honoured."""
+        if self.over:
+            return False
+        first = self.reason is None
+        if first:
+            self.reason = reason
+            if self._job is not None:
+                self._job.cancel()
+        deadline = asyncio.get_running_loop().time() + grace_s
+        if self._timer is None or deadline < self._timer.when():
+            self._cancel_timer()
+            self.grace_s = grace_s
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._force)
+        return first
+
+    def end(self) -> None:
+        """It is over; later aborts do nothing."""
+        self.status = "cancelled" if self.reason is not None else "done"
+        self._job = None
+        self._cancel_timer()
+        self.forced.cancel()
+        self.ended.set()
+
+    def _force(self) -> None:
+        if not self.forced.done():
+            self.forced.set_result(None)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
 
 _Item = TypeVar("_Item", bound=Item)
 

@@ -20,18 +20,19 @@ from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import AgentMessage, AgentReasoning, Event, EventData
 from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id
 from tertulia.protocol.items import (
+    NO_USAGE,
     AssistantMessage,
     Item,
     Reasoning,
     TextPart,
     ToolCall,
     ToolOutput,
+    Usage,
     readable_arguments,
 )
 from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.tool_names import CONV_TOOLS, canonical_name
-from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.protocol.tool_spec import CONV_TOOLS, canonical_name
 from tertulia.tools.dispatch import refusal
 from tertulia.tools.tool import ChainView, Result
 

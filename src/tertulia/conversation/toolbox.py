@@ -18,8 +18,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import OfferedTools, assemble_tools
 from tertulia.protocol.conversation_fields import ShellMode
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.tool_names import INTERRUPTING
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import INTERRUPTING, ToolSpec
 from tertulia.schema.schema import Schema
 from tertulia.tools.registry import ToolLookup, ToolRegistry
 from tertulia.tools.tool import Tool

@@ -13,9 +13,8 @@ from typing import Protocol
 import msgspec
 
 from tertulia.conversation.compaction import trim_for_overflow, trim_to_limits
-from tertulia.conversation.model_answer import ModelAnswer, ProviderError, request_answer
+from tertulia.conversation.model_answer import ModelAnswer, ProviderError, request_answer, sample
 from tertulia.conversation.output_check import OutputOptions, request_repair, require_output
-from tertulia.conversation.sampling import sample
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.conversation.terms import TurnContext
 from tertulia.conversation.user_message import to_user_message
@@ -137,10 +136,14 @@ async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     return answer
 
 
+def _check(scope: TaskScope, calls: list[ToolCall], offered: OfferedTools) -> tuple[list[CheckedCall], list[ToolCall]]:
+    reach = scope.around.toolbox.reach(offered, scope.conversation.id, scope.conversation.terms)
+    return check_calls(calls, reach, offered.names, _context_for(scope))
+
+
 def _record(scope: TaskScope, answer: ModelAnswer, offered: OfferedTools) -> list[CheckedCall]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
-    reach = scope.around.toolbox.reach(offered, scope.conversation.id, scope.conversation.terms)
-    checked, dropped = check_calls(answer.calls, reach, offered.names, _context_for(scope))
+    checked, dropped = _check(scope, answer.calls, offered) if answer.calls else ([], [])
     unwanted = set(map(id, dropped))
     items = [item for item in answer.items if id(item) not in unwanted]
     scope.say(items)

@@ -20,9 +20,9 @@ from tertulia.protocol.events import (
     TurnAborted,
 )
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.tool_events import McpToolCallEnd, ToolCallEnd
-from tertulia.protocol.tool_names import canonical_name
-from tertulia.protocol.usage import NO_USAGE
+from tertulia.protocol.tool_spec import canonical_name
 
 OTHER = "other"
 MAX_NAMES = 256

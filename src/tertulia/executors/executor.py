@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from tertulia.policy.narrowing import TOP, Rights
+from tertulia.protocol.items import NO_USAGE, Usage
 from tertulia.protocol.tool_events import PlanStep
-from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.sandbox.runner import OnOutput, RunningCommand
 
 ActionKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]

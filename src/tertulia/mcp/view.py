@@ -20,8 +20,7 @@ from tertulia.mcp.config.definition import Approval
 from tertulia.policy.limits import NO_LIMITS, Limits, limits_from_wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import name_hint, near_names
-from tertulia.protocol.tool_names import is_legal, normalise_allowlist_entry
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import ToolSpec, is_legal, normalise_allowlist_entry
 
 MAX_PINS = 10_000
 """The most names that are remembered, for a server that renames its tools all the time. Further names stay out."""

@@ -11,9 +11,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
-from tertulia.protocol.items import AssistantMessage, Item, Reasoning, ToolCall
+from tertulia.protocol.items import NO_USAGE, AssistantMessage, Item, Reasoning, ToolCall, Usage
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.protocol.usage import NO_USAGE, Usage
 
 StopReason = Literal["stop", "tool_calls", "length", "refusal", "other"]
 TOUR = "scripted/tour"

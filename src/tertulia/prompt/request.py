@@ -1,13 +1,18 @@
 """Puts one model request together: instructions, history, tools, cache key; and the fingerprint that is recorded of it.
 
-Costs what is new, not what is old: the history was encoded when its items were added. Sends nothing.
+Costs what is new, not what is old: the history was encoded when its items were added. Sends nothing. A conversation's
+own instructions are used exactly as they are. Without any, our built-in ones are, and only then may a text about
+patches be appended. A compact turn brings its own text for that one request.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import chain
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -15,12 +20,42 @@ from tertulia.history.sanitiser import closing_outputs
 from tertulia.history.store import HistoryStore
 from tertulia.history.view import HistoryView
 from tertulia.models.wire import Dialect, ModelRequest, Wire
-from tertulia.prompt.instructions import cache_key, full_instructions
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import Item
 from tertulia.protocol.records import ModelRequestRecord
 from tertulia.protocol.storage import Full, StoragePolicy, Ttl
+
+_FAMILIES_KNOWING_PATCHES = frozenset({"gpt-5-codex"})
+"""Families trained on the patch format; every other one is told about it when it lacks the tool."""
+
+
+@cache
+def builtin_text(name: Literal["prompt", "compact", "apply_patch"]) -> str:
+    """One of the texts shipped with the package."""
+    return Path(__file__).with_name(f"{name}.md").read_text("utf-8")
+
+
+def full_instructions(override: str | None, *, has_apply_patch: bool, family: str) -> str:
+    """The instructions of a request. An override is never touched, not even an empty one."""
+    if override is not None:
+        return override
+    if has_apply_patch or family in _FAMILIES_KNOWING_PATCHES:
+        return builtin_text("prompt")
+    return _with_patch_text()
+
+
+@cache
+def _with_patch_text() -> str:
+    return builtin_text("prompt") + builtin_text("apply_patch")
+
+
+def cache_key(instructions: str, tools_digest: str, family: str) -> str:
+    """Stable over runs and machines: instructions, tool names and schemas, model family. Nothing else."""
+    # Not memoised: hashing the usual instructions takes microseconds, and a memo would keep the instructions of
+    # closed conversations, up to 16 MB each.
+    parts = (hashlib.sha256(instructions.encode()).hexdigest(), tools_digest, family)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 def fingerprint_request(

@@ -14,8 +14,7 @@ import msgspec
 
 from tertulia.errors import ToolConflictError
 from tertulia.models.wire import Dialect
-from tertulia.protocol.tool_names import CONV_TOOLS
-from tertulia.protocol.tool_spec import ToolSource, ToolSpec
+from tertulia.protocol.tool_spec import CONV_TOOLS, ToolSource, ToolSpec
 
 _BUILTIN_ORDER = (
     "shell", "local_shell", "exec_command", "write_stdin", "apply_patch", "update_plan", "view_image", "read_file",

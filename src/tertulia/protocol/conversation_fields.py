@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from tertulia.protocol.field_kinds import ConversationField, Structured, Switch, Words
 from tertulia.protocol.sandbox_mode import SANDBOX
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import CONV_TOOLS
 
 Visibility = Literal["subtree", "session"]
 ShellMode = Literal["default", "with_request", "local", "streamable", "none"]

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
-from tertulia.protocol.event_data import BaseEventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
+from tertulia.protocol.items import Usage
+from tertulia.protocol.mapping_struct import BaseEventData
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -35,7 +36,6 @@ from tertulia.protocol.tool_events import (
     WebSearchBegin,
     WebSearchEnd,
 )
-from tertulia.protocol.usage import Usage
 
 AbortReason = Literal["replaced", "interrupted", "timeout", "shutdown", "crash", "limit"]
 TaskKind = Literal["user", "target", "continuation"]

@@ -1,4 +1,4 @@
-"""What a history is made of: a closed union of frozen items.
+"""What a history is made of: a closed union of frozen items; and how many tokens it took (`Usage`).
 
 An item may carry its own storage policy when it comes from a source stricter than the conversation that
 holds it (the answer of a headers_only child inside a full parent).
@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tertulia.protocol.ids import CallId, ItemId
+from tertulia.protocol.mapping_struct import MappingStruct
 from tertulia.protocol.storage import StoragePolicy
 
 _MAX_READABLE = 64 * 1024
@@ -134,3 +135,25 @@ def readable_arguments(call: ToolCall) -> Any:
         return msgspec.json.decode(call.arguments)
     except (msgspec.DecodeError, RecursionError):
         return call.arguments
+
+
+class Usage(MappingStruct, frozen=True, gc=False):
+    """The tokens of one request, or the sum of several."""
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_output_tokens: int = 0
+    total_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_output_tokens + other.reasoning_output_tokens,
+            self.total_tokens + other.total_tokens,
+        )
+
+
+NO_USAGE = Usage()

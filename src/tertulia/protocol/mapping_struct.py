@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -26,3 +26,18 @@ class MappingStruct(msgspec.Struct, frozen=True, gc=False):
     def get(self, key: str, default: Any = None) -> Any:
         """A field, or `default`, as `dict.get`."""
         return self[key] if key in self.__struct_fields__ else default
+
+
+class BaseEventData(MappingStruct, frozen=True, gc=False):
+    """The payload of an event. `type` is its name on every surface."""
+
+    type: ClassVar[str]
+    durable: ClassVar[bool] = True
+    """False for deltas and progress: never numbered, never stored, first to be dropped."""
+    terminal: ClassVar[bool] = False
+    """True for what a slow subscriber must get whatever else it misses."""
+
+    @property
+    def data(self) -> Self:
+        """Itself: who is handed the payload alone reads it like one in its envelope."""
+        return self

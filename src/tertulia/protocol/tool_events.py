@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from tertulia.protocol.event_data import BaseEventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
-from tertulia.protocol.mapping_struct import MappingStruct
+from tertulia.protocol.mapping_struct import BaseEventData, MappingStruct
 
 
 class Decider(MappingStruct, frozen=True, gc=False, omit_defaults=True):

@@ -13,8 +13,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from tertulia.conversation.output_check import OutputCheck
-from tertulia.conversation.state import ConversationState
-from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.state import ConversationState, TaskHandle
 from tertulia.conversation.task_scope import CostTotals, TaskScope
 from tertulia.events.bus import EventScope
 from tertulia.protocol.events import AbortReason, TaskKind

@@ -10,8 +10,7 @@ import asyncio
 from collections import deque
 from typing import Literal
 
-from tertulia.conversation.state import ConversationState
-from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.state import ConversationState, TaskHandle
 from tertulia.errors import BusyError, ClosedError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from tertulia.errors import InvalidOutputError, TaskCancelledError, TertuliaError, error_for_code
 from tertulia.protocol.ids import TaskId
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tertulia.protocol.validation_text import explain_validation
 from tertulia.schema.python_types import convert_value
 

@@ -6,8 +6,7 @@ import weakref
 
 import msgspec
 
-from tertulia.conversation.state import ConversationState
-from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.state import ConversationState, TaskHandle
 from tertulia.protocol.events import TaskKind
 from tertulia.protocol.ids import ConversationId, TaskId
 

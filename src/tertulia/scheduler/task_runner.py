@@ -17,8 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.conversation.backend import FindBackend, no_backend
-from tertulia.conversation.state import ConversationState
-from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.state import ConversationState, TaskHandle
 from tertulia.conversation.task_scope import TaskScope, TaskServices
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.turn import HandedOffCall, run_turns

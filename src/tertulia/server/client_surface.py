@@ -29,8 +29,7 @@ from tertulia.protocol import tool_events as t
 from tertulia.protocol.events import Event, EventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.inputs import Message
-from tertulia.protocol.items import ToolOutput
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import ToolOutput, Usage
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.connection import log_policy
 from tertulia.server.jsonrpc.event_batching import EventSender, Sink, is_drained

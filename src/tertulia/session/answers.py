@@ -11,10 +11,10 @@ from tertulia.policy.approvals.grants import Grant
 from tertulia.policy.narrowing import Narrowing
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
+from tertulia.protocol.items import Usage
 from tertulia.protocol.mapping_struct import MappingStruct
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.protocol.tool_spec import ToolSource
-from tertulia.protocol.usage import Usage
 from tertulia.scheduler.reply import Failure, Reply, ReplyStatus
 
 

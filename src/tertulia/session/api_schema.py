@@ -7,8 +7,8 @@ from typing import Any, get_args
 import msgspec
 
 from tertulia.protocol import inputs
-from tertulia.protocol.event_data import BaseEventData
 from tertulia.protocol.events import EVENT_TYPES, Event, EventData
+from tertulia.protocol.mapping_struct import BaseEventData
 from tertulia.session import answers
 from tertulia.session.describe import PROTOCOL_VERSION
 from tertulia.session.operations import OPERATIONS, Operation

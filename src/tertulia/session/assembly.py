@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tertulia.conversation.backend import Backend, BackendTable
 from tertulia.conversation.state import ConversationState
-from tertulia.conversation.task_scope import TaskServices
+from tertulia.conversation.task_scope import TaskScope, TaskServices
 from tertulia.conversation.terms import NATIVE, ConversationContext, Terms, tool_preferences
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
@@ -19,7 +19,6 @@ from tertulia.events.journal import Journal
 from tertulia.mcp.view import McpView, NoServers
 from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
-from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.conversation_fields import PREFERENCES
 from tertulia.protocol.events import SessionConfigured, WarningEvent
 from tertulia.protocol.ids import ConversationId, new_conversation_id, new_session_id
@@ -108,8 +107,6 @@ async def wait_until_ready(parts: SessionParts, *, shows_tools: bool) -> None:
 def _refuse_early(parts: SessionParts) -> None:
     """Make or check all that the settings may have wrong."""
     settings, variables = parts.settings, parts.environment.variables
-    if settings.shell_environment:
-        shell_environment_from_wire(settings.shell_environment)
     _ = parts.terms_resolver
     if settings.providers:
         _ = parts.agent_registry
@@ -240,6 +237,12 @@ def _conversations(parts: SessionParts) -> Conversations:
 def _scheduler(parts: SessionParts) -> Scheduler:
     settings, bus, clock, nursery = parts.settings, parts.bus, parts.clock, parts.nursery
 
+    async def make_ready(scope: TaskScope) -> None:
+        if (agents := parts.made.agent_registry) is not None:
+            await agents.refresh(scope.conversation)
+        if parts.made.servers is not None:
+            await refresh_before_task(parts, scope)
+
     def find_backend(conversation: ConversationState) -> Backend:
         return parts.backends.find(conversation)
 
@@ -249,7 +252,7 @@ def _scheduler(parts: SessionParts) -> Scheduler:
         parts.toolbox,
         settings.tool_timeout_s,
         dict(settings.shell_environment),
-        lambda scope: refresh_before_task(parts, scope),
+        make_ready,
     )
     handoffs, grace = Handoffs(parts.conversations, bus, clock), settings.close_timeout_s
     runner = TaskRunner(

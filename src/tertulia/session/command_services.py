@@ -1,17 +1,20 @@
-"""What the commands of one session need, made together and closed together: sandbox, approval queue, terminals."""
+"""What commands and approvals of one session need, made and closed together: sandbox, queue, approvers, terminals."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from tertulia.errors import ClosedError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
+from tertulia.events.subscription import Subscription
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
+from tertulia.policy.approvals.approval_request import RequestedAction
 from tertulia.policy.approvals.project_grants import GrantsFile, ProjectGrants
 from tertulia.policy.redaction import Redactor
 from tertulia.policy.shell_environment import shell_environment_from_wire
@@ -20,12 +23,36 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.sandbox.runner import CommandRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.session.approvals.elicitations import Elicitations
-from tertulia.session.approvals.presence import ApproverPresence
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
 from tertulia.tools.command_environment import CommandEnvironment, describe_environment_policy
 from tertulia.tools.shell.live_command import Terminals
+
+
+class ApproverPresence:
+    """Only a client that declares it attends. To follow events is to look on, and counts for nothing.
+
+    A request shows in its own conversation and in those that wait for it, the root of its chain among them.
+    """
+
+    def __init__(self) -> None:
+        self._attending: WeakKeyDictionary[Subscription, tuple[ConversationId | None, bool]] = WeakKeyDictionary()
+
+    def add(
+        self, subscription: Subscription, conversation: ConversationId | None, *, elicitations: bool = True
+    ) -> None:
+        """The client of this subscription attends until it is closed or collected. None: in every conversation.
+
+        `elicitations`: whether it answers as well what MCP servers ask a person.
+        """
+        self._attending[subscription] = (conversation, elicitations)
+
+    def sees(self, request: RequestedAction, elicitation: bool = False) -> bool:
+        """Whether a client attends that hears of this request and can answer such a one."""
+        shown = (None, request.conversation_id, *request.chain)
+        attending = [(events, *where) for events, where in self._attending.items()]
+        return any(events.is_open and where in shown and (e or not elicitation) for events, where, e in attending)
 
 
 class ConversationResource(Protocol):

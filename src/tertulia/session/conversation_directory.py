@@ -22,7 +22,7 @@ from tertulia.protocol.ids import CallId, new_item_id, new_task_id
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.storage import StoragePolicy, strictest
-from tertulia.protocol.tool_names import CONV_TOOLS, canonical_name
+from tertulia.protocol.tool_spec import CONV_TOOLS, canonical_name
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe

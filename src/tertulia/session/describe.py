@@ -18,7 +18,7 @@ from tertulia.conversation.terms import NATIVE
 from tertulia.errors import NotFoundError
 from tertulia.events.metrics import CallTotals, MetricsTotals
 from tertulia.policy.narrowing import Rights, to_wire
-from tertulia.prompt.instructions import cache_key, full_instructions
+from tertulia.prompt.request import cache_key, full_instructions
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, TaskId

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from tertulia.errors import ClosedError, InvalidRequestError, LimitError, NotFoundError
 from tertulia.events.clock import SystemClock
@@ -13,13 +13,16 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.session.approvals.callback import ApprovalHandler
 from tertulia.session.conversations import Tombstones
-from tertulia.session.mcp.host import McpHost
 from tertulia.session.messages.options import MessageContent, MessageOptions
 from tertulia.session.resume.retention_sweep import sweep_before_serving
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
+from tertulia.session.shutdown import SERVERS_GRACE_S
 
 T = TypeVar("T")
+if TYPE_CHECKING:
+    from tertulia.session.mcp.host import McpHost
+
 MAX_SESSIONS = 10_000
 
 
@@ -97,6 +100,9 @@ class Host:
     def _below(self) -> McpHost:
         """The processes of MCP servers belong to us: a session only leases them."""
         if self._mcp_host is None:
+            # With all that talks to servers, which a program that only starts one session may never need.
+            from tertulia.session.mcp.host import McpHost
+
             self._mcp_host = McpHost(self.settings, current_environment(), SystemClock(), self._nursery)
         return self._mcp_host
 
@@ -172,7 +178,7 @@ class Host:
             for session in self.sessions():
                 group.create_task(self.close_session(session, timeout))
         if self._mcp_host is not None:
-            await self._mcp_host.close()
+            await self._mcp_host.close(SERVERS_GRACE_S)
 
 
 @overload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
@@ -12,11 +13,6 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
 from tertulia.models.choice import choose_model
-from tertulia.models.http.chat import ChatWire
-from tertulia.models.http.http_wire import HttpWire
-from tertulia.models.http.messages import MessagesWire
-from tertulia.models.http.responses import ResponsesWire
-from tertulia.models.local.local_wire import LocalWire
 from tertulia.models.scripted.script import fail
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import Wire
@@ -43,10 +39,23 @@ from tertulia.tools.view_image import ViewImage
 from tertulia.tools.web_search import WebSearch
 
 if TYPE_CHECKING:
-    from tertulia.session.agents.registry import AgentRegistry
+    from tertulia.models.http.http_wire import HttpWire
+    from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.remote_tools import RemoteTools
 
-_WIRES: dict[WireName, type[HttpWire]] = {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
+
+def _http_wires() -> dict[WireName, type[HttpWire]]:
+    from tertulia.models.http.chat import ChatWire
+    from tertulia.models.http.messages import MessagesWire
+    from tertulia.models.http.responses import ResponsesWire
+
+    return {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
+
+
+def _local_wire(name: str, home: Path) -> Wire:
+    from tertulia.models.local.local_wire import LocalWire
+
+    return LocalWire(name, home)
 
 
 class ModelCatalogue:
@@ -76,7 +85,7 @@ class ModelCatalogue:
             case "scripted" if name:
                 return ScriptedModel.tour() if name == "tour" else ScriptedModel.from_file(name)
             case "local" if name:
-                return LocalWire(name, self._environment.home)
+                return _local_wire(name, self._environment.home)
             case "local":
                 return self.find(self.choose("local")[0])
             case _:
@@ -91,7 +100,7 @@ class ModelCatalogue:
                 return wire
         at = locate_model(model, self._providers, self._environment.variables)
         provider = replace(at.provider, context_window=at.context_window)
-        return _WIRES[provider.wire](at.provider_name, at.model, provider, self._environment.variables.get)
+        return _http_wires()[provider.wire](at.provider_name, at.model, provider, self._environment.variables.get)
 
 
 def _missing_model(model: str) -> Wire:
@@ -171,7 +180,7 @@ def agent_registry_for(parts: SessionParts) -> AgentRegistry:
     from tertulia.context.providers.identity import CoreContextProvider
     from tertulia.context.providers.skills import SkillsContextProvider
     from tertulia.context.providers.workspace import WorkspaceContextProvider
-    from tertulia.session.agents.registry import AgentRegistry
+    from tertulia.session.agents.lifecycle import AgentRegistry
 
     hidden = parts.command_services.place.masked
     injector = SessionContextInjector(clock=parts.clock)

@@ -34,7 +34,7 @@ from tertulia.session.terms import TermsResolver, WireCache
 
 if TYPE_CHECKING:
     from tertulia.mcp.pool.session_servers import SessionServers
-    from tertulia.session.agents.registry import AgentRegistry
+    from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from types import TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from msgspec.structs import replace
 
@@ -23,7 +23,6 @@ from tertulia.session.approvals.callback import ApprovalHandler, check_handler
 from tertulia.session.assembly import assemble_session, wait_until_ready
 from tertulia.session.handle import Conversation, McpServers, SessionActivity
 from tertulia.session.inputs import parse, parse_with_functions
-from tertulia.session.mcp.host import McpHost
 from tertulia.session.parts import SessionParts
 from tertulia.session.resume.retention_sweep import sweep_before_serving
 from tertulia.session.resume.store_choice import open_record, redactor_of
@@ -33,6 +32,9 @@ from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.session.settings.workspace import check_workspace
 from tertulia.session.shutdown import close_seconds, close_session, stop_accepting
 from tertulia.session.transactions import open_conversation
+
+if TYPE_CHECKING:
+    from tertulia.session.mcp.host import McpHost
 
 
 class Session:
@@ -94,7 +96,7 @@ class Session:
         Raises:
             InvalidParamsError: `on_approval` cannot be called with a request.
         """
-        return cls(settings or Settings(), clock=clock, journal=journal, on_approval=check_handler(on_approval))
+        return cls(settings or Settings(), clock=clock, journal=journal, on_approval=_checked(on_approval))
 
     @classmethod
     def resume(
@@ -121,8 +123,7 @@ class Session:
         Raises:
             InvalidParamsError: `on_approval` cannot be called with a request.
         """
-        on_approval = check_handler(on_approval)
-        return cls(settings or Settings(), clock=clock, resumed=str(id), on_approval=on_approval)
+        return cls(settings or Settings(), clock=clock, resumed=str(id), on_approval=_checked(on_approval))
 
     async def __aenter__(self) -> Session:
         if self._closed is not None:
@@ -312,6 +313,10 @@ class Session:
             self._closed = self._closer.start(_close_parts(self._parts, seconds), "close the session")
         forced = await asyncio.shield(self._closed)
         return CloseAnswer(closed=True, already_closed=already, forced=forced and not already)
+
+
+def _checked(handler: ApprovalHandler | None) -> ApprovalHandler | None:
+    return None if handler is None else check_handler(handler)
 
 
 async def _assembled(

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from tertulia.conversation.state import ConversationState
-from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.state import ConversationState, TaskHandle
 from tertulia.errors import InvalidParamsError, StorageError, TertuliaError
 from tertulia.models.wire import Wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import CloseSession
 from tertulia.session.answers import CloseAnswer
 from tertulia.session.inputs import parse
-from tertulia.session.mcp.host import SERVERS_GRACE_S
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.values import MAX_CLOSE_TIMEOUT_S
 
 _log = logging.getLogger(__name__)
+SERVERS_GRACE_S = 8.0
+"""For MCP servers to end by themselves."""
 _LAST_GRACE_S = 0.5
 """For background work that is left when everything else has stopped."""
 _ALREADY = CloseAnswer(closed=True, already_closed=True, forced=False)

@@ -19,12 +19,9 @@ from tertulia.session.resume.terms_codec import pins_record
 
 async def refresh_before_task(parts: SessionParts, scope: TaskScope) -> None:
     """A task of this conversation begins. Waits for servers that are starting or asked again, within bounds."""
-    if (agents := parts.made.agent_registry) is not None:
-        await agents.refresh(scope.conversation)
-    if (servers := parts.made.servers) is not None:
-        await servers.settle()
-        await servers.catch_up()
-        _catch_up(parts, scope.conversation, scope.publish)
+    await parts.servers.settle()
+    await parts.servers.catch_up()
+    _catch_up(parts, scope.conversation, scope.publish)
 
 
 def refresh_at_start(parts: SessionParts) -> None:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from tertulia.errors import InternalError, InvalidParamsError, LimitError, TertuliaError
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.items import ToolCall
-from tertulia.protocol.tool_names import canonical_name
+from tertulia.protocol.tool_spec import canonical_name
 from tertulia.schema.check import is_object
 from tertulia.tools.output_truncation import bound, bound_output, validate_outcome
 from tertulia.tools.registry import ToolLookup

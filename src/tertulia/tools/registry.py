@@ -9,8 +9,7 @@ from typing import Protocol
 import msgspec
 
 from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError, ToolConflictError
-from tertulia.protocol.tool_names import canonical_name, is_legal
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import ToolSpec, canonical_name, is_legal
 from tertulia.schema.schema import Schema
 from tertulia.tools.tool import Tool
 

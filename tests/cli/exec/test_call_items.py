@@ -23,7 +23,7 @@ from tertulia.protocol.tool_events import (
     WebSearchBegin,
     WebSearchEnd,
 )
-from tertulia.protocol.tool_names import fqn
+from tertulia.protocol.tool_spec import fqn
 from tests.cli.made_events import EventMaker
 from tests.tables import each_row
 

@@ -13,7 +13,7 @@ from tertulia.cli.exec.run_message import MessageOutcome
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tests.cli.made_events import CHILD, CONFIGURED, ROOT, SESSION, EventMaker
 from tests.tables import each_row
 

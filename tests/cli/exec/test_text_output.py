@@ -12,7 +12,7 @@ from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ItemId, TaskId
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tertulia.scheduler.reply import Reply
 from tests.cli.made_events import CHILD, CONFIGURED, ROOT, EventMaker
 

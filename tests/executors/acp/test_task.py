@@ -20,7 +20,7 @@ from tertulia.executors.executor import (
     RunInterrupted,
     UsageReport,
 )
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tests.executors.acp_hosts import RecordingHost
 from tests.tables import each_row
 

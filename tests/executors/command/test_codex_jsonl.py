@@ -28,8 +28,8 @@ from tertulia.executors.executor import (
     UsageReport,
     WebSearchAct,
 )
+from tertulia.protocol.items import Usage
 from tertulia.protocol.tool_events import PlanStep
-from tertulia.protocol.usage import Usage
 from tests.executors.recorded import feed, finish, in_pieces, lines_of, mutated, names, recorded, understood
 from tests.tables import each_row
 

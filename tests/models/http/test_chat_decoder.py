@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerPiece, ReasoningDelta, RetryNotice, TextDelta
-from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, Usage
 from tests.models.apis import CHAT, heard, said
 from tests.models.mock_provider import event
 from tests.models.wire_contract import check_answer

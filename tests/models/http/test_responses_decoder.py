@@ -18,8 +18,7 @@ from tertulia.models.wire import (
     TextDelta,
 )
 from tertulia.protocol.ids import CallId
-from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, Usage
 from tests.models.apis import RESPONSES, heard, said
 from tests.models.mock_provider import event
 from tests.models.wire_contract import check_answer

@@ -24,7 +24,7 @@ from tertulia.models.http.stream_decoder import (
     parse_known,
     read_loosely,
 )
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tests.tables import each_row
 
 PLACE = ProviderAddress("mock", "model", "mock.example", None)

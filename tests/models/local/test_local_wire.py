@@ -32,11 +32,11 @@ from tertulia.protocol.items import (
     TextPart,
     ToolCall,
     ToolOutput,
+    Usage,
     UserMessage,
     text_parts,
 )
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.protocol.usage import Usage
 from tests.models.local_staging import Stage, is_alive, needs_proc, staged
 from tests.models.wire_contract import DEADLINE, Act, WireContract, a_request, close, read, until
 from tests.tables import each_row

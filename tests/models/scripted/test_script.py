@@ -10,7 +10,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.models.scripted.script import Match, ScriptedCall, ScriptedError, ScriptedReply, call, fail, say
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tests.tables import each_row
 
 

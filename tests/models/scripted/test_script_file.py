@@ -25,7 +25,7 @@ from tertulia.models.scripted.script import (
     say,
 )
 from tertulia.models.scripted.script_file import MAX_FILE_BYTES, load_script, parse_reply, parse_script
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tests.tables import Large, each_row
 
 

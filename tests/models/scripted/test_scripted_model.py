@@ -28,9 +28,8 @@ from tertulia.models.wire import (
     Wire,
 )
 from tertulia.protocol.ids import CallId, new_item_id
-from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, ToolOutput, text_parts
+from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, ToolOutput, Usage, text_parts
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.protocol.usage import Usage
 from tests.models.wire_contract import Act, WireContract, a_request, check_answer, read, until
 from tests.tables import each_row
 

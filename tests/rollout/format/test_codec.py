@@ -23,7 +23,7 @@ from tertulia.protocol.events import (
     TurnAborted,
 )
 from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id, new_span_id, new_task_id
-from tertulia.protocol.items import Summary, TextPart, ToolOutput
+from tertulia.protocol.items import NO_USAGE, Summary, TextPart, ToolOutput, Usage
 from tertulia.protocol.records import (
     MCP_PINS,
     CanvasRecord,
@@ -39,7 +39,6 @@ from tertulia.protocol.records import (
 )
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import ExecCommandEnd, ToolCallBegin, ToolCallEnd
-from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.rollout.format.codec import Codec
 from tertulia.rollout.format.id_packing import request_digest
 from tertulia.rollout.format.row_reader import RowReader, read_rows

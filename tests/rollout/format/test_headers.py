@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal, get_args, get_origin
 
 import msgspec
 
-from tertulia.protocol.event_data import BaseEventData
 from tertulia.protocol.events import EVENT_TYPES, EventData
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
+from tertulia.protocol.mapping_struct import BaseEventData
 from tertulia.rollout.format.headers import SKELETON, is_plain, layout_of
 from tests.rollout.recording import DURABLE
 from tests.tables import each_row

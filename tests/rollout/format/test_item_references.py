@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tertulia.protocol.events import AgentMessage, BackgroundEvent, EventData, TaskComplete, TaskStarted
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, ToolOutput
+from tertulia.protocol.items import NO_USAGE, ImagePart, Item, Reasoning, Summary, TextPart, ToolOutput
 from tertulia.protocol.storage import Full, HeadersOnly
 from tertulia.protocol.tool_events import ExecCommandBegin, ToolCallBegin, ToolCallEnd
-from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.format.item_references import ItemRef, RecentItems, reference_fields, resolve_references
 from tests.rollout.recording import assistant, call, output, user
 from tests.tables import each_row

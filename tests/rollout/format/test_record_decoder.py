@@ -6,11 +6,10 @@ from msgspec.structs import replace
 
 from tertulia.protocol.events import AgentMessage, BackgroundEvent, Event, TaskComplete, TaskStarted, TokenCount
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import Summary
+from tertulia.protocol.items import NO_USAGE, Summary
 from tertulia.protocol.records import RewriteRecord
 from tertulia.protocol.storage import Ttl
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.format.row_reader import read_rows
 from tests.rollout.recorded import conversation, damaged, stored, without_bodies
 from tests.rollout.recording import (

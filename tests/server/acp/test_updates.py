@@ -19,9 +19,9 @@ from tertulia.protocol.items import (
     TextPart,
     ToolCall,
     ToolOutput,
+    Usage,
     UserMessage,
 )
-from tertulia.protocol.usage import Usage
 from tertulia.server.acp.tool_calls import AcpToolCalls
 from tertulia.server.acp.updates import SessionUpdates, updates_from_history
 from tests.tables import each_row

@@ -7,8 +7,7 @@ from typing import Any
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
-from tertulia.protocol.items import UserMessage, text_parts
-from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.protocol.items import NO_USAGE, Usage, UserMessage, text_parts
 from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, CodexToolCalls
 from tertulia.server.codex.items import user_message
 from tertulia.server.codex.notifications import ThreadNotifications

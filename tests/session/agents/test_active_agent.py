@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.provider import Fragment, SessionContext
-from tertulia.session.agents.active_agent import (
+from tertulia.session.agents.lifecycle import (
     ActiveAgent,
     context_updates,
     injected_texts,

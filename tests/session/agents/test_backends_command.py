@@ -126,7 +126,7 @@ async def test_an_agent_that_forgot_is_told_the_transcript_and_an_event_says_so(
     async with agents() as acting:
         conversation = await acting.session.open(backend="command:fake")
         await told(conversation, "one")
-        for state in (tmp_path / "agent-home" / "talks").iterdir():
+        for state in (tmp_path / "agent-home" / "conversations").iterdir():
             state.unlink()
         (prompt,) = (await told(conversation, "two"))["heard"]
         assert "User: one" in prompt
@@ -141,7 +141,7 @@ async def test_where_so_configured_an_agent_that_forgot_fails(tmp_path: Path) ->
     async with agents(fake={"on_resume_failure": "fail"}) as acting:
         conversation = await acting.session.open(backend="command:fake")
         await told(conversation, "one")
-        for state in (tmp_path / "agent-home" / "talks").iterdir():
+        for state in (tmp_path / "agent-home" / "conversations").iterdir():
             state.unlink()
         reply = await conversation.message("two")
         assert reply.status == "failed"

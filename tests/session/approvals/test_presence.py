@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tertulia.events.bus import EventBus
 from tertulia.events.journal import NoJournal
-from tertulia.session.approvals.presence import ApproverPresence
+from tertulia.session.command_services import ApproverPresence
 from tests.events.scripted import SESSION, StillClock
 from tests.policy.approval_stage import A, B, request
 

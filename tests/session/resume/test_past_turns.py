@@ -13,7 +13,7 @@ from tertulia.errors import NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.history.segment import is_user_request
 from tertulia.protocol.events import Event, SessionConfigured, TaskComplete
-from tertulia.protocol.usage import NO_USAGE
+from tertulia.protocol.items import NO_USAGE
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_index import find_files

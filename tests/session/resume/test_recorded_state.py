@@ -9,10 +9,9 @@ import pytest
 from tertulia.errors import StorageError
 from tertulia.protocol.events import Event, TaskComplete
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId, TaskId
-from tertulia.protocol.items import Summary
+from tertulia.protocol.items import NO_USAGE, Summary
 from tertulia.protocol.records import ForkRecord, ItemsRecord, Record, RewriteRecord, SubmissionRecord, TermsRecord
 from tertulia.protocol.storage import Ttl
-from tertulia.protocol.usage import NO_USAGE
 from tertulia.rollout.format.row_reader import RecordLine
 from tertulia.session.resume.recorded_state import RecordedState
 from tests.history.items import output, user

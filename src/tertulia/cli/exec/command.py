@@ -26,7 +26,7 @@ from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, PROVIDERS, provider_from_wire
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
-from tertulia.protocol.usage import NO_USAGE
+from tertulia.protocol.items import NO_USAGE
 from tertulia.rollout.sqlite.session_index import remove_session
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings

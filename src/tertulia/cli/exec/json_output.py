@@ -22,7 +22,7 @@ from tertulia.cli.output.terminal import json_line
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId, TaskId
-from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.protocol.items import NO_USAGE, Usage
 
 Fields = dict[str, Any]
 ActionBegin = t.ExecCommandBegin | t.PatchApplyBegin | t.McpToolCallBegin | t.WebSearchBegin

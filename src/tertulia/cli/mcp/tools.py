@@ -18,8 +18,7 @@ from tertulia.errors import InvalidParamsError, McpError
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.pool.session_server import spec_of
 from tertulia.mcp.view import NamedView, allows, parse_allowlist
-from tertulia.protocol.tool_names import fqn
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import ToolSpec, fqn
 from tertulia.session.handle import Conversation
 from tertulia.session.mcp.configured_servers import ConfiguredServers
 from tertulia.session.settings.settings import LoadedSettings

@@ -13,7 +13,7 @@ from tertulia.executors.acp.updates import AgentUpdates
 from tertulia.executors.executor import ExecutorHost, RunEnd, RunFailed, RunFinished, RunInterrupted, Step, UsageReport
 from tertulia.executors.json_output import read_table
 from tertulia.models.http.stream_decoder import count_at
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 
 MAX_UNREAD = 1_000
 """Steps that wait for us; the agent's messages wait too, then."""

@@ -24,8 +24,8 @@ from tertulia.executors.json_output import (
 )
 from tertulia.executors.result_text import result_text
 from tertulia.models.http.stream_decoder import count_at, make_usage
+from tertulia.protocol.items import Usage
 from tertulia.protocol.tool_events import PlanStep
-from tertulia.protocol.usage import Usage
 
 _QUIET = frozenset({"status", "thinking_tokens"})
 """Lines of the system that say only that it is at work."""

@@ -23,8 +23,8 @@ from tertulia.executors.json_output import (
     read_text,
 )
 from tertulia.models.http.stream_decoder import count_at, make_usage
+from tertulia.protocol.items import NO_USAGE, Usage
 from tertulia.protocol.tool_events import PlanStep
-from tertulia.protocol.usage import NO_USAGE, Usage
 
 _ITEM_EVENTS = ("item.started", "item.updated", "item.completed")
 

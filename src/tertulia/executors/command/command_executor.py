@@ -41,7 +41,7 @@ from tertulia.executors.executor import (
     Step,
 )
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
 
 GRACE_S = 2.0

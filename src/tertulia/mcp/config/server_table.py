@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Approval, Http, Origin, ServerDefinition, Share, Stdio
 from tertulia.protocol.inputs import check_text, name_hint
-from tertulia.protocol.tool_names import is_legal_server
+from tertulia.protocol.tool_spec import is_legal_server
 
 MAX_TIMEOUT_S = 86_400.0
 

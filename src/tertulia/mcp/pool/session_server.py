@@ -16,8 +16,7 @@ from tertulia.mcp.server_connection import RemoteTool, ServerStatus
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import McpServerStatus
-from tertulia.protocol.tool_names import fqn
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import ToolSpec, fqn
 
 
 class ConfiguredServer(msgspec.Struct, frozen=True):

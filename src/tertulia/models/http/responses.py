@@ -20,8 +20,7 @@ from tertulia.models.http.http_wire import HttpWire
 from tertulia.models.http.responses_decoder import ResponsesDecoder
 from tertulia.models.wire import ModelRequest
 from tertulia.protocol import items as i
-from tertulia.protocol.tool_names import LOCAL_SHELL
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import LOCAL_SHELL, ToolSpec
 
 _LEGAL_ID = re.compile(r".{1,64}", re.DOTALL)
 _CANNOT_REASON = ("gpt-3", "gpt-4", "chatgpt")

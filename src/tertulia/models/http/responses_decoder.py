@@ -20,9 +20,8 @@ from tertulia.models.http.stream_decoder import (
     usage_of_parts,
 )
 from tertulia.protocol.ids import CallId
-from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, text_parts
-from tertulia.protocol.tool_names import LOCAL_SHELL
-from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.protocol.items import NO_USAGE, AssistantMessage, Reasoning, ToolCall, Usage, text_parts
+from tertulia.protocol.tool_spec import LOCAL_SHELL
 
 
 class _Event(msgspec.Struct):

@@ -21,7 +21,7 @@ from tertulia.models.http.provider_error import (
 from tertulia.models.wire import AnswerPiece
 from tertulia.protocol.ids import ItemId, new_item_id
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 
 EMPTY_RAW = msgspec.Raw(b"")
 """Stands for a field that was not sent."""

@@ -17,8 +17,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.models.wire import ModelRequest, StopReason
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import check_text
-from tertulia.protocol.items import Item, ToolOutput, UserMessage
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Item, ToolOutput, Usage, UserMessage
 
 DEFAULT_CONTEXT_WINDOW = 128_000
 MAX_DELAY_MS = 3_600_000

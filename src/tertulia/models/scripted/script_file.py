@@ -27,7 +27,7 @@ from tertulia.models.scripted.script import (
     arguments_text,
 )
 from tertulia.protocol.inputs import check_text
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import Usage
 from tertulia.protocol.validation_text import TYPE_WORDS, explain_validation
 
 MAX_FILE_BYTES = 1024 * 1024

@@ -43,8 +43,7 @@ from tertulia.models.wire import (
     TextDelta,
 )
 from tertulia.protocol.ids import CallId, new_item_id
-from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, text_parts
-from tertulia.protocol.usage import Usage
+from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, Usage, text_parts
 
 MAX_REQUESTS_KEPT = 1_000
 _QUOTED = 200

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tertulia.protocol.events import ConversationClosed, Event
-from tertulia.protocol.items import Item, ToolCall, ToolOutput
+from tertulia.protocol.items import Item, ToolCall, ToolOutput, Usage
 from tertulia.protocol.records import (
     MCP_PINS,
     CanvasRecord,
@@ -31,7 +31,6 @@ from tertulia.protocol.records import (
 )
 from tertulia.protocol.storage import NoStorage, StoragePolicy, Ttl, storage_to_wire, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
-from tertulia.protocol.usage import Usage
 from tertulia.rollout.format.conversation_rows import ConversationRows
 from tertulia.rollout.format.headers import SKELETON, is_plain, layout_of
 from tertulia.rollout.format.id_packing import pack_ids, request_digest

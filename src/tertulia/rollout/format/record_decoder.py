@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol.events import EVENT_TYPES, ConversationClosed, Event, EventData
 from tertulia.protocol.ids import ConversationId, TaskId
-from tertulia.protocol.items import Item, Summary, ToolOutput, UserMessage
+from tertulia.protocol.items import Item, Summary, ToolOutput, Usage, UserMessage
 from tertulia.protocol.records import (
     CanvasRecord,
     ForkRecord,
@@ -24,7 +24,6 @@ from tertulia.protocol.records import (
 )
 from tertulia.protocol.storage import storage_from_wire
 from tertulia.protocol.tool_events import ToolCallEnd
-from tertulia.protocol.usage import Usage
 from tertulia.rollout.format.decode_context import NO_TASK_IDS, DecodeContext, int_in, text_in
 from tertulia.rollout.format.headers import Layout, layout_of
 from tertulia.rollout.format.id_packing import request_digest, unpack_ids

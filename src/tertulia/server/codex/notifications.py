@@ -12,7 +12,7 @@ from typing import ClassVar
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import ConversationId, ItemId, TaskId
-from tertulia.protocol.usage import NO_USAGE, Usage
+from tertulia.protocol.items import NO_USAGE, Usage
 from tertulia.server.client_surface import EventHandler, SurfaceEvents, on_open_call, usage_fields
 from tertulia.server.codex import items as i
 from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, CodexToolCalls, event_time_ms

@@ -27,7 +27,7 @@ from tertulia.mcp.server_connection import CallResult
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import McpToolCallProgress
-from tertulia.protocol.tool_names import CONV_TOOLS
+from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.session.agents import relay
 from tertulia.session.agents.agent_socket import AgentSocket
 from tertulia.session.mcp.external_calls import call_externally

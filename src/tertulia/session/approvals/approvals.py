@@ -107,9 +107,7 @@ class Approvals:
         It gets the request and returns "allow", "deny" or a mapping with the fields of `resolve`. It may be async; one
         that is not runs in a thread. What it raises, and no answer within `approval_timeout_s`, is a no.
         """
-        if check_handler(handler) is None:
-            raise InvalidParamsError("a handler must be a function, not None")
-        return ApprovalCallback(self._parts, handler, self._find(conversation))
+        return ApprovalCallback(self._parts, check_handler(handler), self._find(conversation))
 
     def grants(self, conversation: str | None = None) -> list[Grant]:
         """What was allowed for longer, oldest first: all, or what counts in one conversation."""

@@ -24,10 +24,11 @@ ApprovalHandler = Callable[[ApprovalRequest], ApprovalDecision | Awaitable[Appro
 """Gets the request, returns the decision. It may be async; one that is not runs in a thread."""
 
 
-def check_handler(handler: ApprovalHandler | None) -> ApprovalHandler | None:
+def check_handler(handler: ApprovalHandler) -> ApprovalHandler:
     """The same one. InvalidParams where it cannot be called: that must not come out at the first request."""
-    if handler is not None and not callable(handler):
-        raise InvalidParamsError(f"a handler must be a function, not {type(handler).__name__}")
+    if not callable(handler):
+        what = "None" if handler is None else type(handler).__name__
+        raise InvalidParamsError(f"a handler must be a function, not {what}")
     return handler
 
 

@@ -19,8 +19,6 @@ from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
 
-SERVERS_GRACE_S = 8.0
-
 
 class McpHost:
     """The pool of MCP servers, and the sandbox that starts them. No server runs at first."""
@@ -33,7 +31,7 @@ class McpHost:
             spawn=nursery.start, clock=clock, runner=lambda: self._runner, home=environment.home, connect=connect
         )
 
-    async def close(self, timeout_s: float = SERVERS_GRACE_S) -> None:
+    async def close(self, timeout_s: float) -> None:
         """End all servers; those that do not exit within this time are killed. Idempotent."""
         try:
             await self.pool.close(timeout_s)

@@ -20,7 +20,7 @@ from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arg
 from tertulia.protocol.records import ItemsRecord, RewriteRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.tool_names import CONV_TOOLS, INTERRUPTING, canonical_name
+from tertulia.protocol.tool_spec import CONV_TOOLS, INTERRUPTING, canonical_name
 from tertulia.scheduler.plan import recorded_chain
 from tertulia.scheduler.reply import Failure, Reply, ReplyStatus, without_text
 from tertulia.session.parts import SessionParts

@@ -13,8 +13,8 @@ from tertulia.events.clock import SystemClock
 from tertulia.history.segment import is_user_request
 from tertulia.protocol.events import Event, SessionConfigured, TaskComplete, TaskStarted, TokenCount, TurnAborted
 from tertulia.protocol.ids import ConversationId, ItemId
+from tertulia.protocol.items import NO_USAGE, Usage
 from tertulia.protocol.records import ItemsRecord
-from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite.reader import SqliteReader

@@ -10,8 +10,15 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tertulia.conversation.native_session import NATIVE_SESSION, STALE, NativeSession, native_session_from
-from tertulia.conversation.state import ConversationState, Lineage, history_limits
+from tertulia.conversation.state import (
+    NATIVE_SESSION,
+    STALE,
+    ConversationState,
+    Lineage,
+    NativeSession,
+    history_limits,
+    native_session_from,
+)
 from tertulia.conversation.terms import Agent, ConversationContext, Terms, tool_preferences
 from tertulia.errors import InternalError, TertuliaError
 from tertulia.events.clock import Clock

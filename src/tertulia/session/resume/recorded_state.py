@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.conversation.native_session import NATIVE_SESSION
+from tertulia.conversation.state import NATIVE_SESSION
 from tertulia.errors import StorageError
 from tertulia.events.bus import EventScope
 from tertulia.history.sanitiser import paired
 from tertulia.protocol import events as e
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
-from tertulia.protocol.items import Item, ToolOutput, UserMessage
+from tertulia.protocol.items import NO_USAGE, Item, ToolOutput, Usage, UserMessage
 from tertulia.protocol.records import (
     CanvasRecord,
     ForkRecord,
@@ -41,7 +41,6 @@ from tertulia.protocol.tool_events import (
     ToolCallBegin,
     ToolCallEnd,
 )
-from tertulia.protocol.usage import NO_USAGE, Usage
 from tertulia.rollout.format.row_reader import RecordLine
 
 

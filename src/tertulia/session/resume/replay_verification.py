@@ -17,8 +17,7 @@ from tertulia.history.sanitiser import paired
 from tertulia.history.segment import seal
 from tertulia.history.view import NO_SEGMENTS, HistoryView, SegmentTotals
 from tertulia.models.catalog import model_family
-from tertulia.prompt.instructions import full_instructions
-from tertulia.prompt.request import fingerprint_request
+from tertulia.prompt.request import fingerprint_request, full_instructions
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.records import ModelRequestRecord
 from tertulia.rollout.format.record_lines import RecordLine

@@ -180,15 +180,17 @@ def _views(name: str, value: object) -> dict[str, NamedView]:
 def _executors(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as it was said: a later layer may add to a table.
     tables = _tables(name, value)
-    executors_from_wire(tables)
-    parse_history_settings(tables.get(RESERVED, {}), {})
+    if tables:
+        executors_from_wire(tables)
+        parse_history_settings(tables.get(RESERVED, {}), {})
     return tables
 
 
 def _shell_environment(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as it was said: a context shows the table.
     table = _table(name, value)
-    shell_environment_from_wire(table)
+    if table:
+        shell_environment_from_wire(table)
     return table
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tertulia.protocol.tool_names import LOCAL_SHELL
+from tertulia.protocol.tool_spec import LOCAL_SHELL
 from tertulia.sandbox.runner import CommandResult
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.shell.command_approval import (
