@@ -20,7 +20,7 @@ ASSEMBLY_FILES = 68
 MESSAGE_FILES = 92
 EXEC_FILES = 110
 MODULES = 270
-OBJECTS = 62
+OBJECTS = 64
 
 
 def measure(home: Path, *arguments: str) -> dict[str, Any]:

@@ -15,6 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.conversation.terms import Terms, TurnContext
+from tertulia.conversation.user_message import (
+    INSTRUCTIONS_WITHDRAWN,
+    environment_message,
+    seeds,
+    user_instructions_message,
+)
 from tertulia.errors import BusyError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
@@ -22,7 +28,6 @@ from tertulia.executors.json_output import read_native_id
 from tertulia.history.compaction import keep_rounds
 from tertulia.history.store import HistoryLimits, HistoryStore, Rewrite
 from tertulia.policy.narrowing import Rights
-from tertulia.prompt.seeds import INSTRUCTIONS_WITHDRAWN, environment_message, seeds, user_instructions_message
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, ItemId, TaskId
 from tertulia.protocol.items import NO_USAGE, Item, ToolOutput, Usage, UserMessage

@@ -65,7 +65,7 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
             if handed or over:
                 return handed
             await scope.commit()
-        elif not scope.conversation.has_pending and request_repair(scope, script) is None:
+        elif not scope.conversation.has_pending and (script.output is None or request_repair(scope, script) is None):
             return ()
 
 

@@ -34,7 +34,7 @@ _COMMANDS = frozenset({"shell", "local_shell", "exec_command", "command_executio
 """Ours, and those of agents that work for us."""
 _OWN_KINDS = frozenset({"apply_patch", "update_plan", "web_search", "WebSearch"})
 _OF_A_SERVER = re.compile(r".*__|.{24}[0-9a-f]{40}\Z")
-"""How MCP tools are called, long ones by a hash (see `tool_names`). Functions may be called so too."""
+"""How MCP tools are called, long ones by a hash (see `tool_spec`). Functions may be called so too."""
 _DECLINED = frozenset({"approval_denied", "no_approver"})
 
 

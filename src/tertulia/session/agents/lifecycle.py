@@ -28,6 +28,7 @@ from tertulia.context.provider import SessionContext
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import Agent, ContextAddition
+from tertulia.conversation.user_message import additions_message
 from tertulia.errors import McpError, StorageError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
@@ -36,7 +37,6 @@ from tertulia.mcp.config.server_table import server_from_wire
 from tertulia.mcp.pool.session_server import ConfiguredServer
 from tertulia.mcp.pool.session_servers import SessionServers
 from tertulia.policy.redaction import Redactor
-from tertulia.prompt.seeds import additions_message
 from tertulia.protocol.events import BackgroundEvent, EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import AgentSpec

@@ -20,6 +20,7 @@ from tertulia.conversation.state import (
     native_session_from,
 )
 from tertulia.conversation.terms import Agent, ConversationContext, Terms, tool_preferences
+from tertulia.conversation.user_message import not_stored_message, seeds
 from tertulia.errors import InternalError, TertuliaError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
@@ -28,7 +29,6 @@ from tertulia.history.segment import is_message
 from tertulia.history.store import HistoryStore
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Narrowing, meet
-from tertulia.prompt.seeds import not_stored_message, seeds
 from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tertulia.protocol.records import MCP_PINS

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tertulia.conversation.user_message import environment_message, seeds, user_instructions_message
 from tertulia.policy.approval_policy import NEVER, UNTRUSTED
 from tertulia.policy.narrowing import TOP, meet
-from tertulia.prompt.seeds import environment_message, seeds, user_instructions_message
 from tertulia.protocol.items import UserMessage
 
 
