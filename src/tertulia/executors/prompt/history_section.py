@@ -7,6 +7,7 @@ really written, headings, labels, escapes and marks included; the newest is kept
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 from collections.abc import Sequence
 from typing import Literal
@@ -37,7 +38,7 @@ _ALIKE = str.maketrans(
 _HEADINGS = (b"conversationhistory", b"currentusermessage", b"previousexecutionresult")
 """The headings as `_letters` has them."""
 _ROLES = ("User", "USER", "Assistant", "ASSISTANT")
-_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())
+_NO_LETTERS = bytes(range(128)).translate(None, string.ascii_letters.encode())
 _ROLE = re.compile(rf"(?:{'|'.join(_ROLES)})(?:\[[^\]]*\]?)?[\s*_`]*:")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
@@ -265,18 +266,15 @@ def _count_or_none(name: str, value: object) -> int | None:
     raise InvalidParamsError(f"{name} must be a positive whole number, or `none`")
 
 
-def _one_of(*words: str) -> Callable[[str, object], str]:
-    def reader(name: str, value: object) -> str:
-        word = value.replace("-", "_") if isinstance(value, str) else None
-        if word not in words:
-            raise InvalidParamsError(f"{name} must be one of {', '.join(words)}")
-        return word
-
-    return reader
+def _one_of(words: tuple[str, ...], name: str, value: object) -> str:
+    word = value.replace("-", "_") if isinstance(value, str) else None
+    if word not in words:
+        raise InvalidParamsError(f"{name} must be one of {', '.join(words)}")
+    return word
 
 
 def _sandbox(name: str, value: object) -> str | None:
-    word = _one_of("none", "danger_full_access", "read_only", "workspace_write")(name, value)
+    word = _one_of(("none", "danger_full_access", "read_only", "workspace_write"), name, value)
     return None if word in ("none", "danger_full_access") else word
 
 
@@ -297,10 +295,10 @@ _KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {
     "tool_timeout_sec": ("tool_timeout_s", _seconds),
     "enabled_tools": ("enabled_tools", _texts),
     "disabled_tools": ("disabled_tools", _texts),
-    "approval": ("approval", _one_of(*get_args(Approval))),
+    "approval": ("approval", partial(_one_of, get_args(Approval))),
     "parallel": ("parallel", _switch),
-    "share": ("share", _one_of(*get_args(Share))),
-    "start": ("start", _one_of("eager", "lazy")),
+    "share": ("share", partial(_one_of, get_args(Share))),
+    "start": ("start", partial(_one_of, ("eager", "lazy"))),
     "sandbox": ("sandbox", _sandbox),
     "network": ("network", _switch),
     "pid_namespace": ("pid_namespace", _switch),

@@ -1,10 +1,14 @@
-"""The Anthropic Messages API, as Anthropic and others serve it."""
+"""The wire for the Anthropic Messages API, as Anthropic and others serve it: its dialect and its decoder."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
 
+import msgspec
+
+from tertulia.models import wire as w
 from tertulia.models.http.encoding import (
     MessageSeam,
     arguments_of,
@@ -17,17 +21,45 @@ from tertulia.models.http.encoding import (
     tool_description,
 )
 from tertulia.models.http.http_wire import HttpWire
-from tertulia.models.http.messages_decoder import REDACTED, SIGNED, MessagesDecoder
-from tertulia.models.wire import ModelRequest
+from tertulia.models.http.provider_error import ProviderAddress, stream_cut
+from tertulia.models.http.stream_decoder import (
+    EMPTY_RAW,
+    AnswerBudget,
+    AnswerLimits,
+    ArgumentDraft,
+    Draft,
+    TypedEventDecoder,
+    count_at,
+    make_usage,
+    object_fields,
+    read_loosely,
+)
 from tertulia.protocol import items as i
+from tertulia.protocol.ids import CallId
 from tertulia.protocol.tool_spec import ToolSpec
 
+SIGNED, REDACTED = "signature:", "redacted:"
+"""How a sealed thought begins, for each of the two blocks that hold one."""
+_COUNTED = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+    "output_tokens_details",
+)
+_STOPS: dict[str, w.StopReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
 _MAX_OUTPUT = 32_000
 """What every model of today can say at once; but never more than a quarter of the window."""
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PICTURE = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/=]+)")
 _NO_IMAGE = "(a picture of a kind that this API does not take)"
-
 # The API wants roles to take turns, and all results of an answer's calls in the one message after it, and encoding is
 # free of context. So each item is a message of its own, written with spaces where JSON of ours has none elsewhere, one
 # for users and two for the model, and messages of one role are glued where they meet when a request is put together.
@@ -36,6 +68,181 @@ _MODEL, _MODEL_END = b'{ "role":"assistant","content":[', b"]  }"
 _SEAMS = (MessageSeam(_USER_END, _USER, b","), MessageSeam(_MODEL_END, _MODEL, b","))
 _MARK = b',"cache_control":{"type":"ephemeral"}}]'
 """In the place of the end of the last of several blocks: up to here the provider shall remember."""
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    id: str = ""
+    name: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str = ""
+    input: msgspec.Raw = EMPTY_RAW
+
+
+class _Delta(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    index: int = 0
+    content_block: _Block | None = None
+    delta: _Delta | None = None
+    message: msgspec.Raw = EMPTY_RAW
+    usage: msgspec.Raw = EMPTY_RAW
+
+
+class _Open:
+    """A block while it is being said."""
+
+    __slots__ = ("block", "draft", "input", "signature")
+
+    def __init__(self, block: _Block, room: AnswerBudget) -> None:
+        # Before anything is kept of it: blocks that never close must not fill the memory either.
+        self.block = block
+        room.take(block.id + block.name + block.data)
+        self.input = room.take(bytes(block.input).decode("utf-8", "replace"))
+        room.check_argument(len(self.input))
+        self.draft = Draft(room) if block.type == "thinking" else ArgumentDraft(room)
+        self.signature = Draft(room)
+        self.signature.add(block.signature or "")
+
+
+class MessagesDecoder(TypedEventDecoder):
+    """Blocks open, grow and close. Texts that follow one another directly are one text: citations cut them up."""
+
+    __slots__ = ("_counts", "_open", "_stop", "_text")
+
+    def __init__(self, place: ProviderAddress, dialect: str, limits: AnswerLimits | None = None) -> None:
+        super().__init__(place, dialect, limits)
+        self._text: Draft | None = None
+        self._open: dict[int, _Open] = {}
+        self._counts: dict[str, object] = {}
+        self._stop: w.StopReason | None = None
+
+    def end(self) -> Iterable[w.AnswerPiece]:
+        # Some servers close the stream after the reason why they stopped.
+        if not self.whole and self._stop is None:
+            raise stream_cut(self._place, "the stream ended before the answer did")
+        for index in list(self._open):
+            yield from self._close(index)
+        yield from self._close_text()
+        counts = self._counts
+        cached = count_at(counts, "cache_read_input_tokens")
+        # Here what came from the cache, or went into it, is not counted among the input.
+        read = count_at(counts, "input_tokens") + count_at(counts, "cache_creation_input_tokens") + cached
+        thought = count_at(counts, "output_tokens_details", "thinking_tokens")
+        yield w.AnswerEnd(make_usage(read, cached, count_at(counts, "output_tokens"), thought), self._stop or "stop")
+
+    def _on_start(self, event: _Event) -> Iterable[w.AnswerPiece]:
+        self._count(object_fields(read_loosely(event.message)).get("usage"))
+        return ()
+
+    def _on_block(self, event: _Event) -> Iterable[w.AnswerPiece]:
+        block = event.content_block
+        if block is None:
+            return
+        if block.type == "text":
+            yield from self._say(block.text or "")
+            return
+        yield from self._close_text()
+        yield from self._close(event.index)
+        opened = self._open[event.index] = _Open(block, self._room)
+        if block.type == "server_tool_use":
+            yield w.ProviderSearch(CallId(block.id))
+        elif block.type == "thinking":
+            yield from self._think(opened, block.thinking or "")
+
+    def _on_delta(self, event: _Event) -> Iterable[w.AnswerPiece]:
+        delta = event.delta
+        if delta is None:
+            return ()
+        if delta.type == "text_delta":
+            return self._say(delta.text)
+        opened = self._open.get(event.index)
+        if opened is None:
+            return ()
+        match delta.type:
+            case "thinking_delta" if opened.block.type == "thinking":
+                return self._think(opened, delta.thinking)
+            case "input_json_delta" if opened.block.type != "thinking":
+                opened.draft.add(delta.partial_json)
+            case "signature_delta":
+                opened.signature.add(delta.signature)
+            case _:
+                pass
+        return ()
+
+    def _on_block_stop(self, event: _Event) -> Iterable[w.AnswerPiece]:
+        return self._close(event.index)
+
+    def _on_reason(self, event: _Event) -> Iterable[w.AnswerPiece]:
+        if event.delta is not None and event.delta.stop_reason is not None:
+            self._stop = _STOPS.get(event.delta.stop_reason, "other")
+        self._count(read_loosely(event.usage))
+        return ()
+
+    def _on_stop(self, event: _Event) -> Iterable[w.AnswerPiece]:
+        self.whole = True
+        return ()
+
+    def _say(self, text: str) -> Iterable[w.AnswerPiece]:
+        if text:
+            self._text = self._text or Draft(self._room)
+            self._text.add(text)
+            yield w.TextDelta(self._text.item_id, text)
+
+    def _think(self, opened: _Open, text: str) -> Iterable[w.AnswerPiece]:
+        if text:
+            opened.draft.add(text)
+            yield w.ReasoningDelta(opened.draft.item_id, text)
+
+    def _close_text(self) -> Iterable[w.AnswerPiece]:
+        if self._text is not None:
+            yield w.AnswerItem(i.AssistantMessage(self._text.item_id, i.text_parts(self._text.text)))
+            self._text = None
+
+    def _close(self, index: int) -> Iterable[w.AnswerPiece]:
+        opened = self._open.pop(index, None)
+        if opened is None:
+            return
+        block, item_id, text = opened.block, opened.draft.item_id, opened.draft.text
+        match block.type:
+            case "thinking":
+                signature = opened.signature.text
+                yield w.AnswerItem(i.Reasoning(item_id, text, self._dialect, SIGNED + signature if signature else None))
+            case "redacted_thinking":
+                yield w.AnswerItem(i.Reasoning(item_id, "", self._dialect, REDACTED + block.data))
+            case "tool_use":
+                arguments = text or opened.input or "{}"
+                yield w.AnswerItem(i.ToolCall(item_id, CallId(block.id or f"call_{item_id}"), block.name, arguments))
+            case "server_tool_use":
+                query = object_fields(read_loosely(msgspec.Raw(text.encode("utf-8", "replace")))).get("query")
+                yield w.ProviderSearch(CallId(block.id), query if isinstance(query, str) else "")
+            case _:
+                pass
+
+    def _count(self, counts: object) -> None:
+        """The later event counts on from the earlier; what it does not mention stands."""
+        fields = object_fields(counts)
+        self._counts |= {name: fields[name] for name in _COUNTED if fields.get(name) is not None}
+
+    _event = msgspec.json.Decoder(_Event)
+    _acts: ClassVar[Mapping[str, Callable[..., Iterable[w.AnswerPiece]]]] = {
+        "content_block_delta": _on_delta,
+        "message_start": _on_start,
+        "content_block_start": _on_block,
+        "content_block_stop": _on_block_stop,
+        "message_delta": _on_reason,
+        "message_stop": _on_stop,
+    }
 
 
 class MessagesDialect:
@@ -100,7 +307,7 @@ class MessagesWire(HttpWire):
                 headers["Authorization"] = f"Bearer {key}"
         return headers
 
-    def body_of(self, request: ModelRequest) -> list[bytes]:
+    def body_of(self, request: w.ModelRequest) -> list[bytes]:
         """The request. What stays the same from one to the next is marked for the provider's cache, here and now."""
         most = min(_MAX_OUTPUT, self.context_window // 4)
         parts = [b'{"stream":true,"model":', encode(self.model), json_member("max_tokens", encode(most))]

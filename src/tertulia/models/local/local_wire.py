@@ -18,7 +18,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from tertulia.errors import InvalidParamsError
-from tertulia.models.http.chat_decoder import ChatDecoder
+from tertulia.models.http.chat import ChatDecoder
 from tertulia.models.http.encoding import encode, join_chunks, json_member, schema_of, summary_text
 from tertulia.models.http.provider_error import ProviderAddress, ProviderAttemptError
 from tertulia.models.local import llama_program
