@@ -35,7 +35,7 @@ Approve = Callable[[str, tuple[ApprovalFile, ...], CallContext], Awaitable[Decid
 """Come back when this text, which changes these files, may be applied; else ApprovalDenied."""
 
 DISK_COMMAND = (sys.executable, "-I", str(Path(disk_program.__file__)))
-"""`patch_disk` by its path: inside the sandbox nothing of ours is imported."""
+"""`disk_program` by its path: inside the sandbox nothing of ours is imported."""
 
 MAX_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
 """What of its output has to be kept."""

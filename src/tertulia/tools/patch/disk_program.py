@@ -1,6 +1,6 @@
 """The hands of apply_patch: reads files, or carries out a plan, below its working directory. All of it or nothing.
 
-Run by path inside the sandbox, as `python -I patch_disk.py`: a request as JSON on stdin, one line of JSON on stdout.
+Run by path inside the sandbox, as `python -I disk_program.py`: a request as JSON on stdin, one line of JSON on stdout.
 It imports nothing of ours, follows no symbolic link anywhere, and writes no file that has changed since it was read.
 
     {"verb": "read", "paths": [PATH…]}      → {"ok": true, "files": {PATH: BASE64 or null}}

@@ -42,7 +42,7 @@ class PatchPlan(msgspec.Struct, frozen=True):
     """What each hunk did, in the patch's order."""
 
     def for_disk(self) -> dict[str, Any]:
-        """The request that `patch_disk` carries out."""
+        """The request that `disk_program` carries out."""
         return {"verb": "apply", "changes": [_for_disk(change) for change in self.changes]}
 
 
