@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,6 +71,35 @@ def test_s7_a_signal_to_its_own_group_kills_no_caller_without_a_terminal(usual_t
         timeout=DEADLINE_S, check=False, start_new_session=True,
     )  # fmt: skip
     assert ran.stdout == "lives 137\n", ran.stderr
+
+
+OPEN_ANEW = """
+exec 3<>/proc/self/fd/0 && echo planted >&3; exec 3>&-
+cat; echo said; echo wrong >&2
+: > /proc/self/fd/1
+exit 3
+"""
+
+
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+def test_a_file_that_a_command_gets_is_not_opened_by_it_anew(tier: str, tmp_path: Path) -> None:
+    """A2: through /proc a redirected file, which lies outside the roots, was written in spite of all mounts."""
+    need(tier)
+    (tmp_path / "w").mkdir()
+    given, log = tmp_path / "given", tmp_path / "log"
+    given.write_text("given\n")
+    log.write_text("before\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERTULIA_HOME": str(tmp_path / "data")}
+    with given.open() as stdin, log.open("a") as stdout:
+        ran = subprocess.run(
+            [sys.executable, "-m", "tertulia", *shlex.split(TIERS[tier]), "--", "sh", "-c", OPEN_ANEW],
+            cwd=tmp_path / "w", env=environment, stdin=stdin, stdout=stdout, stderr=stdout,
+            timeout=DEADLINE_S, check=False, start_new_session=True,
+        )  # fmt: skip
+    assert given.read_text() == "given\n"
+    assert log.read_text().startswith("before\n"), log.read_text()
+    assert {"given", "said", "wrong"} <= set(log.read_text().splitlines())
+    assert ran.returncode == 3
 
 
 def test_s7_ctrl_c_reaches_the_command_which_may_go_on(person: Person, usual_tier: str) -> None:

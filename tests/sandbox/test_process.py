@@ -19,7 +19,7 @@ from tertulia.errors import ClosedError, SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox import process as process_module
 from tertulia.sandbox.process import BoundedOutput, CommandProcess, CommandStreams
-from tertulia.sandbox.runner import Output, TerminalSize, TierName
+from tertulia.sandbox.runner import Confinement, Output, TerminalSize, TierName
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, Streams
 from tests.sandbox.confined import Place
 
@@ -245,7 +245,8 @@ def test_a_terminal_has_its_size(place: Place) -> None:
 
 
 def test_our_own_streams_are_passed_on_and_not_closed(place: Place) -> None:
-    stdio = CommandStreams(replace(place.command("true"), inherit_stdio=True))
+    unconfined = replace(place.command("true"), inherit_stdio=True, confinement=Confinement(mode="danger_full_access"))
+    stdio = CommandStreams(unconfined)
     assert (stdio.streams.stdin, stdio.streams.stdout, stdio.streams.stderr) == (0, 1, 2)
     assert stdio.reader is None
     stdio.close_theirs()

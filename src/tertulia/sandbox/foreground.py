@@ -11,10 +11,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
 _PERIOD_S = 0.1
+_CHUNK_BYTES = 64 * 1024
+_LAST_WORDS_S = 5.0
 _STOPPED = b"T"
 
 ENTER_GROUP = """
@@ -116,6 +120,74 @@ class ForegroundJob:
         with suppress(OSError):
             os.tcsetpgrp(self._terminal, group)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class FileRelay:
+    """Pipes in place of those of our standard streams that are files or directories; all others are passed on.
+
+    A program opens a file that it has inherited anew through `/proc`, for writing too, and beside one of a directory
+    any other: not by the mounts of its sandbox, but by the one that the file was opened by.
+    """
+
+    def __init__(self) -> None:
+        self.theirs: list[int] = []
+        """The ends for the command, to be closed when it has them."""
+        self._copying: list[threading.Thread] = []
+        self._outputs: dict[tuple[int, int], int] = {}
+
+    def input(self) -> int:
+        """What the command reads from."""
+        if not _is_in_file_system(0):
+            return 0
+        theirs, ours = os.pipe()
+        self._copy(0, ours, closed=ours)
+        self.theirs.append(theirs)
+        return theirs
+
+    def output(self, number: int) -> int:
+        """Where its standard output or its errors go; both through one pipe if they go to the same file."""
+        if not _is_in_file_system(number):
+            return number
+        status = os.fstat(number)
+        place = status.st_dev, status.st_ino
+        if place not in self._outputs:
+            ours, theirs = os.pipe()
+            self._copy(ours, number, closed=ours)
+            self.theirs.append(theirs)
+            self._outputs[place] = theirs
+        return self._outputs[place]
+
+    def finish(self) -> None:
+        """The command has ended, or was not started: return when all that it wrote has arrived."""
+        while self.theirs:
+            os.close(self.theirs.pop())
+        for thread in self._copying:
+            thread.join(_LAST_WORDS_S)
+
+    def _copy(self, source: int, target: int, *, closed: int) -> None:
+        thread = threading.Thread(target=_copy, args=(source, target, closed), daemon=True)
+        self._copying.append(thread)
+        thread.start()
+
+
+def _copy(source: int, target: int, closed: int) -> None:
+    try:
+        while left := memoryview(os.read(source, _CHUNK_BYTES)):
+            while left:
+                left = left[os.write(target, left) :]
+    except OSError:
+        # The command reads no more, a directory has nothing to read, or the disk is full: it sees the pipe's end.
+        pass
+    finally:
+        os.close(closed)
+
+
+def _is_in_file_system(number: int) -> bool:
+    try:
+        mode = os.fstat(number).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISBLK(mode)
 
 
 def _open_terminal() -> int | None:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from tertulia.errors import ClosedError, SandboxError
 from tertulia.events.clock import Clock
-from tertulia.sandbox.foreground import ForegroundJob
+from tertulia.sandbox.foreground import FileRelay, ForegroundJob
 from tertulia.sandbox.runner import Command, CommandResult, OnOutput, Output, TierName
 from tertulia.sandbox.tier import ProcessEnd, SpawnedProcess, Streams, Tier
 
@@ -23,7 +23,7 @@ from tertulia.sandbox.tier import ProcessEnd, SpawnedProcess, Streams, Tier
 class CommandStreams:
     """Open until closed, each side by itself. Our ends never block."""
 
-    __slots__ = ("_theirs", "errors", "reader", "streams", "writer")
+    __slots__ = ("_relay", "_theirs", "errors", "reader", "streams", "writer")
 
     def __init__(self, command: Command, *, errors_apart: bool = False) -> None:
         self.reader: int | None = None
@@ -32,6 +32,7 @@ class CommandStreams:
         self.writer: int | None = None
         """The same as `reader` where it is a terminal."""
         self._theirs: list[int] = []
+        self._relay: FileRelay | None = None
         try:
             self.streams = self._open(command, errors_apart)
         except OSError as error:
@@ -42,8 +43,12 @@ class CommandStreams:
             os.set_blocking(fd, False)
 
     def _open(self, command: Command, errors_apart: bool) -> Streams:
-        if command.inherit_stdio:
+        if command.inherit_stdio and command.confinement.mode == "danger_full_access":
             return Streams(0, 1, 2)
+        if command.inherit_stdio:
+            self._relay = relay = FileRelay()
+            self._theirs = relay.theirs
+            return Streams(relay.input(), relay.output(1), relay.output(2))
         if command.terminal is not None:
             master, slave = os.openpty()
             self._theirs, self.reader, self.writer = [slave], master, master
@@ -73,6 +78,8 @@ class CommandStreams:
 
     def close_ours(self) -> None:
         """No more is read or written."""
+        if self._relay is not None:
+            self._relay.finish()
         for fd in self._ours():
             os.close(fd)
         self.reader = self.errors = self.writer = None
