@@ -114,6 +114,25 @@ def test_a_piece_of_plain_text_is_printed_at_once() -> None:
     assert stream.end() == "⟨U+000D⟩"
 
 
+@each_row(
+    ("text", "expected"),
+    [
+        ("g\u0456t push", "g⟨U+0456⟩t push"),
+        ("cat /home/\u0430na/x", "cat /home/⟨U+0430⟩na/x"),
+        ("curl https://g\u0131thub.com\u2215x", "curl https://g\u0131thub.com⟨U+2215⟩x"),
+        ("ls\u037e rm \u2010rf", "ls⟨U+037E⟩ rm ⟨U+2010⟩rf"),
+        ("\U0001d42b\U0001d426 x", "⟨U+1D42B⟩⟨U+1D426⟩ x"),
+        ("\uff52m", "⟨U+FF52⟩m"),
+        ("p\u200d\u0430y", "p⟨U+200D⟩⟨U+0430⟩y"),
+        ("git commit -m 'исправил сор в \u043a\u043e\u0434\u0435'", "git commit -m 'исправил сор в коде'"),
+        ("10 kΩ, λx, naïve, /home/иван/Οδός, ＡＢＣ", "10 kΩ, λx, naïve, /home/иван/Οδός, ＡＢＣ"),
+    ],
+)
+def test_a_letter_that_pretends_to_be_another_is_written_out(text: str, expected: str) -> None:
+    """B10: a person who reads `git push` has not allowed the program of another name."""
+    assert visible(text) == expected
+
+
 def test_lines_stay_lines_where_that_is_wanted() -> None:
     assert make_display_text("a\n\tb\r", lines=True).text == "a\n\tb⟨U+000D⟩"
 

@@ -1,10 +1,11 @@
 """Text of models, tools, servers and commands as people see it: nothing in it can hide, move or pretend.
 
 A character that a screen would obey or not show is written as `⟨U+202E⟩`. There are two degrees. `visible` is for text
-that a person decides by: odd blanks, unassigned characters and the bracket itself are written that way too, so that no
-text can imitate such a mark. `printable` is for text that is read on a terminal or through a pipe: there blanks and
-signs of every language stay as they are. What writing needs stays in both: joiners within emoji, Persian and Indic
-words, the signs for coloured emoji, and the flags of England, Scotland and Wales.
+that a person decides by: odd blanks, unassigned characters, letters of another alphabet that pretend to be ours and the
+bracket itself are written that way too, so that no text can imitate such a mark. `printable` is for text that is read
+on a terminal or through a pipe: there blanks and signs of every language stay as they are. What writing needs stays in
+both: joiners within emoji, Persian and Indic words, the signs for coloured emoji, and the flags of England, Scotland
+and Wales.
 """
 
 from __future__ import annotations
@@ -63,6 +64,23 @@ _UNFINISHED = re.compile(f"(?:[{_EMOJI}{_INDIC}{_ARABIC}\u200c\u200d\ufe0e\ufe0f
 """The end of a piece that the next one may go on with."""
 
 
+# What looks like a character of ASCII and is none. Letters of another alphabet pretend only where they stand in a word
+# with letters of ours: a Russian word is a word.
+_PRETENDING_LETTERS = (
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458\u04bb\u04cf\u0501\u051b\u051d"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0405\u0406\u0408\u04c0"
+    "\u03bf\u03bd\u03c1\u03b9\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
+    "\u0585\u057d\u0570\u0578\u0261\u2160-\u217f\uff21-\uff3a\uff41-\uff5a"
+)
+_PRETENDING_SIGNS = (
+    "\u037e\u0589\u01c0\u02d0\u2010\u2011\u201a\u2024\u2044\u2215\u2216\u2223\u29f8\ua789\U0001d400-\U0001d7ff"
+)
+_PRETENDING = re.compile(f"[{_PRETENDING_LETTERS}{_PRETENDING_SIGNS}]")
+_SIGN = re.compile(f"[{_PRETENDING_SIGNS}]")
+_MIXED = re.compile(rf"\w+|[{_PRETENDING_SIGNS}]")
+_ASCII_LETTER = re.compile("[A-Za-z]")
+
+
 class DisplayText(msgspec.Struct, frozen=True, gc=False):
     """A text as it may be shown."""
 
@@ -84,7 +102,8 @@ def visible(text: str, *, lines: bool = False) -> str:
     """The whole text for a person who decides by it. `lines` lets newlines and tabs be what they are."""
     if (_ORDINARY_LINES if lines else _ORDINARY).fullmatch(text):
         return text
-    return _escaped(text, _misleads, 3, lines=lines)
+    shown = _escaped(text, _misleads, 3, lines=lines)
+    return shown if _PRETENDING.search(shown) is None else _MIXED.sub(_mark_pretending, shown)
 
 
 def printable(text: str) -> str:
@@ -188,6 +207,12 @@ def _steers(character: str) -> bool:
 
 def _is_within(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
     return any(first <= ord(character) <= last for first, last in ranges)
+
+
+def _mark_pretending(found: re.Match[str]) -> str:
+    """A word or a sign, with what looks like a character of ASCII written out."""
+    pretending = _PRETENDING if _ASCII_LETTER.search(found[0]) else _SIGN
+    return pretending.sub(lambda one: _name(one[0]), found[0])
 
 
 def _name(character: str) -> str:
