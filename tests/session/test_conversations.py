@@ -267,7 +267,7 @@ async def test_everything_that_joins_a_history_is_handed_to_the_journal_once() -
         assert [item.text.split("\n")[0] for item in disk.items] == ["<environment_context>", "hi", "ok"]
         fork = await on.root.fork()
         assert len(disk.items) == 3
-        assert disk.forks == [ForkRecord(fork.id, on.root.id, 3)]
+        assert disk.forks == [ForkRecord(fork.id, on.root.id, 3, 3)]
 
 
 def test_open_and_set_context_take_the_same_fields() -> None:
