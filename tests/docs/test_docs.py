@@ -144,7 +144,7 @@ def test_every_member_of_a_session_and_of_a_conversation_is_described() -> None:
 
 def test_every_field_of_a_reply_and_of_open_is_described() -> None:
     reply = [name for row in table("session.md", "of a reply", "") for name in names(row[0])]
-    assert sorted(reply) == sorted(Reply.__struct_fields__)
+    assert sorted(reply) == sorted([*Reply.__struct_fields__, "output", "raise_for_status()"])
     fields = [name for row in table("session.md", "field", "what it is") for name in names(row[0])]
     assert sorted(fields) == sorted([*NewConversation.__struct_fields__, "tools"])
 
@@ -156,6 +156,7 @@ async def by_itself(session: tertulia.Session) -> None:
 ENDINGS: dict[str, tuple[Any, Callable[[tertulia.Session], Awaitable[Any]]]] = {
     "the model had nothing more to do": ("Yes.", by_itself),
     "the model, or the way to it, failed": (errors.ModelError("overloaded"), by_itself),
+    "the answer does not fit what was [asked for](#typed-answers)": ("Yes.", by_itself),
     "`task_timeout_s` has passed": (None, by_itself),
     "it was interrupted, or nobody waits for it any more": (
         None,
@@ -170,11 +171,12 @@ ENDINGS: dict[str, tuple[Any, Callable[[tertulia.Session], Awaitable[Any]]]] = {
 async def test_a_task_ends_as_the_table_says(row: tuple[str, ...]) -> None:
     reply, act = ENDINGS[row[0]]
     never = say("Never.", gate=asyncio.Event())
-    settings = tertulia.Settings(model=ScriptedModel([never if reply is None else reply]))
+    settings = tertulia.Settings(model=ScriptedModel([never if reply is None else reply] * 2))
+    schema = {"type": "object"} if "invalid_output" in row[2] else None
     limits = {"task_timeout_s": 0.01} if "timeout" in row[2] else {}
     async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
         conversation = await session.open(limits=limits)
-        asking = asyncio.create_task(conversation.message("Well?"))
+        asking = asyncio.create_task(conversation.message("Well?", output_schema=schema))
         await events.until("task_started")
         await asyncio.wait_for(act(session), 10)
         answer = await asyncio.wait_for(asking, 10)
