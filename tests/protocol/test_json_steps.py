@@ -52,6 +52,20 @@ async def test_what_is_unescaped_may_be_mended_in_pieces_that_cut_no_character(m
     assert "".join(seen) == "😀" * 20
 
 
+async def test_a_long_string_that_one_character_makes_four_times_as_large_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """L1: 15 MB with one emoji took 60 MB, and the pieces and the message besides."""
+    monkeypatch.setattr(json_steps, "MAX_WIDE_BYTES", 1_000_000)
+    for text in ("x" * 400_000 + "”", "😀" * 400_000, "x" * 249_000 + "😀", "é" * 700_000):
+        assert await built(json.dumps([text], ensure_ascii=False).encode()) == [text]
+    for text in ("x" * 300_000 + "😀", "😀" + "x" * 300_000):
+        with pytest.raises(ParseError, match="make all others take 4 bytes"):
+            await built(json.dumps([text], ensure_ascii=False).encode())
+        with pytest.raises(ParseError, match="make all others take 4 bytes"):
+            await built(json.dumps([text]).encode())
+
+
 async def test_a_string_outside_of_ascii_may_be_half_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """L1: 119 MB of characters of four bytes were joined in a step of 124 ms."""
     monkeypatch.setattr(json_steps, "MAX_CHARACTERS", 200_000)

@@ -19,6 +19,9 @@ from tertulia.protocol.json_scan import MAX_DEPTH, JsonScan
 MAX_CHARACTERS = 32 * 1024 * 1024
 """Of one string: twice what is accepted as a text, or as much of one outside of ASCII, where a character takes four
 times the room. Python joins a longer one in a step that takes too long."""
+MAX_WIDE_BYTES = 16 * 1024 * 1024
+"""Of one string in memory, where that is more than twice what it has in the message: with one emoji in it, each of its
+characters takes four bytes."""
 MAX_CPU_S = 20.0
 """For one message. The longest that can be valid takes a tenth of that on a slow machine."""
 
@@ -35,6 +38,7 @@ _BLANKS = b" \t\n\r"
 _CUT = re.compile(rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z|[\xc0-\xff][\x80-\xbf]{0,2}\Z")
 """At the end of a piece: half of an escape, of a character, or of a pair."""
 _LONGEST_CUT = 11
+_WIDE = re.compile("[\U00010000-\U0010ffff]")
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
@@ -182,15 +186,18 @@ class _Text:
         if token[2] is not None:
             return _text(token[2], self._at)
         pieces: list[str] = []
-        done, length, most = False, 0, MAX_CHARACTERS
+        start, done, length, width = self._at, False, 0, 1
         while not done:
             piece, done = self._piece()
             pieces.append(self._unescaped(piece) if piece else "")
             length += len(pieces[-1])
-            most = most if pieces[-1].isascii() else MAX_CHARACTERS // 2
+            width = max(width, _width(pieces[-1]))
+            most = MAX_CHARACTERS if width == 1 else MAX_CHARACTERS // 2
             if length > most:
                 raise ParseError(f"a string of more than {most:,} characters")
             self._at += len(piece) + done
+            if MAX_WIDE_BYTES < length * width > 2 * (self._at - start):
+                raise ParseError(f"a string of which a few characters make all others take {width} bytes each")
             yield
         return "".join(pieces)
 
@@ -247,6 +254,11 @@ class _Text:
 
     def _wrong(self, what: str) -> ParseError:
         return ParseError(f"not JSON: {what} at byte {self._at}")
+
+
+def _width(text: str) -> int:
+    """How many bytes each character takes, which is as many as the widest needs."""
+    return 1 if text.isascii() else 4 if _WIDE.search(text) else 2
 
 
 def _is(token: re.Match[bytes] | None, mark: bytes) -> bool:
