@@ -221,6 +221,25 @@ async def test_an_agent_remembers_nothing_of_instructions_that_were_for_one_task
     assert "warning" not in stands.types()
 
 
+async def test_an_agent_remembers_nothing_of_a_schema_that_was_for_one_task() -> None:
+    """Issue 17, item 15: it repairs its answer by its own memory, and the next task begins anew by the transcript."""
+    journal = KeepingJournal()
+    stands = TaskStage(make_conversation(terms(rights=RIGHTS), journal=journal))
+    told = [answer("a"), answer("no", "t-2"), answer('{"n": 1}', "t-2"), answer("c", "t-3"), answer("d", "t-3")]
+    actor = Actor(*told)
+    doing = agent(actor)
+    await ask(doing, stands)
+    await ask(doing, stands, "again", output=NUMBER)
+    assert stands.conversation.native_session is None
+    notes = [record for record in journal.kept if isinstance(record, NoteRecord)]
+    assert notes[-1].value is None, "nor is it known to a later life of the session"
+    await ask(doing, stands, "and again")
+    await ask(doing, stands, "once more")
+    assert [assignment.resume for assignment in actor.assignments] == [None, None, "t-2", None, "t-3"]
+    assert [bool(assignment.additions) for assignment in actor.assignments] == [False, True, True, False, False]
+    assert "warning" not in stands.types()
+
+
 async def test_messages_that_wait_go_along_with_the_next_one() -> None:
     stands = calm()
     actor = Actor(answer("a"))

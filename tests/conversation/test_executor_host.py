@@ -165,3 +165,26 @@ async def test_git_of_an_agent_is_never_known_to_be_safe(tmp_path: Path) -> None
             for words in (("ls",), ("git", "status"))
         ]
         assert [(await host.permit(question)).allowed for question in asked] == [True, False]
+
+
+async def test_what_an_agent_does_says_who_allowed_it(tmp_path: Path) -> None:
+    """A1: a command and a change that it makes itself, a file and a terminal that it has from us."""
+    async with stage(cwd=str(tmp_path), approval_policy="untrusted", sandbox="danger-full-access") as acting:
+        place = acting.parts.command_services.place
+        scope = _scope(acting)
+
+        def answer(event: Any) -> None:
+            if isinstance(event, ApprovalRequest):
+                asyncio.get_running_loop().call_soon(lambda: place.approvals.resolve(event.approval_id, "allow"))
+
+        scope.publish = answer
+        host = TaskExecutorHost(scope, place, "acp:x", "run")
+        with place.approvals.attended():
+            for call, words in (("1", ("ls",)), ("2", ("touch", "x"))):
+                question = PermissionQuestion(doing="execute", title="t", detail="", words=words, call=call)
+                assert (await host.permit(question)).allowed
+            await host.write(str(tmp_path / "new"), "x", "write-1")
+            running = await host.start(("touch", str(tmp_path / "y")), None, {}, lambda _: None, "terminal-1")
+            await running.wait()
+        deciders = [host.allowed_by(call) for call in ("1", "2", "write-1", "terminal-1", "never")]
+        assert [decider and decider.kind for decider in deciders] == ["policy", "client", "client", "client", None]

@@ -14,6 +14,7 @@ from tertulia.events.clock import SystemClock
 from tertulia.executors.acp.acp_executor import AcpExecutor
 from tertulia.executors.acp.definition import AcpDefinition, acp_from_wire
 from tertulia.executors.executor import Assignment, PermissionAnswer, PermissionQuestion, Step
+from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import Command, Confinement, OnOutput, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
 from tests.executors.acp_stage import acp_table
@@ -53,6 +54,9 @@ class RecordingHost:
             environment={"PATH": "/usr/bin:/bin", **variables},
         )
         return await self._sandbox.start(command, on_output)
+
+    def allowed_by(self, call: str) -> Decider | None:
+        return None
 
 
 class AcpCrew:

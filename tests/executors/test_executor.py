@@ -67,5 +67,5 @@ def test_a_no_is_no_lasting_one() -> None:
 def test_the_host_of_a_session_is_one() -> None:
     """Every question has somebody who answers it."""
     asked = {name for name in vars(ExecutorHost) if not name.startswith("_")}
-    assert asked == {"permit", "read", "write", "start"}
+    assert asked == {"permit", "read", "write", "start", "allowed_by"}
     assert asked <= set(dir(TaskExecutorHost))

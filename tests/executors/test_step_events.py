@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 
+from tertulia.executors import executor as x
 from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
 from tertulia.executors.executor import (
@@ -238,3 +239,17 @@ def test_broken_output_keeps_begin_and_end_in_pairs(parser: type[CodexJsonl] | t
         assert set(calls.values()) <= {1}
 
     check()
+
+
+def test_commands_and_changes_say_who_allowed_them_as_soon_as_it_is_known() -> None:
+    """A1: an agent may tell of a call before it asks about it."""
+    known: dict[str, t.Decider] = {"early": t.Decider("policy", "untrusted")}
+    made = StepEvents("codex", "run", "/", FakeClock(), allowed_by=known.get)
+    change = x.PatchAct((x.FileChangeAct("a", "add"),))
+    begun = [made.tell(x.ToolUseBegin(id, "shell", {}, x.CommandAct(("ls",))))[-1] for id in ("early", "late")]
+    made.tell(x.ToolUseBegin("edit", "edit", {}, change))
+    known |= {"late": t.Decider("client", "ana"), "edit": t.Decider("grant", grant_id="g")}
+    ended = [made.tell(x.ToolUseEnd(id, "shell", {}, x.CommandAct(("ls",)), True, ""))[0] for id in ("early", "late")]
+    ended.append(made.tell(x.ToolUseEnd("edit", "edit", {}, change, True, ""))[0])
+    assert [getattr(event, "allowed_by", None) for event in begun] == [known["early"], None]
+    assert [getattr(event, "allowed_by", None) for event in ended] == [known["early"], known["late"], known["edit"]]

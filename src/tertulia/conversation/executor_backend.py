@@ -5,7 +5,6 @@ One history: the agent's words join the conversation's own, and the transcript i
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Any
@@ -16,6 +15,7 @@ from tertulia.conversation.backend import ExecutorPlan
 from tertulia.conversation.compaction import trim_to_limits
 from tertulia.conversation.output_check import is_repair_request, request_repair
 from tertulia.conversation.state import NATIVE_SESSION, ConversationState, NativeSession, identity_digest
+from tertulia.conversation.step_publisher import StepPublisher
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError, UnsupportedByBackendError
 from tertulia.executors.executor import (
@@ -28,78 +28,16 @@ from tertulia.executors.executor import (
     RunFailed,
     RunFinished,
     RunInterrupted,
-    Step,
     UsageReport,
 )
 from tertulia.executors.prompt.history_prompt import HistorySettings, TaskHistorySettings, transcript
 from tertulia.executors.step_events import StepEvents
 from tertulia.policy.narrowing import Rights
-from tertulia.protocol.events import AgentMessage, AgentMessageDelta, EventData, WarningEvent
+from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.ids import ItemId, new_item_id
 from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage, text_parts
 from tertulia.protocol.records import NoteRecord
 from tertulia.protocol.storage import Full
-from tertulia.protocol.tool_events import ToolCallBegin
-
-BATCH_EVENTS = 5
-BATCH_PERIOD_S = 0.2
-
-
-class StepPublisher:
-    """The way from the steps of one run to the task scope. Order is kept; a whole answer waits for nothing."""
-
-    __slots__ = ("_scope", "_step_events", "_timer", "_waiting")
-
-    def __init__(self, scope: TaskScope, step_events: StepEvents) -> None:
-        self._scope = scope
-        self._step_events = step_events
-        self._waiting: list[EventData] = []
-        self._timer: asyncio.TimerHandle | None = None
-        scope.call_at_break(self.break_off)
-
-    def tell(self, step: Step) -> None:
-        """What this step comes to."""
-        for event in self._step_events.tell(step):
-            self._add(event)
-
-    def close(self) -> None:
-        """Publish the events that still wait."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        waiting, self._waiting = self._waiting, []
-        for event in waiting:
-            self._tell(event)
-
-    def break_off(self) -> None:
-        """The run has ended and did not say so: what it began is over. Again is nothing."""
-        self.tell(RunInterrupted())
-        self.close()
-
-    def _add(self, event: EventData) -> None:
-        self._waiting.append(event)
-        if len(self._waiting) >= BATCH_EVENTS or isinstance(event, AgentMessage):
-            self.close()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(BATCH_PERIOD_S, self.close)
-
-    def _tell(self, event: EventData) -> None:
-        scope = self._scope
-        match event:
-            case AgentMessage(text, item_id):
-                scope.forget_partial()
-                item = AssistantMessage(item_id, text_parts(text))
-                scope.say([item])
-                scope.announce(item)
-            case AgentMessageDelta(text, item_id):
-                scope.hear(item_id, text)
-                scope.publish(event)
-            case ToolCallBegin():
-                scope.tally.tool_calls += 1
-                scope.publish(event)
-            case _:
-                scope.publish(event)
-
 
 _GAP = "\n\n"
 _RESUME_FAILED = "could not go on with its own session; it is told the transcript instead"
@@ -170,6 +108,9 @@ class ExecutorBackend:
         ]
         try:
             async with self._server(scope) as server:
+                if _is_passing(commission):
+                    # The agent begins anew: what it remembers of this task must not go on with what it knew before.
+                    _forget_native_session(scope.conversation)
                 while messages:
                     assignment = self._assignment(scope, commission, server)
                     await self._answer(scope, assignment, messages, self._continuity.of(commission.task_type), previous)
@@ -180,6 +121,9 @@ class ExecutorBackend:
                     if not messages and (again := request_repair(scope, commission)) is not None:
                         messages = [again]
         finally:
+            if _is_passing(commission):
+                # It was for the rest of this task, and is written down nowhere.
+                scope.conversation.native_session = None
             if scope.conversation.closed or scope.conversation.terms.backend != self._executor.name:
                 # It was closed, or given to another backend, meanwhile, while the agent was at work.
                 await self._executor.forget(scope.conversation.id)
@@ -201,7 +145,7 @@ class ExecutorBackend:
         message = _GAP.join(item.text for item in messages)
         native_session, conversation.native_session = conversation.native_session, None
         earlier, scope.last_text = scope.last_text, None
-        if native_session is not None and self._may_resume(scope, telling) and not assignment.passing:
+        if native_session is not None and self._may_resume(scope, telling):
             why = self._mismatch(conversation, native_session, messages)
             if why is None:
                 prompt = telling.prompt((), message, previous)
@@ -251,7 +195,7 @@ class ExecutorBackend:
             prompt="",
             cwd=conversation.terms.cwd,
             additions=tuple(text for text in additions if text),
-            passing=override is not None,
+            passing=_is_passing(commission),
             rights=scope.rights(),
             roots=self._roots(scope.rights()),
             private=_is_private(scope),
@@ -271,8 +215,12 @@ class ExecutorBackend:
         conversation, executor = scope.conversation, self._executor
         room, clock = assignment.rights.limits.max_output_bytes, scope.around.clock
         run = new_item_id()
-        assignment = replace(assignment, host=self._host(scope, run))
-        step_events = StepEvents(executor.name, run, assignment.cwd, clock, max_output_bytes=room)
+        host = self._host(scope, run)
+        assignment = replace(assignment, host=host)
+        step_events = StepEvents(
+            executor.name, run, assignment.cwd, clock,
+            max_output_bytes=room, allowed_by=host.allowed_by if host is not None else _unasked,
+        )  # fmt: skip
         progress = StepPublisher(scope, step_events)
         ending: RunEnd = RunInterrupted()
         knew = has_steps = False
@@ -299,12 +247,22 @@ class ExecutorBackend:
         finally:
             lasting = isinstance(ending, RunFinished) or self._resuming.retry == "resume"
             # One that was stopped before it said anything may never have read its prompt.
-            private = assignment.private or assignment.passing
-            resumable = knew and has_steps and lasting and telling.mode == "full" and not private
-            _record_native_session(conversation, native_session, resumable, former)
+            resumable = knew and has_steps and lasting and telling.mode == "full" and not assignment.private
+            _record_native_session(conversation, native_session, resumable, former, noted=not assignment.passing)
         progress.close()
         scope.check_wanted()
         return ending, knew
+
+
+def _is_passing(commission: ExecutorPlan) -> bool:
+    """Whether the agent is told something that holds for this task alone, and that it may remember."""
+    return commission.base_instructions_override is not None or commission.output is not None
+
+
+def _forget_native_session(conversation: ConversationState) -> None:
+    if conversation.native_session is not None:
+        conversation.native_session = None
+        conversation.note(NoteRecord(conversation.id, NATIVE_SESSION, None))
 
 
 def _update_native_session(
@@ -318,14 +276,22 @@ def _update_native_session(
 
 
 def _record_native_session(
-    conversation: ConversationState, native_session: NativeSession | None, resumable: bool, former: NativeSession | None
+    conversation: ConversationState,
+    native_session: NativeSession | None,
+    resumable: bool,
+    former: NativeSession | None,
+    *,
+    noted: bool,
 ) -> None:
-    """A run is over: have its id written down, for a later life of the session too, or that there is none any more."""
+    """A run is over: have its id written down, for a later life of the session too, or that there is none any more.
+
+    Not `noted`, it is for the rest of this task alone.
+    """
     native_session = _update_native_session(conversation, native_session, upto=_newest_item_id(conversation))
     if native_session is None:
         return
     conversation.native_session = native_session if resumable else None
-    if resumable or former is not None:
+    if noted and (resumable or former is not None):
         conversation.note(NoteRecord(conversation.id, NATIVE_SESSION, native_session.noted() if resumable else None))
 
 
@@ -359,6 +325,10 @@ def _interrupted_error(scope: TaskScope, ending: RunFailed) -> ExecutorError:
 
 def _newest_item_id(conversation: ConversationState) -> ItemId:
     return next(conversation.history.snapshot().newest_first()).items[-1].id
+
+
+def _unasked(call: str) -> None:
+    """No step of an agent that cannot ask was allowed by anything of ours."""
 
 
 def _failure_text(ending: RunEnd) -> str:

@@ -27,7 +27,7 @@ from tertulia.policy.approvals.approval_request import (
 from tertulia.policy.commands.command_analysis import analyse_command, only_reads_in
 from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles
 from tertulia.protocol.ids import CallId, new_item_id
-from tertulia.protocol.tool_events import ApprovalFile
+from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.runner import Confinement, OnOutput, RunningCommand
@@ -48,6 +48,7 @@ class TaskExecutorHost:
         self._place = place
         self._backend = backend
         self._run = run
+        self._deciders: dict[str, Decider] = {}
 
     async def permit(self, question: PermissionQuestion) -> PermissionAnswer:
         """By the policy of the chain, or by a person."""
@@ -77,6 +78,8 @@ class TaskExecutorHost:
             granted = await place.approvals.ask(request, rights.approval_policy, scope.publish, known_safe=safe)
         except TertuliaError:
             return PermissionAnswer(allowed=False)
+        if question.call is not None:
+            self._deciders[question.call] = granted.decider
         return PermissionAnswer(allowed=True, lasting=granted.scope not in (None, "once"))
 
     async def read(self, path: str) -> str:
@@ -101,7 +104,8 @@ class TaskExecutorHost:
         file = ApprovalFile(
             path, "add" if old is None else "update", count_lines(text.encode("utf-8", "replace")), count_lines(old)
         )
-        await self._place.approve_patch(f"*** Write File: {path}\n{text}", (file,), context)
+        question = f"*** Write File: {path}\n{text}"
+        self._deciders[call] = await self._place.approve_patch(question, (file,), context)
         change = {
             "path": name,
             "old": None if old is None else hashlib.sha256(old).hexdigest(),
@@ -119,7 +123,13 @@ class TaskExecutorHost:
         check_argv(words)
         context = self._call(self._scope.conversation.terms.cwd, call)
         order = CommandRequest(argv=words, cwd=self._place.directory(cwd, context))
-        return await self._place.runner.start((await approve_command(self._place, order, context)).command, on_output)
+        approved = await approve_command(self._place, order, context)
+        self._deciders[call] = approved.allowed_by
+        return await self._place.runner.start(approved.command, on_output)
+
+    def allowed_by(self, call: str) -> Decider | None:
+        """Who or what allowed that step of the agent so far."""
+        return self._deciders.get(call)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,7 @@ import msgspec
 
 from tertulia.policy.narrowing import TOP, Rights
 from tertulia.protocol.items import NO_USAGE, Usage
-from tertulia.protocol.tool_events import PlanStep
+from tertulia.protocol.tool_events import Decider, PlanStep
 from tertulia.sandbox.runner import OnOutput, RunningCommand
 
 ActionKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
@@ -63,6 +63,10 @@ class ExecutorHost(Protocol):
         self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], on_output: OnOutput, call: str
     ) -> RunningCommand:
         """Run a command in the conversation's sandbox. The caller sees to its end. `call` as in `write`."""
+        ...
+
+    def allowed_by(self, call: str) -> Decider | None:
+        """Who or what allowed that step so far; None: no one was asked about it."""
         ...
 
 
@@ -263,8 +267,8 @@ class Assignment(msgspec.Struct, frozen=True):
     additions: tuple[str, ...] = ()
     """What the agent is told beside the prompt, each run."""
     passing: bool = False
-    """They hold for this task only, so what it remembers of the run is gone on with by none: many agents keep what
-    they were told in their own session."""
+    """They hold for this task only, so what it remembers of the run is gone on with by no other task: many agents keep
+    what they were told in their own session."""
     rights: Rights = TOP
     """What it may do at most; an executor that has no way to hold to that refuses."""
     roots: tuple[str, ...] = ()

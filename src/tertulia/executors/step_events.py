@@ -46,13 +46,22 @@ class StepEvents:
     """
 
     def __init__(
-        self, backend: str, run: str, cwd: str, clock: Clock, *, max_output_bytes: int | None = MAX_OUTPUT_BYTES
+        self,
+        backend: str,
+        run: str,
+        cwd: str,
+        clock: Clock,
+        *,
+        max_output_bytes: int | None = MAX_OUTPUT_BYTES,
+        allowed_by: Callable[[str], t.Decider | None] = lambda _: None,
     ) -> None:
+        """`allowed_by`: who or what allowed a step, as far as it was asked about."""
         self._backend = backend
         self._run = run
         self._cwd = cwd
         self._clock = clock
         self._room = max_output_bytes
+        self._allowed_by = allowed_by
         self._open: dict[str, _Open] = {}
         self._closed: set[str] = set()
         self._offsets: dict[str, int] = {}
@@ -114,7 +123,8 @@ class StepEvents:
         step = replace(step, name=clip(step.name, _MAX_NAME))
         self._open[step.id] = _Open(step, self._clock.monotonic())
         call_id = CallId(self._item(step.id))
-        return [t.ToolCallBegin(call_id, step.name, step.arguments), *_finer_begin(call_id, step.act, self._cwd)]
+        finer = _finer_begin(call_id, step.act, self._cwd, self._allowed_by(step.id))
+        return [t.ToolCallBegin(call_id, step.name, step.arguments), *finer]
 
     def _end(self, step: x.ToolUseEnd) -> EventList:
         if step.id in self._closed:
@@ -127,7 +137,8 @@ class StepEvents:
         act = step.act if type(step.act) is type(begun.act) else begun.act
         step = replace(step, name=begun.name, act=act, output=bound_text(step.output, self._room))
         elapsed = max(0, round((self._clock.monotonic() - since) * 1000))
-        return [*begin, *_end(CallId(self._item(step.id)), step, step.output != whole, elapsed)]
+        decider = self._allowed_by(step.id)
+        return [*begin, *_end(CallId(self._item(step.id)), step, step.output != whole, elapsed, decider)]
 
     def _close(self, step: x.Step) -> EventList:
         left = [was.begun for was in self._open.values()]
@@ -166,10 +177,10 @@ def bound_text(text: str, max_bytes: int | None) -> str:
     return shown
 
 
-def _finer_begin(call_id: CallId, act: x.ToolAct, cwd: str) -> EventList:
+def _finer_begin(call_id: CallId, act: x.ToolAct, cwd: str, decider: t.Decider | None) -> EventList:
     match act:
         case x.CommandAct(argv):
-            return [t.ExecCommandBegin(call_id, list(argv), cwd)]
+            return [t.ExecCommandBegin(call_id, list(argv), cwd, allowed_by=decider)]
         case x.PatchAct(changes):
             described: list[dict[str, str]] = [{"kind": change.kind, "path": change.path} for change in changes]
             return [t.PatchApplyBegin(call_id, described)]
@@ -181,13 +192,13 @@ def _finer_begin(call_id: CallId, act: x.ToolAct, cwd: str) -> EventList:
             return []
 
 
-def _end(call_id: CallId, step: x.ToolUseEnd, cut: bool, elapsed: int) -> EventList:
+def _end(call_id: CallId, step: x.ToolUseEnd, cut: bool, elapsed: int, decider: t.Decider | None) -> EventList:
     end = t.ToolCallEnd(call_id, step.name, step.success, step.output, cut, elapsed)
     match step.act:
         case x.CommandAct():
-            return [t.ExecCommandEnd(call_id, step.exit_code, step.output, cut, elapsed), end]
+            return [t.ExecCommandEnd(call_id, step.exit_code, step.output, cut, elapsed, decider), end]
         case x.PatchAct():
-            return [t.PatchApplyEnd(call_id, step.success, step.output), end]
+            return [t.PatchApplyEnd(call_id, step.success, step.output, decider), end]
         case x.McpCallAct(server, tool):
             named = (clip(server, _MAX_NAME), clip(tool, _MAX_NAME))
             return [t.McpToolCallEnd(call_id, *named, step.success, elapsed), end]

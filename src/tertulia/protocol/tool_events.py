@@ -54,7 +54,7 @@ class ExecCommandBegin(BaseEventData, frozen=True, gc=False):
     sandbox: str | None = None
     """How it is confined, as policies spell it; `danger-full-access`: not at all. None: by another program."""
     allowed_by: Decider | None = None
-    """None: it runs in the sandbox of another program."""
+    """None: it is not known yet, see its end; or another program runs it, and asked no one."""
 
 
 class ExecCommandOutputDelta(BaseEventData, frozen=True, gc=False):
@@ -78,6 +78,8 @@ class ExecCommandEnd(BaseEventData, frozen=True, gc=False):
     output: str
     truncated: bool
     duration_ms: int
+    allowed_by: Decider | None = None
+    """Of a command that another agent ran itself, and that was asked about after it began to be told."""
 
 
 class PatchApplyBegin(BaseEventData, frozen=True, gc=False):
@@ -96,7 +98,7 @@ class PatchApplyEnd(BaseEventData, frozen=True, gc=False):
     success: bool
     message: str
     allowed_by: Decider | None = None
-    """None: it was refused, or stopped before that was decided."""
+    """None: it was refused, or stopped before that was decided; or another program did it, and asked no one."""
 
 
 class McpToolCallBegin(BaseEventData, frozen=True, gc=False):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tertulia.conversation import executor_backend
-from tertulia.conversation.executor_backend import StepPublisher
+from tertulia.conversation.step_publisher import StepPublisher
 from tertulia.executors.executor import AgentDelta, AgentText, Notice, RunFinished, Step, ToolUseBegin, ToolUseEnd
 from tertulia.executors.step_events import StepEvents
 from tertulia.protocol.items import AssistantMessage

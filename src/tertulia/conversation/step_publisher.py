@@ -1,0 +1,71 @@
+"""Publishes the steps of another agent as events of a task, several at once where they come quickly."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tertulia.conversation.task_scope import TaskScope
+from tertulia.executors.executor import RunInterrupted, Step
+from tertulia.executors.step_events import StepEvents
+from tertulia.protocol.events import AgentMessage, AgentMessageDelta, EventData
+from tertulia.protocol.items import AssistantMessage, text_parts
+from tertulia.protocol.tool_events import ToolCallBegin
+
+BATCH_EVENTS = 5
+BATCH_PERIOD_S = 0.2
+
+
+class StepPublisher:
+    """The way from the steps of one run to the task scope. Order is kept; a whole answer waits for nothing."""
+
+    __slots__ = ("_scope", "_step_events", "_timer", "_waiting")
+
+    def __init__(self, scope: TaskScope, step_events: StepEvents) -> None:
+        self._scope = scope
+        self._step_events = step_events
+        self._waiting: list[EventData] = []
+        self._timer: asyncio.TimerHandle | None = None
+        scope.call_at_break(self.break_off)
+
+    def tell(self, step: Step) -> None:
+        """What this step comes to."""
+        for event in self._step_events.tell(step):
+            self._add(event)
+
+    def close(self) -> None:
+        """Publish the events that still wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            self._tell(event)
+
+    def break_off(self) -> None:
+        """The run has ended and did not say so: what it began is over. Again is nothing."""
+        self.tell(RunInterrupted())
+        self.close()
+
+    def _add(self, event: EventData) -> None:
+        self._waiting.append(event)
+        if len(self._waiting) >= BATCH_EVENTS or isinstance(event, AgentMessage):
+            self.close()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(BATCH_PERIOD_S, self.close)
+
+    def _tell(self, event: EventData) -> None:
+        scope = self._scope
+        match event:
+            case AgentMessage(text, item_id):
+                scope.forget_partial()
+                item = AssistantMessage(item_id, text_parts(text))
+                scope.say([item])
+                scope.announce(item)
+            case AgentMessageDelta(text, item_id):
+                scope.hear(item_id, text)
+                scope.publish(event)
+            case ToolCallBegin():
+                scope.tally.tool_calls += 1
+                scope.publish(event)
+            case _:
+                scope.publish(event)
