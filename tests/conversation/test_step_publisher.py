@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tertulia.conversation import executor_backend
+from tertulia.conversation import step_publisher
 from tertulia.conversation.step_publisher import StepPublisher
 from tertulia.executors.executor import AgentDelta, AgentText, Notice, RunFinished, Step, ToolUseBegin, ToolUseEnd
 from tertulia.executors.step_events import StepEvents
@@ -31,8 +31,8 @@ async def test_five_events_are_told_at_once_and_not_before() -> None:
 
 async def test_what_came_is_told_after_a_fifth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """S003-28: or 200 ms."""
-    assert executor_backend.BATCH_PERIOD_S == 0.2
-    monkeypatch.setattr(executor_backend, "BATCH_PERIOD_S", 0.0)
+    assert step_publisher.BATCH_PERIOD_S == 0.2
+    monkeypatch.setattr(step_publisher, "BATCH_PERIOD_S", 0.0)
     standing = TaskStage()
     told = telling(standing)
     told.tell(Notice("one"))
