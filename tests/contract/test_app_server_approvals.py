@@ -163,7 +163,7 @@ async def test_a_patch_and_a_picture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["untrusted", "on-request", "never"])
 async def test_exec_asks_nobody(tmp_path: Path, policy: str) -> None:
-    """`tertulia exec` has nobody who could answer: denied at once, and said so."""
+    """`tertulia exec` has no one who could answer: denied at once, said so, and a failure unless wanted so."""
     (tmp_path / "w").mkdir()
     asked = {"sandbox_permissions": "require_escalated", "justification": "it has to"}
     model = write_script(tmp_path, [shell(command=["touch", str(tmp_path / "made")], **asked), "I may not."])
@@ -177,7 +177,7 @@ async def test_exec_asks_nobody(tmp_path: Path, policy: str) -> None:
     )
     async with asyncio.timeout(20):
         out, _ = await process.communicate()
-    assert process.returncode == 0
+    assert process.returncode == (0 if policy == "never" else 1)
     assert b"no_approver" in out
     assert b"I may not." in out
     assert not (tmp_path / "made").exists()

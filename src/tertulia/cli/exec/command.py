@@ -180,7 +180,8 @@ def command(
     ending = asyncio.run(run_message(entering, message_request, view, _approver(keyboard, view, loaded)))
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")
-    return ending.exit_code
+    # To the Codex SDK a process that ends with 1 has crashed, whatever it said.
+    return 0 if for_sdk and ending.status == "completed" else ending.exit_code
 
 
 def _whole_prompt(prompt: Sequence[str], stdin: StdinChoice | None, loaded: LoadedSettings) -> str:
