@@ -118,7 +118,7 @@ async def test_an_id_that_does_not_fit_any_more_gives_way_to_the_transcript_with
         (tmp_path / "other").mkdir()
         monkeypatch.setenv("HOME", str(tmp_path / "other"))
     elif change == "forgotten":
-        for kept in (home / "talks").iterdir():
+        for kept in (home / "conversations").iterdir():
             kept.unlink()
     elif change == "program":
         fake = {"fake": codex_table(command=["env", *codex_table()["command"]])}
@@ -157,7 +157,7 @@ async def test_a_stricter_policy_takes_the_id_away(lives: Lives, home: Path) -> 
     async with lives.start(executors=FAKE) as session:
         conversation = await session.open(backend="command:fake")
         await heard(conversation, "one")
-        (native,) = (path.name for path in (home / "talks").iterdir())
+        (native,) = (path.name for path in (home / "conversations").iterdir())
         assert native.encode() in stored(lives)
         await conversation.set_context(storage_policy="headers_only")
     assert native.encode() not in stored(lives)

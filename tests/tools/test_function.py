@@ -180,7 +180,7 @@ async def test_limits_of_the_annotations_hold() -> None:
         return box.side**2 * scale
 
     assert await text_of(area, box={"side": 3}, scale=2) == "18"
-    with pytest.raises(InvalidParamsError, match=r"box\.side: expected a whole number >= 1"):
+    with pytest.raises(InvalidParamsError, match=r"box\.side: expected a whole number of at least 1"):
         await text_of(area, box={"side": 0})
 
 

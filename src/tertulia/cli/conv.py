@@ -22,6 +22,7 @@ from tertulia.cli.session_lookup import ResumeRequest, find_open_conversation, f
 from tertulia.conversation.user_message import to_user_message
 from tertulia.protocol.inputs import TextInput
 from tertulia.protocol.tool_spec import CONV_TOOLS
+from tertulia.protocol.validation_text import explain_decoding
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
@@ -246,7 +247,7 @@ def _check(name: str, arguments: str) -> None:
     try:
         msgspec.json.decode(arguments, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-        raise click.BadParameter(f"this is no JSON object ({error})", param_hint="JSON") from None
+        raise click.BadParameter(f"this is no JSON object: {explain_decoding(error)}", param_hint="JSON") from None
 
 
 # ---- running

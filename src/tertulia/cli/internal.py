@@ -18,6 +18,7 @@ import msgspec
 from tertulia.cli.global_flags import global_flags
 from tertulia.cli.output.terminal import json_line
 from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
+from tertulia.protocol.validation_text import explain_decoding
 from tertulia.session.agents.callback_protocol import MAX_LINE, CallbackCall, CallbackHello, CallbackReply
 from tertulia.session.agents.private_socket import is_same_user, short_path
 from tertulia.session.settings.environment import Environment
@@ -68,7 +69,7 @@ def _object(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidParamsError(f"ARGUMENTS must be one JSON object: {error}") from None
+        raise InvalidParamsError(f"ARGUMENTS must be one JSON object: {explain_decoding(error)}") from None
 
 
 def _call(environment: Environment, token: str, call: CallbackCall) -> Any:

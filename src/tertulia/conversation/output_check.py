@@ -15,7 +15,7 @@ from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import InvalidOutputError, InvalidParamsError
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import TextPart, UserMessage
-from tertulia.protocol.validation_text import explain_validation
+from tertulia.protocol.validation_text import explain_decoding, explain_validation
 from tertulia.schema.python_types import convert_value, describe_object
 from tertulia.schema.schema import Schema
 
@@ -62,7 +62,7 @@ def decode_output(answer: str) -> Any:
     try:
         return msgspec.json.decode(answer)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the answer is not JSON: {error}") from None
+        raise ValueError(f"the answer is not JSON: {explain_decoding(error)}") from None
 
 
 def check_by_schema(schema: dict[str, Any]) -> OutputCheck:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import inspect
 
+from tertulia.protocol.inputs import name_hint
+
 TYPE_WORDS: Mapping[str, str] = {
     "array": "a list",
     "bool": "true or false",
+    "bytes": "bytes",
     "date": "a date",
     "datetime": "a date and time",
     "float": "a number",
@@ -24,36 +27,129 @@ TYPE_WORDS: Mapping[str, str] = {
     "null": "nothing",
     "object": "an object",
     "str": "a text",
+    "uuid": "a UUID",
 }
-_PLACE = re.compile(r"`\$?\.?([^`]*)`")
+_BOUNDS = {
+    ">= ": "of at least ",
+    "<= ": "of at most ",
+    "> ": "greater than ",
+    "< ": "less than ",
+    "that's a multiple of ": "that is a multiple of ",
+    "matching regex ": "that matches ",
+}
+_LENGTHS = {"str": "characters", "array": "entries", "object": "keys", "bytes": "bytes"}
+_FORMS = {
+    "datetime": "a date and time such as 2026-01-31T12:00:00Z",
+    "date": "a date such as 2026-01-31",
+    "time": "a time such as 12:00:00",
+    "duration": "a duration such as PT5M",
+    "UUID": "a UUID",
+    "base64": "base64 text",
+    "decimal": "a decimal number",
+}
+"""Of texts with a form, by the word that msgspec has for each."""
+_AT = re.compile(r"(`key` in )?`\$?\.?([^`]*)`\Z")
+_EXPECTED = re.compile(r"Expected `([^`]+)`(?: (of length )?(.+?))?(?:, got (.+))?\Z", re.DOTALL)
+_FIELD = re.compile(r"Object (missing|contains)[^`]*`(.*)`\Z", re.DOTALL)
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
+_MAX_NAME = 80
 
 
 def explain_validation(error: msgspec.ValidationError, kind: Any, words: Mapping[str, str] = TYPE_WORDS) -> str:
     """One sentence: "items[0].text: expected a text, got a whole number". `kind`: the type that the value is to be."""
-    what, _, at = str(error).partition(" - at ")
-    place = _PLACE.sub(r"\1", at)
-    field = _PLACE.search(what)
-    if what.startswith("Invalid "):
-        what = _expected_choice(kind, place)
-    elif what.startswith("Object missing") and field is not None:
-        what = f"it lacks the key `{field[1]}`"
-    elif what.startswith("Object contains unknown") and field is not None:
-        names = ", ".join(name for struct in _structs(kind, place) for name in struct)
-        what = f"there is an unknown field `{field[1][:80]}`" + (f"; there are {names}" if names else "")
+    what, key, place = _split(str(error))
+    if (field := _FIELD.match(what)) is not None:
+        what = _explain_field(field[1], field[2], kind, place)
+    elif (expected := _EXPECTED.match(what)) is not None:
+        what = _explain_type(expected, kind, "" if key else place, words)
+    elif what.startswith("Invalid "):
+        what = _explain_form(what, kind, place)
+    elif what.endswith("out of range"):
+        what = "the number is out of range"
+    where = f"a key of {place or 'it'}" if key else place
+    return f"{where}: {what}" if where else what
+
+
+def explain_decoding(error: Exception, kind: Any = Any) -> str:
+    """Why bytes are no JSON value of that type: for errors of `msgspec.json.decode`."""
+    match error:
+        case msgspec.ValidationError():
+            return explain_validation(error, kind)
+        case UnicodeDecodeError():
+            return "it is not UTF-8"
+        case UnicodeEncodeError():
+            return "it has a lone surrogate; send valid Unicode"
+        case RecursionError():
+            return "it is nested too deeply"
+        case _:
+            at = re.search(r"\(byte (\d+)\)", str(error))
+            return f"it goes wrong at byte {at[1]}" if at else "it breaks off"
+
+
+def _split(text: str) -> tuple[str, bool, str]:
+    """(What msgspec says, whether of a key, the place.) The last place counts: a value may hold what looks like one."""
+    before, _, place = text.rpartition(" - at ")
+    at = _AT.match(place)
+    return (text, False, "") if at is None else (before, at[1] is not None, at[2])
+
+
+def _explain_field(fault: str, name: str, kind: Any, place: str) -> str:
+    if fault == "missing":
+        return f"it lacks the key `{name}`"
+    shown = name[:_MAX_NAME] if name.isprintable() else ascii(name[:_MAX_NAME])
+    names = dict.fromkeys(field for struct in _structs(kind, place) for field in struct)
+    return f"there is an unknown field `{shown}`" + (f"; {name_hint(name, names)}" if names else "")
+
+
+def _explain_type(expected: re.Match[str], kind: Any, place: str, words: Mapping[str, str]) -> str:
+    types, of_length, bound, got = expected.groups()
+    if bound is not None:
+        sentence = f"expected {_any_of(types, words)} {_explain_bound(bound, types if of_length else None)}"
+    elif choices := list(_choices(kind, place)):
+        literal = {"int" if isinstance(choice, int) else "str" for choice in choices}
+        others = " | ".join(name for name in types.split(" | ") if name not in literal)
+        return f"expected one of {_list(choices)}" + (f", or {_any_of(others, words)}" if others else "")
     else:
-        named = re.sub(r"`([\w |]+)`", lambda types: _any_of(types[1], words), what)
-        what = named.replace("Expected", "expected")
-    return f"{place}: {what}" if place else what
+        sentence = f"expected {_any_of(types, words)}"
+    if got is not None:
+        sentence += f", got {_any_of(got.strip('`'), words) if '`' in got else got}"
+    described = next(_descriptions(kind, place), None)
+    return sentence if described is None else f"{sentence} ({described})"
+
+
+def _explain_bound(bound: str, counted: str | None) -> str:
+    """`counted`: the type whose length it bounds, if it bounds one."""
+    for theirs, ours in _BOUNDS.items():
+        if bound.startswith(theirs):
+            bound = ours + bound.removeprefix(theirs)
+            break
+    else:
+        bound = f"of exactly {bound}"
+    return bound if counted is None else f"{bound} {_LENGTHS.get(counted, 'entries')}"
+
+
+def _explain_form(what: str, kind: Any, place: str) -> str:
+    if choices := list(_choices(kind, place)):
+        return f"expected one of {_list(choices)}"
+    form = next((form for word, form in _FORMS.items() if word in what and "value" not in what), None)
+    return "it is not one of the values that are allowed" if form is None else f"expected {form}"
 
 
 def _any_of(types: str, words: Mapping[str, str]) -> str:
     return " or ".join(words.get(name, f"`{name}`") for name in types.split(" | "))
 
 
-def _expected_choice(kind: Any, place: str) -> str:
-    choices = dict.fromkeys(str(choice) for choice in _choices(kind, place))
-    return f"expected one of {', '.join(choices)}" if choices else "it is not one of the values that are allowed"
+def _list(choices: list[object]) -> str:
+    return ", ".join(dict.fromkeys(map(str, choices)))
+
+
+def _descriptions(kind: Any, place: str) -> Iterator[str]:
+    """What the type's author wrote about values there: the words that there are, for a text that is checked later."""
+    for info in _walk(kind, _STEP.findall(place), metadata=True):
+        if isinstance(info, inspect.Metadata):
+            about = cast("dict[str, Any]", info.extra_json_schema or {})
+            if "description" in about:
+                yield about["description"]
 
 
 def _choices(kind: Any, place: str) -> Iterator[object]:
@@ -82,24 +178,29 @@ def _types_at(kind: Any, place: str) -> list[inspect.Type]:
     return _walk(kind, _STEP.findall(place))
 
 
-def _walk(kind: Any, steps: list[str]) -> list[inspect.Type]:
-    """The types that a value at the end of these steps may have; none where they cannot be followed."""
+def _walk(kind: Any, steps: list[str], *, metadata: bool = False) -> list[inspect.Type]:
+    """The types that a value at the end of these steps may have; none where they cannot be followed.
+
+    `metadata`: what is annotated comes as its `Metadata` as well.
+    """
     try:
-        types = list(_members(inspect.type_info(kind)))
+        types = list(_members(inspect.type_info(kind), metadata))
     except (NameError, TypeError):
         return []
     for step in steps:
-        types = [member for outer in types for inner in _inside(outer, step) for member in _members(inner)]
+        types = [member for outer in types for inner in _inside(outer, step) for member in _members(inner, metadata)]
     return types
 
 
-def _members(info: inspect.Type) -> Iterator[inspect.Type]:
+def _members(info: inspect.Type, metadata: bool) -> Iterator[inspect.Type]:
     match info:
         case inspect.UnionType(types=types):
             for member in types:
-                yield from _members(member)
+                yield from _members(member, metadata)
         case inspect.Metadata(type=inner):
-            yield from _members(inner)
+            if metadata:
+                yield info
+            yield from _members(inner, metadata)
         case _:
             yield info
 

@@ -8,10 +8,11 @@ imported nowhere here: a type of it can only come from a program that has import
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any, TypeGuard, TypeVar, cast
 
 import msgspec
+
+from tertulia.schema.model_errors import explain_model_error
 
 T = TypeVar("T")
 _REFERENCE = "#/$defs/"
@@ -63,21 +64,7 @@ def _convert_model(annotation: type[Any], value: Any) -> Any:
         # By the rules for JSON, which differ from those for Python objects: dates, bytes and sets are texts and lists.
         return model.model_validate_json(msgspec.json.encode(value))
     except ValueError as error:
-        raise ValueError(_explain_model_error(error)) from None
-
-
-def _explain_model_error(error: ValueError) -> str:
-    """What is wrong in one line. pydantic's own text has several, with addresses of its documentation."""
-    errors = getattr(error, "errors", None)
-    if not callable(errors):
-        return str(error)
-    entries = cast("list[dict[str, Any]]", errors(include_url=False, include_context=False, include_input=False))
-    return "; ".join(f"{_path(entry['loc'])}{entry['msg']}" for entry in entries)
-
-
-def _path(location: Sequence[str | int]) -> str:
-    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in location)
-    return f"{path.removeprefix('.')}: " if path else ""
+        raise ValueError(explain_model_error(error)) from None
 
 
 class _ModelDefinitions:

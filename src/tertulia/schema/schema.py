@@ -112,8 +112,8 @@ class Schema:
             raise InvalidParamsError(f"the schema is longer than {MAX_BYTES:,} bytes")
         try:
             document = msgspec.json.decode(schema_text)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-            raise InvalidParamsError(f"the schema is not JSON that can be read: {error}") from None
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            raise InvalidParamsError("the schema is not JSON that can be read") from None
         compiler = _Compiler(document, _ThoroughNode if thorough else _Node)
         root = compiler.compile()
 

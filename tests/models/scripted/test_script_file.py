@@ -120,7 +120,7 @@ def test_a_match_and_an_error_can_be_a_text() -> None:
         (42, "expected a text or a mapping, not a whole number"),
         (True, "expected a text or a mapping, not true or false"),
         (["a"], "expected a text or a mapping, not a list"),
-        (b"a", "expected a text or a mapping, not `bytes`"),
+        (b"a", "expected a text or a mapping, not bytes"),
         ({"txt": "a"}, "unknown key `txt`; did you mean `text`?"),
         ({"text": "a", "tool_call": []}, "unknown key `tool_call`; did you mean `tool_calls`?"),
         ({"gate": None, "text": "a"}, "unknown key `gate`; known are text, reasoning, tool_calls, error, cut, "),
@@ -202,7 +202,7 @@ def test_a_script_is_a_list_or_a_mapping_with_settings() -> None:
         ({"replies": "a"}, "s: replies: expected a list, got a text"),
         ({"reply": ["a"]}, "s: unknown key `reply`; did you mean `replies`?"),
         ({"replies": ["a"], "repeat": 1}, "s: repeat: expected true or false, got a whole number"),
-        ({"replies": ["a"], "context_window": 0}, "s: context_window: expected a whole number >= 1"),
+        ({"replies": ["a"], "context_window": 0}, "s: context_window: expected a whole number of at least 1"),
         (["a", {"txt": "b"}], "s, reply 2: unknown key `txt`; did you mean `text`?"),
     ],
 )

@@ -157,7 +157,7 @@ async def test_what_a_pydantic_validator_refuses_is_repaired_too() -> None:
         reply = await on.root.message("go", output_type=Model)
         assert reply.output == Model(inner=Inner(n=1))
         asked = list(model.last_request.request.items)[-1]
-        assert "children: Value error, one child at most" in asked.text
+        assert "children: one child at most" in asked.text
 
 
 async def test_a_repair_counts_once_in_a_task_and_its_continuations() -> None:

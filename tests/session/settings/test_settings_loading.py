@@ -215,7 +215,10 @@ def test_servers_of_a_project_stay_apart_from_the_users(files) -> None:
         ('sandbx = "read-only"\n', r"there is no setting 'sandbx'; did you mean sandbox\?"),
         ('sandbox = "open"\n', "sandbox must be one of read-only"),
         ("[limits]\nmcp_wait = 5\n", "limits has no 'mcp_wait'; did you mean mcp_wait_s"),
-        ('[model_providers.x]\nbase_url = "http://x"\nwire = "soap"\n', r"model_providers\.x: .*soap"),
+        (
+            '[model_providers.x]\nbase_url = "http://x"\nwire = "soap"\n',
+            r"wire: expected one of chat, messages, responses",
+        ),
     ],
 )
 @pytest.mark.parametrize("place", ["user_file", "project_file"])

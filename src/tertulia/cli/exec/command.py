@@ -27,6 +27,7 @@ from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, PROVIDERS, provider_from_wire
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.protocol.items import NO_USAGE
+from tertulia.protocol.validation_text import explain_decoding
 from tertulia.rollout.sqlite.session_index import remove_session
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
@@ -285,7 +286,9 @@ def _read_schema(path: Path) -> dict[str, Any]:
     try:
         return msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{path} is not a JSON object ({error})", param_hint="--output-schema") from None
+        raise click.BadParameter(
+            f"{path} is not a JSON object: {explain_decoding(error)}", param_hint="--output-schema"
+        ) from None
 
 
 def _check_writable(path: Path) -> None:

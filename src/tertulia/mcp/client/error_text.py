@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from tertulia.errors import McpError
 from tertulia.policy.display_text import make_display_text
+from tertulia.schema.model_errors import explain_problem, model_problems, problem_place
 
 _log = logging.getLogger(__name__)
 
@@ -24,18 +25,6 @@ _ENDED = ("Connection closed", "SSE stream ")
 """How the SDK's own errors with code -32000 begin. Servers use that code for other errors."""
 _VERSION = "Unsupported protocol version from the server: "
 """How the SDK begins its error for a server whose protocol version it does not know."""
-_EXPECTED = {
-    "bool": "expected true or false",
-    "dict": "expected an object",
-    "float": "expected a number",
-    "int": "expected a whole number",
-    "list": "expected a list",
-    "literal": "expected another value",
-    "missing": "it is missing",
-    "model": "expected an object",
-    "string": "expected a text",
-}
-"""By the first word of the type of a pydantic error."""
 UNREADABLE = -32700
 """The code of our error in place of a response that cannot be read: JSON-RPC's own for a parse error."""
 UNREADABLE_PREFIX = "Unreadable: "
@@ -76,7 +65,7 @@ def explain_error(error: Exception) -> tuple[Reason, str]:
         case MCPError():
             return _explain_response(error.code, error.message)
         case ValidationError():
-            where, problem = field_problem(validation_problems(error)[0])
+            where, problem = field_problem(model_problems(error)[0])
             return "protocol", f"the server's answer is not what the protocol says, at `{where}`: {problem}"
         case UnicodeError():
             return "protocol", "a text of the call cannot be written as UTF-8"
@@ -108,16 +97,10 @@ def _explain_response(code: int, message: str) -> tuple[Reason, str]:
     return "refused", f"the server answered with error {code}: {quote_server_text(message)}"
 
 
-def validation_problems(error: Any) -> list[dict[str, Any]]:
-    """The problems in a ValidationError of pydantic, without what the server sent."""
-    return error.errors(include_url=False, include_context=False, include_input=False)
-
-
 def field_problem(problem: Mapping[str, Any], skipped: int = 0) -> tuple[str, str]:
     """(The place of a pydantic problem without its first steps, what is wrong there in our words.)"""
-    where = ".".join(map(str, problem["loc"][skipped:]))
-    word = str(problem["type"]).partition("_")[0]
-    return quote_server_text(where, 200), _EXPECTED.get(word, "it is not what the protocol allows")
+    where = problem_place(problem["loc"][skipped:])
+    return quote_server_text(where, 200), explain_problem(problem, "it is not what the protocol allows")
 
 
 def _first(error: Exception) -> Exception:

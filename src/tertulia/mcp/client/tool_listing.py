@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.client.error_text import field_problem, quote_server_text, server_error, validation_problems
+from tertulia.mcp.client.error_text import field_problem, quote_server_text, server_error
 from tertulia.mcp.server_connection import MODERN, RemoteTool, ToolHints, ToolListing
+from tertulia.schema.model_errors import model_problems
 from tertulia.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _sdk_errors_by_index(tools: list[dict[str, Any]], version: str) -> dict[int,
         try:
             check()
         except ValidationError as error:
-            for problem in validation_problems(error):
+            for problem in model_problems(error):
                 # Any other problem is about the result around the tools, which is not checked here.
                 if problem["loc"][0] == "tools":
                     where, what = field_problem(problem, 2)

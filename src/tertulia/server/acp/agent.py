@@ -30,6 +30,7 @@ from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.rollout.sqlite.session_index import list_sessions, remove_session
 from tertulia.rollout.sqlite.summaries import SessionSummary
+from tertulia.schema.model_errors import explain_problem, model_problems, problem_place
 from tertulia.server.acp.content import one_line
 from tertulia.server.acp.editor import (
     STEERING_METHOD,
@@ -256,10 +257,9 @@ def _read(kind: type[M], params: dict[str, Any]) -> M:
     try:
         return kind.model_validate(params)
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, wrong["loc"])) or "params"
-        # No value is repeated: it may be a secret.
-        raise InvalidParamsError(f"{where[:200]}: {wrong['msg'][:200]}") from None
+        problem = model_problems(error)[0]
+        place = problem_place(problem["loc"]) or "params"
+        raise InvalidParamsError(f"{place[:200]}: {explain_problem(problem)[:200]}") from None
 
 
 def _find_skipped_lists(request: BaseModel, params: dict[str, Any]) -> list[str]:

@@ -21,6 +21,7 @@ from tertulia.errors import BusyError, InvalidParamsError, TertuliaError
 from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
 from tertulia.mcp.view import NamedView
 from tertulia.policy.limits import NO_LIMITS
+from tertulia.protocol.validation_text import explain_decoding
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http.guard import RequestGuard
 from tertulia.server.http.server import HttpServer
@@ -169,7 +170,7 @@ async def _greeting(reader: asyncio.StreamReader) -> BrokerGreeting:
     except asyncio.IncompleteReadError:
         raise ConnectionAbortedError from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidParamsError(f"this is no greeting: {error}") from None
+        raise InvalidParamsError(f"this is no greeting in JSON: {explain_decoding(error, BrokerGreeting)}") from None
 
 
 _INSTRUCTIONS = (

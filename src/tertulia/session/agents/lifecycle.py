@@ -44,6 +44,7 @@ from tertulia.protocol.items import UserMessage
 from tertulia.protocol.records import CanvasRecord
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_events import CanvasUpdated
+from tertulia.protocol.validation_text import explain_validation
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.agents.callback_server import callback_socket
 from tertulia.session.terms import PreparedAgent
@@ -201,7 +202,8 @@ class AgentRegistry:
             prepared_agent = await self.prepare(conversation.id, spec, conversation.terms.cwd, conversation.storage)
         except (TertuliaError, msgspec.ValidationError) as error:
             conversation.terms = replace(conversation.terms, agent=None)
-            warning = WarningEvent(f"the agent of this conversation is not back: {error}", "agent")
+            reason = error.message if isinstance(error, TertuliaError) else explain_validation(error, AgentSpec)
+            warning = WarningEvent(f"the agent of this conversation is not back: {reason}", "agent")
             self._bus.publish(warning, EventScope("", conversation.id))
             return
         conversation.terms = replace(conversation.terms, agent=prepared_agent.agent)

@@ -22,6 +22,7 @@ from tertulia.policy.narrowing import Narrowing, Rights
 from tertulia.protocol.conversation_fields import PREFERENCES, TOOL_SWITCHES
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import MCP_PINS, NoteRecord, TermsRecord, names_a_file
+from tertulia.protocol.validation_text import explain_validation
 
 
 class RecordedTerms(msgspec.Struct, frozen=True):
@@ -99,15 +100,24 @@ def recorded_workspace(record: TermsRecord | None) -> str | None:
 
 def read_terms(record: TermsRecord) -> RecordedTerms:
     """The same, read back. Directories that were not stored may not be written. StorageError for nonsense."""
+    try:
+        return _read_fields(record)
+    except msgspec.ValidationError as error:
+        problem = explain_validation(error, RecordedTerms)
+    except InvalidParamsError as error:
+        problem = error.message
+    except TypeError:
+        problem = "a part of them is no table"
+    raise StorageError(f"the terms of conversation {record.conversation_id} cannot be read: {problem}")
+
+
+def _read_fields(record: TermsRecord) -> RecordedTerms:
     terms = dict(record.terms)
     roots = terms.pop("roots", ((), ()))
-    try:
-        rights = {name: {**_UNKNOWN_THEN, **written} for name, written in record.rights.items()}
-        preferences = {name: _preference(name, record.place.get(name)) for name in PREFERENCES}
-        written = msgspec.convert({**record.place, **terms, **rights, "preferences": preferences}, RecordedTerms)
-        now, most = msgspec.convert(roots, tuple[tuple[str, ...] | None, tuple[str, ...] | None])
-    except (msgspec.ValidationError, InvalidParamsError, TypeError) as error:
-        raise StorageError(f"the terms of conversation {record.conversation_id} cannot be read: {error}") from None
+    rights = {name: {**_UNKNOWN_THEN, **written} for name, written in record.rights.items()}
+    preferences = {name: _preference(name, record.place.get(name)) for name in PREFERENCES}
+    written = msgspec.convert({**record.place, **terms, **rights, "preferences": preferences}, RecordedTerms)
+    now, most = msgspec.convert(roots, tuple[tuple[str, ...] | None, tuple[str, ...] | None])
     return replace(
         written,
         rights=_with_roots(written.rights, now),
