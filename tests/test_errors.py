@@ -35,6 +35,7 @@ CODES = {
     "method_not_found",
     "model_error",
     "no_approver",
+    "no_model",
     "not_found",
     "not_initialized",
     "not_running",

@@ -3,6 +3,7 @@
     TertuliaError
     ├── the request is wrong
     │   ├── InvalidParamsError            a value that cannot be accepted; says which and why
+    │   │   └── NoModelError              no model is named, and none can be found; says how to get one
     │   ├── ParseError                    a line that is not JSON
     │   ├── InvalidRequestError           JSON, but not a request
     │   ├── MethodNotFoundError           no such operation
@@ -60,6 +61,12 @@ class InvalidParamsError(TertuliaError):
     """A value that cannot be accepted; the message says which one and why."""
 
     code = "invalid_params"
+
+
+class NoModelError(InvalidParamsError):
+    """The settings name no model, and none can be found; the message lists the ways to get one."""
+
+    code = "no_model"
 
 
 class ParseError(TertuliaError):

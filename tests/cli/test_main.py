@@ -83,9 +83,12 @@ def test_an_interrupt_outside_of_a_task_is_exit_code_130(shell: Shell, monkeypat
     assert shell.run("doctor").code == 130
 
 
+TOUR = ("-m", "scripted/tour")
+
+
 @pytest.mark.slow
 def test_a_reader_that_leaves_ends_it_quietly(shell: Shell) -> None:
-    for arguments in (["--help"], ["doctor"], ["exec", "hello"], ["exec", "--json", "hello"], ["demo"]):
+    for arguments in (["--help"], ["doctor"], ["exec", *TOUR, "hello"], ["exec", *TOUR, "--json", "hello"], ["demo"]):
         reading, writing = os.pipe()
         os.close(reading)
         try:

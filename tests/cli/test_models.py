@@ -56,12 +56,10 @@ def pulled(shell: Shell, weights: Weights) -> Path:
 # ---- ls
 
 
-def test_with_nothing_set_up_the_list_says_that_a_script_answers(shell: Shell, weights: Weights) -> None:
+def test_with_nothing_set_up_the_list_says_how_to_get_a_model(shell: Shell, weights: Weights) -> None:
     ran = shell.run("models", "ls")
     assert ran.code == 0
-    assert (
-        "  scripted/tour            no model is configured, no key is set and no embedded model was pulled" in ran.out
-    )
+    assert "  none                     no model is set up. Name one as provider/model" in ran.out
     assert rows(ran.out, "Embedded")["local/smollm2"][:2] == ["not", "pulled"]
     assert "pip install 'tertulia[local]'" in ran.out
     assert rows(ran.out, "Providers")["openai"] == [
@@ -216,7 +214,7 @@ def test_a_model_that_is_not_here_says_how_to_get_it(shell: Shell, monkeypatch: 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "there is no model to try: no model is configured"),
+        ([], "no model is set up"),
         (["nobody/knows"], "unknown provider 'nobody'"),
         (["local/gpt-5"], "there is no embedded model 'gpt-5'"),
         (["a", "b"], "unexpected extra argument"),

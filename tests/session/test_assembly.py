@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import InvalidParamsError, NoModelError
 from tertulia.events.journal import NoJournal
+from tertulia.models.no_model import NoModel
 from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.session.assembly import assemble_session
 from tertulia.session.members import ModelCatalogue
@@ -40,13 +41,19 @@ def test_a_model_that_is_unknown_or_none_is_refused(tmp_path: Path, model: objec
         models(tmp_path).find(model)
 
 
-def test_where_nobody_was_named_the_script_answers_and_it_is_said_why(tmp_path: Path) -> None:
-    """A machine without a key and without a model: the tour, with a sentence; a given wire needs none."""
+def test_where_no_model_is_named_and_none_is_found_none_answers_and_the_ways_to_one_are_listed(tmp_path: Path) -> None:
+    """Issue 19, items 4 and 12: no key, no model of this machine. A given wire is taken as it is."""
     given = ScriptedModel([])
-    assert models(tmp_path).choose(given) == (given, None)
-    model, why = models(tmp_path).choose(None)
-    assert model == "scripted/tour"
-    assert "no model is configured" in (why or "")
+    assert models(tmp_path).choose(given) is given
+    for named in (None, "none"):
+        chosen = models(tmp_path).choose(named)
+        assert isinstance(chosen, NoModel)
+        for way in ("OPENAI_API_KEY", "tertulia login PROVIDER", "--model local", "tertulia models pull smollm2"):
+            assert way in chosen.reason
+        with pytest.raises(NoModelError, match="no model is set up"):
+            models(tmp_path).require(named)
+    models(tmp_path).require(given)
+    assert models(tmp_path).find("none").name == "none"
 
 
 async def test_a_session_is_announced_first_and_then_its_root() -> None:

@@ -29,6 +29,7 @@ from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.protocol.events import Event
 from tertulia.protocol.storage import Full, storage_from_wire
 from tertulia.rollout.sqlite.session_index import list_sessions
+from tertulia.session.members import ModelCatalogue
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -92,7 +93,8 @@ def _leave_on_signals() -> Generator[None]:
 
 
 def start_chat(loaded: LoadedSettings) -> int:
-    """Begin a new session and talk with it; earlier ones are only counted."""
+    """Begin a new session and talk with it; earlier ones are only counted. NoModelError where no model would answer."""
+    ModelCatalogue(loaded.settings, loaded.environment).require(loaded.settings.model)
     earlier = len(list_sessions(loaded.environment.home))
 
     async def greet(session: Session, out: TerminalOutput) -> None:

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.model_trial import ModelTrial, try_model
 from tertulia.cli.output.terminal import TerminalOutput, shorten
-from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.errors import InvalidParamsError, NoModelError, NotFoundError
 from tertulia.models.catalog import FACTS, PROVIDERS, ModelFacts, ModelProvider, locate_model
 from tertulia.models.choice import ModelChoice, choose_model
 from tertulia.models.local.pull import pull, remove
 from tertulia.models.local.weights import LOCAL_PROVIDER, WEIGHTS, can_run, find_weights
+from tertulia.models.no_model import NO_MODEL
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -101,7 +102,7 @@ def _chosen(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
     except InvalidParamsError as error:
         yield "none", error.message
     else:
-        yield choice.model or "scripted/tour", choice.why
+        yield choice.model or NO_MODEL, choice.why
 
 
 def _embedded(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
@@ -227,7 +228,7 @@ def try_out(flags: GlobalFlags, *, tried: str | None) -> int:
         loaded = replace(loaded, settings=replace(loaded.settings, model=tried))
     choice = _choice(loaded)
     if choice.model is None:
-        raise InvalidParamsError(f"there is no model to try: {choice.why}")
+        raise NoModelError(choice.why)
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     out.line((choice.model, "bold"), f"  {choice.why}")
     trial = asyncio.run(try_model(replace(loaded.settings, model=choice.model)))

@@ -11,14 +11,13 @@ from typing import Literal
 
 from tertulia.conversation.model_answer import request_answer
 from tertulia.conversation.task_scope import TaskScope
-from tertulia.conversation.terms import NATIVE
 from tertulia.errors import ModelError
 from tertulia.history.compaction import Compaction, compact, trim
 from tertulia.history.sanitiser import mend
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.history.view import HistoryView
-from tertulia.models.wire import TOUR
+from tertulia.models.no_model import NO_MODEL
 from tertulia.prompt.request import RequestInputs, build_request, builtin_text, fingerprint_request
 from tertulia.prompt.tool_list import NO_TOOLS
 from tertulia.protocol.events import HistoryCompacted, TokenCount, WarningEvent
@@ -71,8 +70,7 @@ class ModelSummariser:
     async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
         """The notes. ModelError where the model has none."""
         scope, terms = self._scope, self._scope.conversation.terms
-        if terms.backend != NATIVE and terms.wire.name == TOUR:
-            # What was said was said by a real agent: nothing may take its place that a script makes up.
+        if terms.wire.name == NO_MODEL:
             raise ModelError("no model is set up")
         older = history_to_summarise(items)
         older.kept_by = scope.conversation.history.kept_by

@@ -1,4 +1,4 @@
-"""Chooses the model that answers where the settings name none: a model server on this machine, local weights, the tour.
+"""Chooses the model that answers: the one that is named, that of a key, local weights, on request a server here.
 
 Asks the usual ports of model servers for their models, only when it is called and within a deadline, and says why it
 chose as it did. Sends nothing to any other host, and starts nothing.
@@ -89,21 +89,20 @@ def _is_loopback(host: str) -> bool:
 
 DiscoverModels = Callable[[Mapping[str, ModelProvider]], Mapping[str, list[str]]]
 
-_TOUR = (
-    "no model is configured, no key is set and no embedded model was pulled: answers come from the built-in script; "
-    "use `--model provider/model`, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or `tertulia models pull smollm2`"
+_WAYS = (
+    "no model is set up. Name one as provider/model (`--model`, or `model` in the settings); or set OPENAI_API_KEY or "
+    "ANTHROPIC_API_KEY, or keep a key with `tertulia login PROVIDER`; or use a model server on this machine "
+    "(`--model local`); or {embedded}"
 )
-_TOUR_WITHOUT_EXTRA = (
-    "no model is configured, no key is set and the embedded model was pulled but cannot run without its extra: answers "
-    "come from the built-in script; use `--model provider/model`, set a key, or `pip install 'tertulia[local]'`"
-)
+_PULL = "run `tertulia models pull smollm2` for the embedded model"
+_INSTALL = "install what the embedded model that was pulled needs to run: `pip install 'tertulia[local]'`"
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
     """A decision, and its reason in a sentence fit to be shown."""
 
     model: str | None
-    """`provider/model`; None is the scripted tour."""
+    """`provider/model`; None where there is no model."""
     why: str
 
 
@@ -116,7 +115,7 @@ def choose_model(
     nearby: DiscoverModels = discover_local_models,
 ) -> ModelChoice:
     """Which model answers: the one the settings name; else the first provider whose key is set; else the embedded
-    model; else the scripted tour.
+    model; else none, and `why` lists the ways to get one.
 
     `local` names a model on this machine, that of a server first. Only then are ports looked at, for up to about a
     second; InvalidParams says what was tried where there is none.
@@ -125,7 +124,7 @@ def choose_model(
         return _choose_local(providers, home, nearby)
     if configured is not None:
         return ModelChoice(configured, "it is configured")
-    return _by_key(providers, variables) or _by_weights(home) or ModelChoice(None, _tour(home))
+    return _by_key(providers, variables) or _by_weights(home) or ModelChoice(None, _ways(home))
 
 
 def _by_key(providers: Mapping[str, ModelProvider], variables: Mapping[str, str]) -> ModelChoice | None:
@@ -147,9 +146,9 @@ def _by_weights(home: Path) -> ModelChoice | None:
     )
 
 
-def _tour(home: Path) -> str:
+def _ways(home: Path) -> str:
     pulled = any(weights.is_pulled(home) for weights in WEIGHTS)
-    return _TOUR_WITHOUT_EXTRA if pulled and not can_run() else _TOUR
+    return _WAYS.format(embedded=_INSTALL if pulled and not can_run() else _PULL)
 
 
 def _choose_local(providers: Mapping[str, ModelProvider], home: Path, nearby: DiscoverModels) -> ModelChoice:

@@ -15,8 +15,6 @@ from tertulia.protocol.items import NO_USAGE, AssistantMessage, Item, Reasoning,
 from tertulia.protocol.tool_spec import ToolSpec
 
 StopReason = Literal["stop", "tool_calls", "length", "refusal", "other"]
-TOUR = "scripted/tour"
-"""What the wire is called that answers where no model is set up."""
 
 
 class Dialect(Protocol):

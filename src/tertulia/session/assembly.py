@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from tertulia.session.mcp.host import McpHost
 
 _NO_SERVERS = NoServers()
-_HISTORY_VARIABLES = "EXECUTOR_HISTORY_"
 
 
 def assemble_session(
@@ -66,9 +65,7 @@ def assemble_session(
     clock, environment = clock or SystemClock(), environment or current_environment()
     session_id, root_id = (new_session_id(), new_conversation_id()) if past is None else past.identity()
     redactor = redactor or redactor_of(settings, environment)
-    model, notice = ModelCatalogue(settings, environment).choose(
-        settings.model or (past.model if past else None) or None
-    )
+    model = ModelCatalogue(settings, environment).choose(settings.model or (past.model if past else None) or None)
     parts = SessionParts(
         session_id=session_id,
         root_id=root_id,
@@ -86,7 +83,7 @@ def assemble_session(
         began_after=0 if past is None else past.last_seq,
     )
     _refuse_early(parts)
-    _begin(parts, past, notice)
+    _begin(parts, past)
     return parts
 
 
@@ -106,15 +103,15 @@ async def wait_until_ready(parts: SessionParts, *, shows_tools: bool) -> None:
 
 def _refuse_early(parts: SessionParts) -> None:
     """Make or check all that the settings may have wrong."""
-    settings, variables = parts.settings, parts.environment.variables
+    settings = parts.settings
     _ = parts.terms_resolver
     if settings.providers:
         _ = parts.agent_registry
-    if settings.executors or settings.acp or any(name.startswith(_HISTORY_VARIABLES) for name in variables):
+    if settings.executors or settings.acp:
         _ = parts.backends
 
 
-def _begin(parts: SessionParts, past: RecordedState | None, notice: str | None) -> None:
+def _begin(parts: SessionParts, past: RecordedState | None) -> None:
     """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
     _sweep_stubs(parts)
     policy, model = describe.policy(parts.settings.rights()), parts.root_wire.name
@@ -124,8 +121,6 @@ def _begin(parts: SessionParts, past: RecordedState | None, notice: str | None) 
     else:
         _restore(parts, past)
     root = parts.conversations.root
-    if notice is not None:
-        parts.bus.publish(WarningEvent(notice, "no_model"))
     for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:
         parts.bus.publish(WarningEvent(conflict, "tool_conflict"))
     parts.sandbox_notice.begin(parts.settings.rights(), parts.nursery.start)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, cast
 from msgspec.structs import replace
 
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import InvalidParamsError, NoModelError
 from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
 from tertulia.models.choice import choose_model
+from tertulia.models.no_model import NO_MODEL, NoModel
 from tertulia.models.scripted.script import fail
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import Wire
@@ -65,12 +66,18 @@ class ModelCatalogue:
         self._providers = cast("Mapping[str, ModelProvider]", settings.model_providers)
         self._environment = environment
 
-    def choose(self, model: object) -> tuple[object, str | None]:
-        """The session's own model, and a sentence where the user named none and only the script is left."""
+    def choose(self, model: object) -> object:
+        """The session's own model where the settings name this one, or none: then a `NoModel` if there is none."""
         if not (model is None or isinstance(model, str)):
-            return model, None
-        choice = choose_model(model, self._providers, self._environment.variables, self._environment.home)
-        return ("scripted/tour", choice.why) if choice.model is None else (choice.model, None)
+            return model
+        named = None if model == NO_MODEL else model
+        choice = choose_model(named, self._providers, self._environment.variables, self._environment.home)
+        return NoModel(choice.why) if choice.model is None else choice.model
+
+    def require(self, model: object) -> None:
+        """Raise NoModelError where the settings name this model, or none, and none can be found."""
+        if isinstance(chosen := self.choose(model), NoModel):
+            raise NoModelError(chosen.reason)
 
     def find(self, model: object) -> Wire:
         """For `provider/model`, and for a Wire as it is; InvalidParams says what there is."""
@@ -87,7 +94,9 @@ class ModelCatalogue:
             case "local" if name:
                 return _local_wire(name, self._environment.home)
             case "local":
-                return self.find(self.choose("local")[0])
+                return self.find(self.choose("local"))
+            case "none" if not name:
+                return self.find(self.choose(None))
             case _:
                 return self._remote(model)
 

@@ -16,10 +16,12 @@ from tertulia.conversation.compaction import compact_by_model
 from tertulia.conversation.output_check import OutputCheck, check_by_schema
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.user_message import to_user_message
-from tertulia.errors import InvalidParamsError, NotRunningError
+from tertulia.errors import InvalidParamsError, NoModelError, NotRunningError
 from tertulia.events.subscription import Subscription
 from tertulia.history.compaction import Compaction
+from tertulia.models.no_model import NoModel
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import TaskId, new_item_id
 from tertulia.protocol.inputs import Message, check_text
@@ -124,6 +126,7 @@ def submit(
     `approver`: and their reader answers the approvals that show there.
     """
     plan = _plan(conversation, message, output)
+    _require_model(conversation)
     # Subscribed before it is submitted: no event can be missed.
     subscription = parts.bus.subscribe() if follow else None
     try:
@@ -135,6 +138,12 @@ def submit(
     presence = parts.command_services.approvals.attended(conversation.id) if approver else None
     item = plan.input[0] if chain.task_id == plan.task_id else None
     return Submission(parts, chain, item=item, subscription=subscription, presence=presence)
+
+
+def _require_model(conversation: ConversationState) -> None:
+    wire = conversation.terms.wire
+    if isinstance(wire, NoModel) and conversation.terms.backend == NATIVE:
+        raise NoModelError(wire.reason)
 
 
 def submit_plan(parts: SessionParts, plan: TaskPlan) -> Submission:

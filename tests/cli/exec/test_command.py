@@ -256,10 +256,18 @@ def test_what_a_project_asks_for_in_vain_is_told_in_both_ways(shell: Shell) -> N
     assert str(config) not in shell.run("exec", "-m", model, "hello").err
 
 
-def test_without_a_model_the_tour_answers_and_says_so(shell: Shell) -> None:
-    ran = shell.run("exec", "hello")
-    assert ran.code == 0
-    assert "no model is configured" in ran.err
+@pytest.mark.parametrize(
+    "arguments", [["exec", "Is it safe to ship?"], ["exec", "--json", "--backend", "native", "hm"]]
+)
+def test_without_a_model_it_ends_with_2_and_lists_the_ways_to_get_one(shell: Shell, arguments: list[str]) -> None:
+    """Issue 19, item 4: nothing is asked, answered, stored or started."""
+    ran = shell.run(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    ways = ("OPENAI_API_KEY", "tertulia login PROVIDER", "--model local", "tertulia models pull smollm2")
+    assert [way for way in ways if way not in ran.err] == []
+    assert len(ran.err.splitlines()) == 1
+    assert not list(shell.home.rglob("*.db"))
+    assert shell.run("exec", "-m", "scripted/tour", "hello").code == 0, "on request the tour answers"
 
 
 # ---- on a terminal

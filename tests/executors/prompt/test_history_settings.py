@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tertulia.errors import InvalidParamsError
@@ -10,7 +12,9 @@ from tertulia.executors.prompt.history_prompt import (
     TaskHistorySettings,
     build_executor_prompt_with_history,
     parse_history_settings,
+    read_history_variables,
 )
+from tertulia.session.settings.layers import merge
 from tests.tables import each_row
 
 MESSAGES = [{"role": "user", "text": f"ask {n} " + "x" * 3_000} for n in range(15)]
@@ -27,7 +31,7 @@ def test_nothing_said_is_the_defaults() -> None:
 def test_a_table_holds_for_all_tasks_and_its_parts_for_their_kind() -> None:
     """S003-12"""
     table = {"max_messages": 4, "mode": "last-round", "chat": {"mode": "off", "max_chars": 9}}
-    settings = parse_history_settings(table, {})
+    settings = parse_history_settings(table)
     assert settings.code == TaskHistorySettings(mode="last_round", max_messages=4)
     assert settings.chat == TaskHistorySettings(mode="off", max_messages=4, max_chars=9)
 
@@ -41,16 +45,16 @@ def test_variables_hold_against_the_table() -> None:
         "EXECUTOR_HISTORY_PER_MESSAGE_MAX_CHARS": "50",
         "PATH": "/bin",
     }
-    settings = parse_history_settings({"max_messages": 7, "chat": {"max_chars": 5}}, variables)
+    table: Any = {"max_messages": 7, "chat": {"max_chars": 5}}
+    for layer in read_history_variables(variables).values():
+        table = merge(table, layer)
+    settings = parse_history_settings(table)
     told = TaskHistorySettings(mode="last_assistant", max_messages=3, max_chars=1_000, per_message_max_chars=50)
     assert settings == HistorySettings(code=told, chat=told)
 
 
 def test_an_empty_variable_is_none() -> None:
-    assert (
-        parse_history_settings({}, {"EXECUTOR_HISTORY_MODE": "", "EXECUTOR_HISTORY_MAX_CHARS": " "})
-        == HistorySettings()
-    )
+    assert read_history_variables({"EXECUTOR_HISTORY_MODE": "", "EXECUTOR_HISTORY_MAX_CHARS": " "}) == {}
 
 
 @each_row(
@@ -72,19 +76,19 @@ def test_an_empty_variable_is_none() -> None:
 )
 def test_a_table_that_makes_no_sense_is_refused_by_name(table: dict[str, object], named: str) -> None:
     with pytest.raises(InvalidParamsError, match=named):
-        parse_history_settings(table, {})
+        parse_history_settings(table)
 
 
 @each_row("value", ["-1", "1.5", "many", "1_000", "٣", "9" * 30])
 def test_a_variable_that_is_no_number_is_refused_by_name(value: str) -> None:
     with pytest.raises(InvalidParamsError, match="EXECUTOR_HISTORY_MAX_CHARS must be a whole number"):
-        parse_history_settings({}, {"EXECUTOR_HISTORY_MAX_CHARS": value})
+        read_history_variables({"EXECUTOR_HISTORY_MAX_CHARS": value})
 
 
 def test_an_off_switch_with_a_slip_in_it_is_refused_and_not_passed_over() -> None:
     """S003-17, X-61: history would be told that was not to be."""
     with pytest.raises(InvalidParamsError, match="EXECUTOR_HISTORY_MODE must be one of full, last_round"):
-        parse_history_settings({}, {"EXECUTOR_HISTORY_MODE": "offf"})
+        read_history_variables({"EXECUTOR_HISTORY_MODE": "offf"})
 
 
 def test_a_prompt_is_built_as_the_settings_say() -> None:

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import InvalidParamsError, NoModelError
 from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.protocol.events import Event
 from tertulia.session.agents.backends import child_environment
-from tertulia.testing import ScriptedModel
+from tertulia.session.settings.settings import load_settings
 from tests.executors.agents import PROGRAM, codex_table, table, until
 from tests.session.lives import Lives
 from tests.session.staging import Stage, stage
@@ -97,9 +97,11 @@ async def test_what_makes_the_history_another_makes_the_id_stale() -> None:
         assert len((await told(conversation, "question 5"))["heard"]) == 2
 
 
-async def test_without_a_model_its_conversation_is_summed_up_by_us_and_not_by_the_tour() -> None:
+async def test_without_a_model_an_agent_works_and_its_conversation_is_summed_up_by_us() -> None:
     """Issue 11, 2: what a real agent said is not replaced by what a script makes up; and that is said."""
-    async with agents(model=ScriptedModel.tour()) as acting:
+    async with agents(model="none") as acting:
+        with pytest.raises(NoModelError, match="no model is set up"):
+            await acting.root.message("natively")
         conversation = await acting.session.open(backend="command:fake")
         for question in ("my name is Ann " * 200, "I like tea " * 200, "three"):
             await told(conversation, question)
@@ -108,7 +110,6 @@ async def test_without_a_model_its_conversation_is_summed_up_by_us_and_not_by_th
         assert "no model is set up" in warning.message
         (prompt,) = (await told(conversation, "four"))["heard"]
         assert "Ann" in prompt
-        assert "tour" not in prompt
 
 
 async def test_an_id_is_good_in_its_directory_only(tmp_path: Path) -> None:
@@ -174,10 +175,17 @@ async def test_less_than_the_whole_history_is_never_given_by_a_resume(mode: str)
         assert (prompt == "three") == (mode == "off")
 
 
-async def test_variables_decide_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+def history_of(tmp_path: Path, **variables: str) -> dict[str, Any]:
+    """The setting `executors` as the command line and `Settings.load` read it."""
+    environ = {"HOME": str(tmp_path), **{f"EXECUTOR_HISTORY_{name}": value for name, value in variables.items()}}
+    loaded = load_settings(cwd=tmp_path, environ=environ)
+    assert all(f"environment EXECUTOR_HISTORY_{name}" in loaded.provenance.values() for name in variables)
+    return dict(loaded.settings.executors)
+
+
+async def test_variables_decide_for_every_kind_of_task(tmp_path: Path) -> None:
     """S003-12: EXECUTOR_HISTORY_*."""
-    monkeypatch.setenv("EXECUTOR_HISTORY_MODE", "off")
-    async with agents() as acting:
+    async with agents(executors=history_of(tmp_path, MODE="off")) as acting:
         conversation = await acting.session.open(backend="command:fake")
         await told(conversation, "one")
         assert (await told(conversation, "two"))["heard"] == ["two"]
@@ -185,23 +193,28 @@ async def test_variables_decide_for_everybody(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("name", ["MODE", "MAX_MESSAGES", "MAX_CHARS", "PER_MESSAGE_MAX_CHARS"])
 @pytest.mark.parametrize("value", ["-5", "9" * 40])
-async def test_variables_that_make_no_sense_are_refused_before_anything_is_there(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str
+def test_variables_that_make_no_sense_are_refused_before_anything_is_there(
+    tmp_path: Path, name: str, value: str
 ) -> None:
-    """S003-12, X-55: by name, when the session starts; nothing is left of it."""
-    lives = Lives(monkeypatch, tmp_path)
-    monkeypatch.setenv(f"EXECUTOR_HISTORY_{name}", value)
+    """S003-12, X-55: by name, when the settings are read."""
     with pytest.raises(InvalidParamsError, match=f"EXECUTOR_HISTORY_{name} must be"):
-        async with lives.start(executors={"fake": codex_table()}):
-            pass
-    assert not lives.home.exists() or not [path for path in lives.home.rglob("*.db*") if path.is_file()]
+        history_of(tmp_path, **{name: value})
+
+
+async def test_settings_that_are_made_in_python_read_none_of_these_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 19, item 12."""
+    monkeypatch.setenv("EXECUTOR_HISTORY_MODE", "no such mode")
+    async with agents(fake={"strategy": "transcript"}) as acting:
+        conversation = await acting.session.open(backend="command:fake")
+        await told(conversation, "one")
+        (prompt,) = (await told(conversation, "two"))["heard"]
+        assert "User: one" in prompt
 
 
 @pytest.mark.parametrize(("name", "value"), [("MAX_MESSAGES", "0"), ("MAX_CHARS", "0"), ("PER_MESSAGE_MAX_CHARS", "1")])
-async def test_the_least_there_is_tells_next_to_nothing(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+async def test_the_least_there_is_tells_next_to_nothing(tmp_path: Path, name: str, value: str) -> None:
     """S003-09..11, S003-14: and the message itself is whole."""
-    monkeypatch.setenv(f"EXECUTOR_HISTORY_{name}", value)
-    async with agents(fake={"strategy": "transcript"}) as acting:
+    async with agents(fake={"strategy": "transcript"}, executors=history_of(tmp_path, **{name: value})) as acting:
         conversation = await acting.session.open(backend="command:fake")
         await told(conversation, "question 1")
         (prompt,) = (await told(conversation, "question 2"))["heard"]

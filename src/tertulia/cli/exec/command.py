@@ -22,6 +22,7 @@ from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session
+from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, PROVIDERS, provider_from_wire
@@ -29,6 +30,7 @@ from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.validation_text import explain_decoding
 from tertulia.rollout.sqlite.session_index import remove_session
+from tertulia.session.members import ModelCatalogue
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -172,6 +174,9 @@ def command(
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_user_message(None, items, cwd="/")
     message_request = MessageRequest(items, schema, timeout_s, backend=backend)
+    if resume_request is None and backend in (None, NATIVE):
+        # Before anything is stored or started.
+        ModelCatalogue(loaded.settings, loaded.environment).require(loaded.settings.model)
     keyboard = _keyboard()
     if keyboard is None:
         loaded = replace(loaded, settings=replace(loaded.settings, unattended=True))

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from tertulia.cli.output.work_lines import call_text, refusal_fields
 from tertulia.cli.session_lookup import find_open_conversation
 from tertulia.cli.stop_signals import on_stop_signal
-from tertulia.conversation.terms import NATIVE
 from tertulia.protocol.events import (
     BackgroundEvent,
     ConversationCloseForced,
@@ -172,13 +171,6 @@ async def _watch(
         if isinstance(event.data, SessionConfigured):
             # For a view the conversation that got the message is the root: its answer is the answer.
             event = replace(event, data=replace(event.data, root_conversation_id=conversation.id))
-        if (
-            isinstance(event.data, WarningEvent)
-            and event.data.code == "no_model"
-            and conversation.info.backend != NATIVE
-        ):
-            # An executor answers without a model.
-            continue
         view.show(event)
         refusals.take(event)
         if approver is not None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tertulia.cli.global_flags import GlobalFlags
 from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.models.no_model import NoModel
 from tertulia.protocol.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
 from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
@@ -34,9 +35,14 @@ def load_and_warn(flags: GlobalFlags) -> LoadedSettings:
 
 
 def check_model(loaded: LoadedSettings) -> None:
-    """Raise for a model that does not exist now, and not for the first client."""
+    """Raise for a model that does not exist now, and not for the first client; print a warning where there is none."""
     models = ModelCatalogue(loaded.settings, loaded.environment)
-    models.find(models.choose(loaded.settings.model)[0])
+    chosen = models.choose(loaded.settings.model)
+    if isinstance(chosen, NoModel):
+        # Clients can name one for each conversation, and another agent needs none.
+        TerminalOutput(sys.stderr, loaded.environment.variables).line(("warning", "yellow"), f" {chosen.reason}")
+    else:
+        models.find(chosen)
 
 
 def build_session_factory(

@@ -265,20 +265,16 @@ class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.chat if task_type == "chat" else self.code
 
 
-def parse_history_settings(
-    table: Mapping[str, object], variables: Mapping[str, str], where: str = "executors.history"
-) -> HistorySettings:
+def parse_history_settings(table: Mapping[str, object], where: str = "executors.history") -> HistorySettings:
     """Parse `{mode, max_messages, max_chars, per_message_max_chars, code = {…}, chat = {…}}`, all of it optional.
 
-    Raises InvalidParams with the key, or the variable, and what was expected.
+    Raises InvalidParams with the key and what was expected.
     """
     kinds = get_args(TaskType)
     general = {name: value for name, value in table.items() if name not in kinds}
-    overrides = _named(variables)
     defaults = asdict(HistorySettings())
     by_kind = {
-        kind: replace(defaults[kind], **(_parsed(general, where, kinds) | _own(table, kind, where) | overrides))
-        for kind in kinds
+        kind: replace(defaults[kind], **(_parsed(general, where, kinds) | _own(table, kind, where))) for kind in kinds
     }
     return HistorySettings(**by_kind)
 
@@ -298,9 +294,19 @@ def _parsed(table: Mapping[str, object], where: str, also: tuple[str, ...]) -> d
     return {name: _value(f"{where}.{name}", name, value) for name, value in table.items()}
 
 
-def _named(variables: Mapping[str, str]) -> dict[str, Any]:
+def read_history_variables(variables: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """What each variable that is set says, as a table that holds for every kind of task.
+
+    Raises InvalidParams with the variable and what was expected.
+    """
     texts = {variable: variables.get(variable, "").strip() for variable in VARIABLES}
-    return {VARIABLES[name]: _value(name, VARIABLES[name], _number(text)) for name, text in texts.items() if text}
+    tables: dict[str, dict[str, Any]] = {}
+    for variable, text in texts.items():
+        if text:
+            name = VARIABLES[variable]
+            value = {name: _value(variable, name, _number(text))}
+            tables[variable] = {**value, **dict.fromkeys(get_args(TaskType), value)}
+    return tables
 
 
 def _number(text: str) -> object:

@@ -31,7 +31,6 @@ from tertulia.models.scripted.script import (
 )
 from tertulia.models.scripted.script_file import load_script, parse_reply
 from tertulia.models.wire import (
-    TOUR,
     AnswerEnd,
     AnswerFailure,
     AnswerItem,
@@ -107,7 +106,7 @@ class ScriptedModel:
     @classmethod
     def tour(cls) -> Self:
         """Who answers where no model is set up: says that it is a script, and how to get a real model."""
-        return cls(load_script(_TOUR).replies, name=TOUR)
+        return cls(load_script(_TOUR).replies, name="scripted/tour")
 
     @property
     def requests(self) -> list[ScriptedRequest]:

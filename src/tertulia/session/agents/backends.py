@@ -126,7 +126,7 @@ def backends_for(parts: SessionParts) -> Backends:
     """Those that the settings name, and those that need no settings."""
     settings, environment, nursery = parts.settings, parts.environment, parts.nursery
     history = settings.executors.get(RESERVED, {})
-    continuity = parse_history_settings(history, environment.variables)
+    continuity = parse_history_settings(history)
     definitions, acp_definitions = executors_from_wire(settings.executors), acp_agents_from_wire(settings.acp)
     command_services, tool_servers = parts.command_services, AgentToolServers(parts)
     backends = Backends(lambda executor: _plugin_backend(executor, continuity, command_services, tool_servers))

@@ -6,6 +6,7 @@ can only take away from it; what the user says on the command line holds against
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -17,6 +18,7 @@ from msgspec.structs import asdict, force_setattr, replace
 
 from tertulia.context.provider import NamedProvider
 from tertulia.errors import InvalidParamsError
+from tertulia.executors.prompt.history_prompt import read_history_variables
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.view import NamedView
@@ -28,6 +30,7 @@ from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import TOP, Rights, parse_right
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.protocol.conversation_fields import RIGHT_FIELDS, TOOL_SWITCHES, ShellMode, Visibility
+from tertulia.protocol.inputs import name_hint
 from tertulia.protocol.sandbox_mode import SandboxName, sandbox_from_wire
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy, storage_from_wire
 from tertulia.session.settings.config_file import anchor, anchor_servers, read_config, read_override
@@ -43,6 +46,7 @@ from tertulia.session.settings.values import check_name, parse_setting, rename_o
 from tertulia.tools.tool import Buffers, Tool
 
 Table = Mapping[str, Any]
+_log = logging.getLogger(__name__)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +133,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name, value in asdict(self).items():
             force_setattr(self, name, parse_setting(name, value))
 
+    @classmethod
+    def load(cls, cwd: str | os.PathLike[str] | None = None, **changes: Any) -> Settings:
+        """The settings that the command line would have: `Settings()` itself reads no file.
+
+        Reads the user's `config.toml`, the files of the project that `cwd` lies in, which may only narrow, and the
+        variables that the command line reads. What a project asked for in vain is logged.
+
+        Args:
+            cwd: Where conversations work; None: where the process was started.
+            changes: Settings that take the place of what was read, by the names of the fields of `Settings`.
+
+        Returns:
+            Settings to start a session with.
+
+        Raises:
+            InvalidParamsError: A file, a variable or a change cannot be used; it says which and why.
+        """
+        for name in changes:
+            if name not in cls.__struct_fields__:
+                raise InvalidParamsError(f"there is no setting {name!r:.80}; {name_hint(name, cls.__struct_fields__)}")
+        loaded = load_settings(cwd=Path(cwd or "."))
+        for warning in loaded.warnings:
+            _log.warning("%s", warning)
+        return replace(loaded.settings, **changes)
+
     def rights(self) -> Rights:
         """The ceiling: no conversation of the session gets more."""
         return replace(TOP, **{right: _right(right, getattr(self, name)) for right, name in _RIGHTS.items()})
@@ -211,6 +240,7 @@ def load_settings(
         layers.add("project_servers", servers, ", ".join(dict.fromkeys(server.source for server in servers)))
     if model := environment.variables.get("TERTULIA_MODEL"):
         layers.add("model", model, "environment TERTULIA_MODEL")
+    _add_history_variables(layers, environment)
     for override in _merge_overrides(overrides):
         _add_file(layers, override, "-c", cwd, environment)
     _add_flags(layers, flags or {}, cwd, environment)
@@ -219,6 +249,11 @@ def load_settings(
     return LoadedSettings(
         Settings(**layers.values), layers.provenance(Settings.__struct_fields__), warnings, environment
     )
+
+
+def _add_history_variables(layers: SettingLayers, environment: Environment) -> None:
+    for name, table in read_history_variables(environment.variables).items():
+        layers.add("executors", {"history": table}, f"environment {name}")
 
 
 def _merge_overrides(overrides: Sequence[str]) -> list[dict[str, Any]]:

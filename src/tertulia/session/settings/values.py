@@ -182,7 +182,7 @@ def _executors(name: str, value: object) -> dict[str, Any]:
     tables = _tables(name, value)
     if tables:
         executors_from_wire(tables)
-        parse_history_settings(tables.get(RESERVED, {}), {})
+        parse_history_settings(tables.get(RESERVED, {}))
     return tables
 
 
