@@ -87,7 +87,7 @@ def test_exec_has_another_agent_do_the_task_and_resume_goes_on_with_it(shell: Sh
     """Issue 11, point 5: `tertulia exec --backend`."""
     ran = shell.run("exec", "-c", ECHO, "--backend", "command:echo", "first")
     assert (ran.code, ran.out) == (0, "first\n")
-    assert "no model is configured" not in ran.err
+    assert "no model is set up" not in ran.err
     ran = shell.run("exec", "-c", ECHO, "resume", "--last", "second")
     assert ran.code == 0
     assert "User: first" in ran.out

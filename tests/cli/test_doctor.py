@@ -151,7 +151,7 @@ def test_mcp_servers_are_started_and_what_fails_is_a_problem(shell: Shell, tmp_p
 
 
 MODELS = [
-    ([], {}, "no model is configured"),
+    ([], {}, "no model is set up"),
     (["-m", "openai/gpt-5.2"], {}, "openai/gpt-5.2 is configured, and OPENAI_API_KEY is not set"),
     (["-m", "openai/gpt-5.2"], {"OPENAI_API_KEY": SECRET}, None),
     (["-m", "nobody/any"], {}, "nobody"),

@@ -39,8 +39,8 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         name="model",
         kind=Structured(),
         doc="`provider/model` (see [models](models.md)), `scripted/FILE`, or from Python any model object",
-        setting="`provider/model` (see [models](models.md)), or from Python a model object. Unset: the first key that "
-        "is set, the embedded model, a built-in script",
+        setting="`provider/model` (see [models](models.md)), or from Python a model object. Unset: that of the first "
+        "key that is set, or the embedded model, or [none](models.md#who-answers)",
     ),
     ConversationField(
         name="backend",

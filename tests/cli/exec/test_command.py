@@ -266,7 +266,7 @@ def test_without_a_model_it_ends_with_2_and_lists_the_ways_to_get_one(shell: She
     ways = ("OPENAI_API_KEY", "tertulia login PROVIDER", "--model local", "tertulia models pull smollm2")
     assert [way for way in ways if way not in ran.err] == []
     assert len(ran.err.splitlines()) == 1
-    assert not list(shell.home.rglob("*.db"))
+    assert "No session is stored" in shell.run("sessions", "ls").out
     assert shell.run("exec", "-m", "scripted/tour", "hello").code == 0, "on request the tour answers"
 
 

@@ -460,9 +460,9 @@ async def test_a_model_is_made_from_a_file(tmp_path: Path) -> None:
 @each_row(
     ("question", "answered"),
     [
-        ("Fix the bug in app.py", "no model is set up"),
-        ("", "no model is set up"),
-        ("x" * 100_000, "no model is set up"),
+        ("Fix the bug in app.py", "not a language model"),
+        ("", "not a language model"),
+        ("x" * 100_000, "not a language model"),
         ("How do I use OpenAI?", "OPENAI_API_KEY"),
         ("which model are you", "OPENAI_API_KEY"),
         ("How do I test my agent?", "tertulia.testing.ScriptedModel"),
