@@ -24,8 +24,8 @@ class NoModel:
         """Why there is none, and how to get one."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
-        """Fail with the reason."""
+        """Fail at once, with the reason that there is no model."""
         yield AnswerFailure(self.reason, NoModelError.code)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Let go of connections, of which there are none."""

@@ -174,9 +174,6 @@ def command(
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_user_message(None, items, cwd="/")
     message_request = MessageRequest(items, schema, timeout_s, backend=backend)
-    if resume_request is None and backend in (None, NATIVE):
-        # Before anything is stored or started.
-        ModelCatalogue(loaded.settings, loaded.environment).require(loaded.settings.model)
     keyboard = _keyboard()
     if keyboard is None:
         loaded = replace(loaded, settings=replace(loaded.settings, unattended=True))
@@ -220,6 +217,8 @@ def _approver(keyboard: TerminalInput | None, view: MessageView, loaded: LoadedS
 @asynccontextmanager
 async def _new_session(loaded: LoadedSettings, backend: str | None) -> AsyncGenerator[Session]:
     """A new session, done by that backend. If it cannot be, nothing is left of the session either."""
+    if backend in (None, NATIVE):
+        ModelCatalogue(loaded.settings, loaded.environment).require(loaded.settings.model)
     async with Session.start(loaded.settings) as session:
         try:
             if backend is not None:
