@@ -13,6 +13,7 @@ import pytest
 
 import tertulia
 from tertulia.testing import ScriptedModel, call, say
+from tests.deadlines import HANG_S
 from tests.guards import SessionWatch, WatchedLock, no_lock_over_an_await
 from tests.session.staging import ticks
 
@@ -78,7 +79,7 @@ def test_a_lock_that_another_thread_holds_is_fine(monkeypatch: pytest.MonkeyPatc
         def hold() -> None:
             with lock:
                 taken.set()
-                done.wait(10)
+                done.wait(HANG_S)
 
         thread = threading.Thread(target=hold)
         thread.start()

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.deadlines import HANG_S
+
 HEAVY = {
     *("acp", "aiohttp", "anyio", "click", "httpx", "jinja2", "llama_cpp", "mcp", "numpy", "pydantic", "rich"),
     *("sqlite3", "starlette", "textual", "uvicorn", "yaml"),
@@ -30,7 +32,7 @@ def imported(program: str) -> set[str]:
     code = (
         f"import sys\nbefore = set(sys.modules)\nimport tertulia\n{program}\nprint(*sorted(set(sys.modules) - before))"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert run.returncode == 0, run.stderr
     return {name.partition(".")[0] for name in run.stdout.split()}
 
@@ -50,5 +52,5 @@ def test_nothing_of_others_is_needed_but_msgspec(program: str) -> None:
 def test_importing_the_package_alone_brings_in_almost_none_of_it() -> None:
     """Names are loaded when they are first used."""
     code = "import sys, tertulia; print(*sorted(name for name in sys.modules if name.startswith('tertulia')))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert run.stdout.split() == ["tertulia", "tertulia.errors", "tertulia.version"]

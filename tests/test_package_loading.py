@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.package_loading import PackageError, load_package
+from tests.deadlines import HANG_S
 
 SOURCE = Path(__file__).parent.parent / "src" / "tertulia"
 
@@ -76,7 +77,7 @@ def test_two_threads_that_import_halves_of_a_package_do_not_meet(tmp_path: Path,
     """Issue 17, item 11: 7 of 86 starts of `mcp-broker` said that the extra was missing. The plain way shows it."""
     _package(tmp_path, "circle", __init__="import {name}.first", meeting=_MEETING, first=_FIRST, second=_SECOND)
     script = _BOTH.format(folder=str(tmp_path), load=load)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG_S, check=False)
     ends = "['ImportError', 'ImportError']" if load == "plain" else "['NoneType', 'NoneType']"
     assert done.stdout.strip() == ends, done.stderr
 
@@ -140,7 +141,7 @@ def test_what_is_loaded_in_a_thread_is_all_that_is_imported_later_on_the_loop() 
         "connection._load()\nendpoint.load_sdk()\nagent_process.load_sdk()\n"
         f"print(sorted(set({sorted(wanted)!r}) - set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.stdout.strip() == "[]", done.stderr
 
 

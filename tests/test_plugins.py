@@ -14,6 +14,7 @@ from tertulia.package_loading import PackageError, PluginRegistry
 from tertulia.session.settings import plugins
 from tertulia.session.settings.settings import load_settings
 from tertulia.testing import ScriptedModel
+from tests.deadlines import HANG_S
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples/plugins").glob("*/pyproject.toml"))
@@ -116,10 +117,12 @@ def test_a_package_of_each_kind_is_installed_and_used(tmp_path: Path) -> None:
     target = tmp_path / "site"
     flags = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--target", str(target))
     packages = [str(path.parent) for path in EXAMPLES]
-    subprocess.run([sys.executable, "-m", "pip", "install", *flags, *packages], check=True, timeout=50)
+    subprocess.run([sys.executable, "-m", "pip", "install", *flags, *packages], check=True, timeout=HANG_S)
     (tmp_path / "work").mkdir()
     use = [sys.executable, str(ROOT / "examples/plugins/use_all.py")]
     home = {"HOME": str(tmp_path), "TERTULIA_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
     env = {**home, "PYTHONPATH": f"{target}:{ROOT / 'src'}"}
-    run = subprocess.run(use, cwd=tmp_path / "work", env=env, capture_output=True, text=True, timeout=50, check=False)
+    run = subprocess.run(
+        use, cwd=tmp_path / "work", env=env, capture_output=True, text=True, timeout=HANG_S, check=False
+    )
     assert run.returncode == 0, run.stderr

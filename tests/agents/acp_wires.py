@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests.agents.provider import Provider, called, messages, responses
+from tests.deadlines import HANG_S
 
 Events = list[tuple[str, dict[str, Any]]]
 Call = tuple[str, dict[str, Any]]
@@ -28,7 +29,7 @@ class Wires:
             return _said(path, "a title")
         self.bodies.append(body)
         answer = self._mock.answer
-        self._mock.going.wait(60)
+        self._mock.going.wait(HANG_S)
         if self.calls:
             return _called(path, *self.calls.pop(0))
         return _said(path, answer)

@@ -12,6 +12,7 @@ from typing import Any
 from jsonschema import Draft7Validator
 
 from tests.agents.installed import AGENTS, REAL
+from tests.deadlines import HANG_S
 
 _ANSWERS = {
     "initialize": "v1/InitializeResponse",
@@ -66,7 +67,7 @@ def schemas() -> Schemas | None:
         return None
     with TemporaryDirectory() as folder:
         command = [str(found[0]), "app-server", "generate-json-schema", "--out", folder]
-        subprocess.run(command, env={"HOME": folder}, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, env={"HOME": folder}, check=True, capture_output=True, timeout=HANG_S)
         return Schemas(Path(folder))
 
 

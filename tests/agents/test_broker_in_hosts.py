@@ -18,6 +18,7 @@ from tests.cli.conftest import shell
 from tests.cli.daemons import Daemons
 from tests.cli.running import Shell
 from tests.cli.serving import config_of, configure
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare
 
 __all__ = ["shell"]
@@ -77,7 +78,7 @@ class Hosts:
         environment["TERTULIA_HOME"] = os.environ["TERTULIA_HOME"]
         done = subprocess.run(
             [program, *arguments], cwd=self.work, env=environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=HANG_S, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -19,6 +19,7 @@ import pytest
 
 from tests.agents.installed import REAL
 from tests.agents.provider import Provider, provider
+from tests.deadlines import HANG_S
 from tests.executors.agents import until
 from tests.server.codex_client import CodexClient
 
@@ -80,7 +81,7 @@ async def server(*command: str, home: Path, cwd: Path) -> AsyncIterator[CodexCli
         yield client
     finally:
         process.stdin.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_S):
             await process.wait()
             await listening
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tertulia.cli.main import main
+from tests.deadlines import HANG_S
 
 SOURCE = Path(__file__).parent.parent.parent / "src"
-DEADLINE_S = 30
+DEADLINE_S = HANG_S
 NEVER_MS = 3_600_000
 
 

@@ -12,6 +12,7 @@ from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, call, say
 from tests.cli.running import Ran, Shell
+from tests.deadlines import HANG_S
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_the_tool_is_an_ordinary_function() -> None:
 
 async def test_the_wiretap_changes_nothing_and_remembers_the_last_request_of_each() -> None:
     model = RecordingWire(ScriptedModel(["one two", "three"]), 0)
-    async with Session.start(Settings(model=model)) as session, asyncio.timeout(10):
+    async with Session.start(Settings(model=model)) as session, asyncio.timeout(HANG_S):
         root, other = session.root, await session.open(base_instructions="Be other.")
         assert (await root.message("my secret")).text == "one two"
         assert (await other.message("hello")).text == "three"
@@ -103,14 +104,14 @@ async def test_conversations_that_the_script_opens_are_a_real_models_where_there
     script = [say("", call("conv_create", opening)), "never asked", "done"]
     model = RecordingWire(ScriptedModel(script), 0, "scripted/tour")
     assert model.colleague.startswith("scripted/tour, a real")
-    async with Session.start(Settings(model=model)) as session, asyncio.timeout(10):
+    async with Session.start(Settings(model=model)) as session, asyncio.timeout(HANG_S):
         await session.root.message("go")
         assert [conversation.info.model for conversation in session.conversations()][1] == "scripted/tour"
 
 
 async def test_the_wiretap_streams_what_the_inner_wire_streams() -> None:
     model = ScriptedModel(["one two", "one two"])
-    async with Session.start(Settings(model=model)) as session, asyncio.timeout(10):
+    async with Session.start(Settings(model=model)) as session, asyncio.timeout(HANG_S):
         await session.root.message("hello")
     pieces = [piece async for piece in RecordingWire(model, 0).stream(model.last_request.request)]
     assert [piece.text for piece in pieces if isinstance(piece, TextDelta)] == ["one ", "two"]

@@ -9,8 +9,9 @@ import pytest
 
 from tertulia.cli.stop_signals import on_stop_signal
 from tertulia.testing import FakeClock
+from tests.deadlines import HANG_S
 
-DEADLINE_S = 10
+DEADLINE_S = HANG_S
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -8,6 +8,7 @@ import sys
 import tempfile
 
 from tests.conformance.suite import NODE, ROOT, SUITE, Outcome
+from tests.deadlines import HANG_S
 
 EXPECTED = ROOT / "tests/conformance/expected-server-failures.yml"
 _SCENARIO = re.compile(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed", re.MULTILINE)
@@ -28,7 +29,7 @@ def run_server(era: str) -> Outcome:
             done = subprocess.run(suite, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
         finally:
             server.stdin.close()
-            server.wait(timeout=20)
+            server.wait(timeout=HANG_S)
     counts = {name: (int(passed), int(failed)) for name, passed, failed in _SCENARIO.findall(done.stdout)}
     passed = {name: checks for name, (checks, failed) in counts.items() if not failed}
     failed = set(counts) - set(passed)

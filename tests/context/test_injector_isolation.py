@@ -14,6 +14,7 @@ import pytest
 from tertulia.context.injector import SessionContextInjector
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.errors import NotFoundError
+from tests.deadlines import HANG_S
 
 SECRET = "hunter2-is-my-password"
 KEY = "sk-" + "ant-api03-" + "aB3dE5gH7jK9mN1pQ3sT5vX7zA9c"
@@ -137,7 +138,7 @@ async def test_a_provider_that_hangs_is_given_up(injector: Any, bus: Any, meta: 
     release = threading.Event()
 
     def blocks(*given: Any) -> None:
-        release.wait(30)
+        release.wait(HANG_S)
 
     async def waits(*given: Any) -> None:
         await asyncio.get_running_loop().create_future()
@@ -181,7 +182,7 @@ async def test_a_provider_that_swallows_every_cancellation_is_given_up_too(bus: 
     hurried.register(Good())
     for methods in ({"get_mcp_servers": late, "get_tools": deaf}, {"get_system_context": deaf}):
         hurried.register(provider(**methods))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             context = await hurried.prepare("ada", meta())
         assert [server.name for server in context.mcp_servers] == (["fs"] if "get_mcp_servers" in methods else [])
         assert context.system_context_additions == ["good"]
@@ -225,7 +226,7 @@ async def test_who_is_cancelled_while_a_provider_swallows_it_is_cancelled_all_th
     injector.set_token_store(store)
     injector.register(provider(get_system_context=swallows))
     task = asyncio.create_task(injector.prepare("ada", meta()))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -265,7 +266,7 @@ async def test_a_provider_that_never_comes_back_costs_one_thread_and_not_one_eac
 
     def blocks(*given: Any) -> str:
         asked.append(1)
-        release.wait(30)
+        release.wait(HANG_S)
         loop.call_soon_threadsafe(ended.set)
         return "done"
 
@@ -279,7 +280,7 @@ async def test_a_provider_that_never_comes_back_costs_one_thread_and_not_one_eac
         assert len(asked) == 1
     finally:
         release.set()
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), HANG_S)
     for _ in range(10_000):
         if (await hurried.prepare("ada", meta())).system_context_additions:
             break
@@ -300,7 +301,7 @@ async def test_who_is_cancelled_while_a_provider_thinks_is_cancelled(injector: A
 
     injector.register(provider(get_tools=waits))
     task = asyncio.create_task(injector.prepare("ada", meta()))
-    await asyncio.wait_for(thinking.wait(), 10)
+    await asyncio.wait_for(thinking.wait(), HANG_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tertulia.context.templates import load_template, render_template
 from tertulia.errors import InvalidParamsError, NotFoundError
+from tests.deadlines import HANG_S
 from tests.tables import each_row
 from tests.wheel import ROOT, unpacked
 
@@ -114,6 +115,6 @@ def test_the_templates_are_in_the_wheel_byte_for_byte(tmp_path: Path) -> None:
         "sys.stdout.buffer.write('\\0'.join(map(tertulia.load_template, sys.argv[2:])).encode())"
     )
     run = [sys.executable, "-c", program, str(installed), *VARIABLES]
-    read = subprocess.run(run, cwd=tmp_path, check=True, capture_output=True, timeout=30).stdout
+    read = subprocess.run(run, cwd=tmp_path, check=True, capture_output=True, timeout=HANG_S).stdout
     sources = [(ROOT / "src/tertulia/context" / f"{name}.md").read_bytes() for name in VARIABLES]
     assert read.split(b"\0") == sources

@@ -14,6 +14,7 @@ import pytest
 
 from tests.contract.app_server import Refused, Server, program, serving, surroundings, write_script
 from tests.contract.test_mcp_app_server import calling, configure, of, ready
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare
 from tests.sandbox.confined import need
 
@@ -175,7 +176,7 @@ async def test_exec_asks_nobody(tmp_path: Path, policy: str) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         out, _ = await process.communicate()
     assert process.returncode == (0 if policy == "never" else 1)
     assert b"no_approver" in out

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.contract.app_server import surroundings, write_script
+from tests.deadlines import HANG_S
 
-DEADLINE_S = 60
+DEADLINE_S = HANG_S
 EVIL = "a\x1b]0;gotcha\x07\x9b2J\u202eexe.\u2066b\u200bc\U000e0041d\u2028e\rf"
 WRITING = "\u05e9\u05dc\u05d5\u05dd \U0001f469\u200d\U0001f467 \u65e5\u672c e\u0301"
 STEERING = re.compile(

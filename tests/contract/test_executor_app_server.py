@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.contract.app_server import Refused, Server, program, serving, surroundings, write_script
+from tests.deadlines import HANG_S
 
 # Writes down what it was told, and answers by what the file `answer` holds: lines to print, then how to go.
 AGENT = """
@@ -162,7 +163,7 @@ def test_variables_hold_for_a_run_from_the_command_line(tmp_path: Path) -> None:
     def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [program(), "exec", "-m", model, *flags(), *words], cwd=tmp_path, capture_output=True, text=True,
-            env={**surroundings(tmp_path / "home"), **variables}, timeout=30, check=False,
+            env={**surroundings(tmp_path / "home"), **variables}, timeout=HANG_S, check=False,
         )  # fmt: skip
 
     first = run("--json", "--backend", "command:plain", "one")

@@ -13,6 +13,7 @@ import pytest
 import tertulia
 from tertulia.testing import ScriptedModel
 from tests.contract.python_session import past, soon
+from tests.deadlines import HANG_S
 
 # Prints the lines of the file `lines`, and waits for the file `go` where a line says so.
 AGENT = """
@@ -81,7 +82,7 @@ async def test_steps_are_told_in_order_and_no_reader_of_them_can_fail_the_task(t
         idle = session.events(after=0, limit=1)
         async with session.events() as leaving:
             running = asyncio.create_task(other.message("go"))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 await anext(aiter(leaving))
         reply = await soon(running)
         assert (reply.status, reply.text, reply.tool_calls) == ("completed", "All of it.", 6)
@@ -108,7 +109,7 @@ async def test_no_end_takes_back_what_was_told(tmp_path: Path, ending: str) -> N
         seen: list[tertulia.Event] = []
         async with session.events(conversation=other.id) as news:
             running = asyncio.create_task(other.message("go"))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 async for event in news:
                     seen.append(event)
                     if len([told for told in seen if told.type == "tool_call_end"]) == 2:

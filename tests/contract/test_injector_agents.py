@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.contract.app_server import Refused, Server, program, serving, surroundings
+from tests.deadlines import HANG_S
 
 TOKEN = re.compile(r"[0-9a-f]{64}")
 HTML = "<p>drawn from outside</p>"
@@ -155,7 +156,7 @@ async def test_the_command_line_is_a_way_in_too(tmp_path: Path) -> None:
             there = {**surroundings(tmp_path / "home"), **ours, "TERTULIA_TOKEN": token}
             return subprocess.run(
                 [program(), "internal", *words], env=there, cwd=tmp_path, capture_output=True, text=True,
-                timeout=30, check=False,
+                timeout=HANG_S, check=False,
             )  # fmt: skip
 
         words = ("canvas_update", json.dumps({"html": HTML}))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.wire import Place, serving_web
+from tests.deadlines import HANG_S
 
 SIZE = 12 * 1024 * 1024
 MESSAGES = {
@@ -27,7 +28,7 @@ def memory_kib(place: Place, name: str) -> int:
 
 
 async def send(place: Place, message: bytes, open_sockets: AsyncExitStack) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         client = await open_sockets.enter_async_context(place.socket())
         await client.call("initialize", observe=True)
         await client.socket.send(message, text=True)

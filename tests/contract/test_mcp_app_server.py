@@ -16,6 +16,7 @@ import pytest
 
 from tests.contract.app_server import Refused, Server, program, serving, surroundings
 from tests.contract.serving_tools import define, tagged, tool
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare, hostile
 
 SECRET = "canary-4711-of-a-token"
@@ -43,13 +44,13 @@ def calling(name: str, **arguments: Any) -> dict[str, Any]:
 def tertulia(folder: Path, *arguments: str, **fields: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [program(), *arguments], cwd=folder, env=surroundings(folder / "home"), capture_output=True, text=True,
-        timeout=30, check=False, **fields,
+        timeout=HANG_S, check=False, **fields,
     )  # fmt: skip
 
 
 async def ready(server: Server, *names: str) -> dict[str, Any]:
     """What `mcp/status` says once none of these is starting."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(HANG_S):
         while True:
             found = {each["name"]: each for each in (await server.call("mcp/status"))["servers"]}
             if all(found[name]["status"] != "starting" for name in names):
@@ -373,7 +374,7 @@ async def test_a_host_that_ends_takes_8_s_at_most_with_servers_that_will_not(tmp
             await server.end()
         else:
             server.process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(HANG_S):
                 await server.process.wait()
         assert time.monotonic() - began < 10
         assert not tagged(tag)

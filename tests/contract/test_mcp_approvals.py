@@ -11,6 +11,7 @@ import pytest
 
 from tests.contract.python_session import soon
 from tests.contract.serving_tools import Voice, define, ends, kinds, lines, modern, offering, spoilt, table, tool, until
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 
 READS = tool("echo", "Reads.", readOnlyHint=True, destructiveHint=False)
@@ -226,7 +227,7 @@ async def test_a_grant_is_for_the_same_definition_only(tmp_path: Path) -> None:
         define(tmp_path / "tools.json", tool("pid", "Deletes everything."), tool("define"))
         voice.calls("a__define", tools=[])
         await soon(session.root.message("go"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while "a__pid" in [each.name for each in session.root.tools()]:
                 await session.root.message("now?")
         await session.root.set_context(refresh_mcp_view=True)

@@ -27,6 +27,7 @@ from tests.contract.serving_tools import (
     tool,
     until,
 )
+from tests.deadlines import HANG_S
 from tests.mcp.real import npm_server, pypi_server
 
 
@@ -167,7 +168,7 @@ async def test_a_gibibyte_on_one_line_ends_that_connection_and_little_else(habit
         before = peak_kib()
         voice.calls("a__echo", bytes=1 << 30)
         voice.calls("b__echo", text="fine")
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(HANG_S):
             await session.root.message("go")
         (first, said), (second, fine) = await ends(session)
         assert (first, second, fine) == (False, True, "fine")
@@ -221,7 +222,7 @@ async def test_a_server_that_does_not_come_up_delays_and_harms_nobody(habit: str
         voice.calls("b__echo", text="fine")
         await soon(session.root.message("go"))
         assert await ends(session) == [(True, "fine")]
-        async with asyncio.timeout(10), session.events(after=0) as news:
+        async with asyncio.timeout(HANG_S), session.events(after=0) as news:
             while (event := await until(news, "mcp_server_status")).data.name != "a" or event.data.status == "starting":
                 pass
         state = {one["name"]: one for one in session.info.mcp}
@@ -263,7 +264,7 @@ async def test_the_end_of_a_call_reaches_the_server(tmp_path: Path, era: Any, ho
 
 
 async def _written(record: Path, line: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while line not in lines(record):
             await asyncio.to_thread(time.sleep, 0.01)
 
@@ -384,7 +385,7 @@ async def test_servers_of_others_work_together(tmp_path: Path) -> None:
         voice.calls("git__git_status", repo_path=str(tmp_path))
         voice.calls("fs__read_text_file", path=str(tmp_path / "note.txt"))
         voice.calls("all__echo", message="hello")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_S):
             await session.root.message("go")
         said = await ends(session)
         assert [success for success, _ in said] == [True] * 4, said
@@ -395,7 +396,7 @@ async def test_servers_of_others_work_together(tmp_path: Path) -> None:
 
 
 async def becomes_ready(session: tertulia.Session) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(HANG_S):
         while any(one["status"] != "ready" for one in session.info.mcp):
             await session.root.message("wait")
             await asyncio.to_thread(time.sleep, 0.05)

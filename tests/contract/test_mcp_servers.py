@@ -34,12 +34,13 @@ from tests.contract.serving_tools import (
     tool,
     until,
 )
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import plain, web
 from tests.tables import Large, each_row
 
 
 async def gone(*pids: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while any(lives(pid) for pid in pids):
             await asyncio.to_thread(time.sleep, 0.02)
 
@@ -172,7 +173,7 @@ async def test_a_poisoned_cache_is_not_believed(tmp_path: Path, poison: Any) -> 
         voice.calls("a__evil")
         voice.calls("a__echo", text="fine")
         await soon(session.root.message("go"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while offered(session.root) != ["a__echo"]:
                 await session.root.message("now?")
         voice.calls("a__echo", text="fine")
@@ -195,7 +196,7 @@ async def test_a_lazy_server_that_means_something_else_by_then_is_not_called(tmp
         await soon(session.root.message("go"))
         assert not (await ends(session))[0][0]
         assert "call echo" not in lines(record)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while offered(session.root):
                 await session.root.message("now?")
 
@@ -207,7 +208,7 @@ async def test_one_that_is_slow_delays_by_a_grace_and_appears_later() -> None:
     async with voice.session({"a": spoilt("slow-start"), "b": offering("echo")}) as session:
         await soon(session.root.message("go"))
         assert time.monotonic() - began < 8, "5 s, and something for a busy machine"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while "a__echo" not in offered(session.root):
                 await session.root.message("now?")
 
@@ -344,7 +345,7 @@ async def listening(argv: tuple[str, ...]) -> AsyncIterator[int]:
     process = await asyncio.create_subprocess_exec(*argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             yield int(await process.stdout.readline())
     finally:
         process.kill()
@@ -469,7 +470,7 @@ async def test_closing_a_session_takes_at_most_8_s_and_leaves_no_descendant(tmp_
     servers = {f"a{number}": spoilt(habit, "--tag", f"{tag}{number}", startup_timeout_sec=20) for number in range(3)}
     host = tertulia.Host(tertulia.Settings(model=Voice().model, mcp_servers=servers))
     await host.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while len(tagged(tag)) < 3:
             await asyncio.to_thread(time.sleep, 0.05)
     began = time.monotonic()

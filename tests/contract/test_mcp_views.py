@@ -18,6 +18,7 @@ from tertulia import errors
 from tertulia.testing import call
 from tests.contract.python_session import past, soon, start_session
 from tests.contract.serving_tools import Voice, define, ends, kinds, modern, offered, offering, spoilt, table, tool
+from tests.deadlines import HANG_S
 from tests.tables import each_row
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
@@ -225,7 +226,7 @@ async def test_a_changed_definition_is_withheld_until_it_is_asked_for(tmp_path: 
 
 async def _sees(session: tertulia.Session, conversation: tertulia.Conversation, names: list[str]) -> None:
     """Send messages until its view has followed; each is a task, and between tasks views are refreshed."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while offered(conversation) != names:
             await conversation.message("and now?")
 
@@ -350,7 +351,7 @@ async def test_two_servers_with_one_name_get_neither_and_open_says_so() -> None:
 async def kinds_of_root(session: tertulia.Session, type: str) -> list[Any]:
     """Like `kinds`, where no conversation can be opened to mark the end."""
     found: list[Any] = []
-    async with asyncio.timeout(10), session.events(after=0) as news:
+    async with asyncio.timeout(HANG_S), session.events(after=0) as news:
         await session.root.message("mark")
         async for event in news:
             if event.type == "task_complete":

@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.app_server import Server, program, serving, surroundings
 from tests.contract.test_app_server_approvals import shell
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 
 
@@ -120,7 +121,7 @@ def grants(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=surroundings(tmp_path / "home"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
 
 

@@ -12,12 +12,13 @@ import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, call, say
 from tests.contract.python_session import becomes, past, soon, start_session
+from tests.deadlines import HANG_S
 
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 async def streamed(conversation: tertulia.Conversation, text: str) -> list[tertulia.Event]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         return [event async for event in conversation.stream(text)]
 
 
@@ -121,7 +122,7 @@ async def test_events_from_a_number_on_are_replayed_and_then_go_on() -> None:
         seen = []
         stream = session.events(after=3)
         running = asyncio.create_task(session.root.message("Hi"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             async for event in stream:
                 seen.append(event)
                 if event.type == "task_complete" and event.seq > len(all_of_them):
@@ -148,7 +149,7 @@ async def test_a_number_older_than_the_ring_is_told_what_it_missed() -> None:
         for _ in range(2_600):
             last = await session.root.message("Hi")
         seen = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             async for event in session.events(after=1):
                 seen.append(event)
                 if event.task_id == last.task_id and event.type == "task_complete":
@@ -178,7 +179,7 @@ async def test_the_events_of_one_conversation_are_only_its_own() -> None:
         await session.root.message("To the root")
         reply = await conversation.message("To the other")
         seen = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             async for event in stream:
                 seen.append(event)
                 if event.type == "task_complete":
@@ -223,7 +224,7 @@ async def test_all_events_of_a_task_are_there_when_its_message_answers() -> None
         stream = session.events(after=0)
         reply = await session.root.message("Hi")
         ends: list[Any] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             async for event in stream:
                 ends.append(event)
                 if event.type == "task_complete":

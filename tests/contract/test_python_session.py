@@ -14,6 +14,7 @@ import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, call, say
 from tests.contract.python_session import becomes, past, soon, start_session
+from tests.deadlines import HANG_S
 from tests.tables import each_row
 
 
@@ -203,7 +204,7 @@ async def test_a_synchronous_tool_that_is_stuck_is_left_behind_by_force() -> Non
     @tertulia.tool
     def stuck() -> str:
         """Wait for somebody outside."""
-        enough.wait(10)
+        enough.wait(HANG_S)
         return "at last"
 
     try:

@@ -12,6 +12,7 @@ from tertulia import errors
 from tertulia.testing import ScriptedModel, say
 from tests.contract.app_server import NEVER_MS
 from tests.contract.python_session import becomes, past, soon, start_session
+from tests.deadlines import HANG_S
 from tests.tables import each_row
 
 
@@ -70,7 +71,7 @@ async def test_what_was_said_before_an_interruption_is_kept() -> None:
     async with session_with(model) as session:
         stream = session.events()
         running = asyncio.create_task(session.root.message("Count"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             async for event in stream:
                 if event.type == "agent_message_delta":
                     break

@@ -12,6 +12,7 @@ import pytest
 
 from tests.contract.app_server import program, serving, surroundings, write_script
 from tests.contract.test_command_line import run, started
+from tests.deadlines import HANG_S
 
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 VERBS = [["sessions", "export"], ["sessions", "rm", "-y"], ["exec", "resume"], ["app-server", "--resume"]]
@@ -175,7 +176,7 @@ async def test_a_session_in_use_is_refused_by_name_and_can_be_watched(tmp_path: 
             await server.say("2")
             assert [watching.stdout.readline() for _ in range(2)] == [b"you 2\n", b"Two.\n"]
             assert await server.end() == 0
-            assert watching.wait(20) == 0
+            assert watching.wait(HANG_S) == 0
     assert run(tmp_path, "exec", "resume", id).out == "Two.\n"
 
 
@@ -187,7 +188,7 @@ def test_nobody_else_can_read_what_is_stored(tmp_path: Path) -> None:
     home = tmp_path / "data"
     command = [program(), "exec", "-m", write_script(tmp_path, []), "Secret"]
     env = {**surroundings(tmp_path / "home"), "TERTULIA_HOME": str(home)}
-    subprocess.run(command, cwd=tmp_path, env=env, umask=0, check=True, capture_output=True, timeout=20)
+    subprocess.run(command, cwd=tmp_path, env=env, umask=0, check=True, capture_output=True, timeout=HANG_S)
     (home / "sessions" / "index.db").write_bytes(b"nonsense")
     assert "Secret" in run(tmp_path, "sessions", "ls", TERTULIA_HOME=str(home)).out
     modes = {path.stat().st_mode & 0o777 for path in (home, *home.rglob("*")) if path.is_dir()}

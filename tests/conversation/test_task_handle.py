@@ -11,6 +11,7 @@ import pytest
 from tertulia.conversation.state import TaskHandle
 from tertulia.protocol.ids import TaskId
 from tests.conversation.conversations import make_conversation
+from tests.deadlines import HANG_S
 from tests.events.scripted import ticks
 
 NEVER = 3_600.0
@@ -35,7 +36,7 @@ class StubbornJob:
 
     async def finish(self) -> None:
         self.release.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await self.task
 
 
@@ -159,7 +160,7 @@ async def test_a_job_that_does_not_stop_within_its_grace_is_given_up() -> None:
     running.attach(job.task)
     await ticks()
     running.abort("interrupted", 0.0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await running.forced
     assert running.abandoned
     running.end()
@@ -191,7 +192,7 @@ async def test_the_shorter_of_two_graces_holds(first, second, holds) -> None:
     running.abort("shutdown", second)
     assert running.grace_s == holds
     if holds == 0.0:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await running.forced
     assert running.abandoned is (holds == 0.0)
     await job.finish()
@@ -205,7 +206,7 @@ async def test_a_grace_that_is_long_over_forces_no_second_time() -> None:
     running.attach(job.task)
     await ticks()
     running.abort("interrupted", 0.0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await running.forced
     assert running.abort("shutdown", -5.0) is False
     await ticks()
@@ -220,5 +221,5 @@ async def test_whoever_waits_for_the_end_is_woken() -> None:
     await ticks()
     assert not waiting.done()
     running.end()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         assert await waiting is True

@@ -23,6 +23,7 @@ from tertulia.policy.narrowing import leq
 from tertulia.protocol.events import Event
 from tertulia.protocol.items import ToolCall, ToolOutput
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
+from tests.deadlines import HANG_S
 from tests.thorough import times
 
 PLAIN = ("say", "silent", "fail", "cut", "slow", "look", "list", "odd")
@@ -96,7 +97,7 @@ class Delegating(RuleBasedStateMachine):
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         async def bounded() -> Any:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 return await work
 
         return self.loop.run_until_complete(bounded())

@@ -11,6 +11,7 @@ import pytest
 
 from tertulia.errors import ClosedError, NotRunningError
 from tertulia.testing import call, say
+from tests.deadlines import HANG_S
 from tests.delegation.delegation_stage import Play, create, play
 from tests.session.staging import ticks
 from tests.tables import each_row
@@ -92,8 +93,8 @@ async def test_anything_may_happen_at_any_step_of_a_chain(name: str) -> None:
             running = on.begin(on.root.message("go"))
             await ticks(step)
             over = running.done()
-            await asyncio.wait_for(ACTS[name](on), 10)
-            await asyncio.wait_for(running, 10)
+            await asyncio.wait_for(ACTS[name](on), HANG_S)
+            await asyncio.wait_for(running, HANG_S)
             if not on.session.closed:
                 await _check_rest(on)
         for event in on.events.seen:
@@ -111,7 +112,7 @@ async def _check_rest(on: Play) -> None:
     assert not on.parts.closing
     on.replies.clear()
     for conversation in on.session.conversations():
-        assert (await asyncio.wait_for(conversation.message("again"), 10)).status == "completed"
+        assert (await asyncio.wait_for(conversation.message("again"), HANG_S)).status == "completed"
 
 
 async def test_a_conversation_that_is_closed_while_it_waits_is_heard_to_the_end_by_who_follows_the_chain() -> None:
@@ -127,7 +128,7 @@ async def test_a_conversation_that_is_closed_while_it_waits_is_heard_to_the_end_
         await on.asked(3)
         middle = on.session.conversations()[1]
         await middle.close()
-        await asyncio.wait_for(following, 10)
+        await asyncio.wait_for(following, HANG_S)
         begun = {event.data.call_id: event.task_id for event in told if event.type == "tool_call_begin"}
         ended = {event.data.call_id: event for event in told if event.type == "tool_call_end"}
         assert (set(begun), ended["inner"].task_id) == ({"outer", "inner"}, begun["inner"])
@@ -160,7 +161,7 @@ async def test_another_close_does_not_answer_for_a_target_that_still_runs() -> N
         await idle.close()
         assert "tool_call_end" not in on.events.types()
         free.set()
-        assert (await asyncio.wait_for(running, 10)).text == "A goes on"
+        assert (await asyncio.wait_for(running, HANG_S)).text == "A goes on"
         assert not (await closing).forced
         order = [kind for kind in on.events.types() if kind in ("turn_aborted", "tool_call_end")]
         assert order[-4:] == ["tool_call_end", "turn_aborted", "tool_call_end", "tool_call_end"]

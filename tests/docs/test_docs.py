@@ -40,6 +40,7 @@ from tertulia.server.jsonrpc import messages
 from tertulia.session import operations
 from tertulia.session.settings.values import PYTHON_ONLY
 from tertulia.testing import RecordedEvents, ScriptedModel, say
+from tests.deadlines import HANG_S
 from tests.docs import field_tables, pages
 from tests.docs.pages import PAGES, README, ROOT, names, table
 from tests.tables import each_row
@@ -178,8 +179,8 @@ async def test_a_task_ends_as_the_table_says(row: tuple[str, ...]) -> None:
         conversation = await session.open(limits=limits)
         asking = asyncio.create_task(conversation.message("Well?", output_schema=schema))
         await events.until("task_started")
-        await asyncio.wait_for(act(session), 10)
-        answer = await asyncio.wait_for(asking, 10)
+        await asyncio.wait_for(act(session), HANG_S)
+        answer = await asyncio.wait_for(asking, HANG_S)
         of_task = [event for event in events.drain() if event.task_id == answer.task_id and event.seq is not None]
     last = of_task[-1]
     shown = [last.type] if last.type == "task_complete" else [last.type, last.data.reason]
@@ -389,7 +390,7 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
     own = await host.start()
 
     async def answered(name: str, **params: Any) -> dict[str, Any]:
-        return msgspec.to_builtins((await asyncio.wait_for(operations.call(host, own, name, params), 10)).answer)
+        return msgspec.to_builtins((await asyncio.wait_for(operations.call(host, own, name, params), HANG_S)).answer)
 
     settled, grant = await settled_and_granted(own)
     waiting, asking = await asked_for(own, "y")

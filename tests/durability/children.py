@@ -20,8 +20,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, cast
 
+from tests.deadlines import HANG_S
+
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 30
+DEADLINE_S = HANG_S
 _PR_SET_PTRACER = 0x59616D61
 
 
@@ -66,7 +68,7 @@ class Children:
         """No more of them."""
         cast(IO[bytes], self._process.stdin).close()
         cast(IO[bytes], self._process.stdout).close()
-        self._process.wait(20)
+        self._process.wait(HANG_S)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from tests.durability.families import judged, on_all, points_of
 from tests.durability.serving import serving
 from tests.rollout.faults import needs_strace
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("kills"), needs_strace]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.xdist_group("kills"), needs_strace]
 
 FAULTS = (
     ("pwrite64", "ENOSPC", "", 4),

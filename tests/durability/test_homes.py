@@ -19,6 +19,7 @@ from tertulia.errors import NotFoundError, StorageError, TertuliaError
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
 from tests.contract.app_server import Refused, surroundings
+from tests.deadlines import HANG_S
 from tests.durability.serving import serving
 from tests.rollout.sqlite.test_sqlite_store_places import UNSHARE, cannot_mount
 
@@ -38,7 +39,7 @@ def run(
     """The program, in a process of its own."""
     return subprocess.run(
         [*before, sys.executable, "-m", "tertulia", *arguments],
-        cwd=folder, env=environment(folder), input=input, capture_output=True, text=True, timeout=50, check=False,
+        cwd=folder, env=environment(folder), input=input, capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
 
 
@@ -133,7 +134,7 @@ def test_nobody_else_can_read_anything_whatever_the_umask(tmp_path: Path) -> Non
         "os.umask(0); asyncio.run(main())\n"
     )
     env = {**environment(tmp_path), "TERTULIA_HOME": str(tmp_path / "a" / "home")}
-    ran = subprocess.run([sys.executable, "-c", live], env=env, capture_output=True, timeout=50, check=False)
+    ran = subprocess.run([sys.executable, "-c", live], env=env, capture_output=True, timeout=HANG_S, check=False)
     id = ran.stdout.decode()
     assert ran.returncode == -signal.SIGKILL
     assert {path.suffix for path in (tmp_path / "a").rglob(f"{id}*")} == {".db", ".db-wal", ".db-shm", ".lock"}
@@ -143,7 +144,7 @@ def test_nobody_else_can_read_anything_whatever_the_umask(tmp_path: Path) -> Non
         "import os, sys; from tertulia.cli.main import main; os.umask(0)\n"
         f"sys.exit(main(['sessions', 'ls']) or main(['sessions', 'export', {id!r}, '-o', {out!r}]))"
     )
-    subprocess.run([sys.executable, "-c", after], env=env, check=True, timeout=50, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-c", after], env=env, check=True, timeout=HANG_S, stdout=subprocess.DEVNULL)
     assert (tmp_path / "a" / "out").stat().st_size
     assert list((tmp_path / "a").rglob("index.db"))
     assert shared(tmp_path / "a") == []
@@ -275,8 +276,8 @@ def test_what_is_no_id_is_refused_on_the_command_line_and_touches_nothing(tmp_pa
     before = tree(tmp_path)
     ran = subprocess.run(
         [sys.executable, "-c", script, *calls],
-        cwd=tmp_path, env=environment(tmp_path), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50,
-        check=False,
+        cwd=tmp_path, env=environment(tmp_path), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=HANG_S, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     answers: list[Any] = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[")]

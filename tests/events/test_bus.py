@@ -16,6 +16,7 @@ from tertulia.events.clock import SystemClock
 from tertulia.events.journal import NoJournal
 from tertulia.protocol.events import SubscriberLagged, WarningEvent
 from tertulia.protocol.ids import ConversationId, TaskId
+from tests.deadlines import HANG_S
 from tests.events.scripted import SESSION, A, B, StillClock, delta, drain, ending, listeners, message, numbers, ticks
 from tests.tables import each_row
 from tests.thorough import times
@@ -227,7 +228,7 @@ async def test_an_exception_in_a_listener_stays_there() -> None:
         bus.publish(message())
         await ticks()
     bus.close()
-    fault, heard = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+    fault, heard = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), HANG_S)
     assert isinstance(fault, ValueError)
     assert heard == [1, 2, 3]
     assert listeners(bus) == 0
@@ -308,7 +309,7 @@ def test_garbage_may_be_collected_in_any_thread() -> None:
     before = bus._boxes[None]
     thread = threading.Thread(target=subscriptions.clear)
     thread.start()
-    thread.join(5)
+    thread.join(HANG_S)
     assert bus._boxes[None] is before
     bus.publish(message())
     assert listeners(bus) == 0
@@ -343,7 +344,7 @@ async def test_close_ends_every_subscription_after_what_it_still_has() -> None:
     await ticks()
     bus.close()
     bus.close()
-    assert await asyncio.wait_for(waiting, 5) is None
+    assert await asyncio.wait_for(waiting, HANG_S) is None
     assert [event.seq async for event in full] == [1, 2, 3]
     assert [event.seq async for event in behind] == [1, 2, 3], "terminal events are not lost by closing"
     assert not await full.wait()

@@ -15,6 +15,7 @@ from tertulia.events.journal import NoJournal
 from tertulia.events.ring import event_weight
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.events import Event, EventData, SubscriberLagged
+from tests.deadlines import HANG_S
 from tests.events.scripted import SESSION, A, B, StillClock, delta, drain, ending, listeners, message, numbers, ticks
 
 IN_A, IN_B = EventScope("1", A), EventScope("2", B)
@@ -45,7 +46,7 @@ async def test_a_reader_that_waits_gets_the_next_event() -> None:
         await ticks()
         assert not waiting.done()
         event = bus.publish(message())
-        assert await asyncio.wait_for(waiting, 5) is event
+        assert await asyncio.wait_for(waiting, HANG_S) is event
 
 
 async def test_leaving_the_context_closes() -> None:
@@ -67,8 +68,8 @@ async def test_wait_says_that_there_is_something_and_takes_nothing() -> None:
     await ticks()
     assert not waiting.done()
     publish(bus, "d")
-    assert await asyncio.wait_for(waiting, 5)
-    assert await asyncio.wait_for(subscription.wait(), 5)
+    assert await asyncio.wait_for(waiting, HANG_S)
+    assert await asyncio.wait_for(subscription.wait(), HANG_S)
     assert told(subscription) == [None]
 
 
@@ -79,7 +80,7 @@ async def test_wait_says_when_nothing_will_ever_come() -> None:
     await ticks()
     closed.close()
     bus.close()
-    assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [False, False]
+    assert await asyncio.wait_for(asyncio.gather(*waiting), HANG_S) == [False, False]
 
 
 async def test_a_close_forgets_what_was_queued_and_is_idempotent() -> None:
@@ -106,7 +107,7 @@ async def test_a_second_reader_at_the_same_time_is_refused_and_the_first_goes_on
     with pytest.raises(RuntimeError, match="one reader"):
         await anext(subscription)
     event = bus.publish(message())
-    assert await asyncio.wait_for(first, 5) is event
+    assert await asyncio.wait_for(first, HANG_S) is event
 
 
 async def test_it_can_be_closed_the_way_generators_are() -> None:
@@ -140,7 +141,7 @@ async def test_finishing_ends_a_reader_that_waits() -> None:
     waiting = asyncio.Task(anext(subscription, None))
     await ticks()
     subscription.finish()
-    assert await asyncio.wait_for(waiting, 5) is None
+    assert await asyncio.wait_for(waiting, HANG_S) is None
 
 
 def test_a_reader_that_is_behind_when_it_is_finished_gets_what_there_was_then_and_no_more() -> None:
@@ -402,7 +403,7 @@ async def test_while_a_number_has_not_passed_waiting_for_the_next_event_never_ha
         publish(bus, "mdmdtdm", IN_A)
         publish(bus, "mmmdm", IN_B)
         while not slow.passed(bus.last_seq):
-            await asyncio.wait_for(anext(slow), 5)
+            await asyncio.wait_for(anext(slow), HANG_S)
         assert all(event.seq is None for event in drain(slow))
 
 

@@ -14,6 +14,7 @@ from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Item, Summary, ToolCall, ToolOutput, UserMessage, text_parts
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
+from tests.deadlines import HANG_S
 from tests.history.items import CountingEncoder, call, model, output, rounds, seed, store_of, user
 from tests.tables import each_row
 
@@ -345,7 +346,7 @@ async def test_cancelling_leaves_the_history_untouched() -> None:
     started = asyncio.Event()
     store = store_of(*rounds(5))
     before = contents(store)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(HANG_S), asyncio.TaskGroup() as group:
         task = group.create_task(compact(store, Endless(), target_tokens=100))
         await started.wait()
         task.cancel()

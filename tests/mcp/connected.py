@@ -26,8 +26,9 @@ from tertulia.mcp.server_connection import (
 from tertulia.protocol.ids import ConversationId
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
+from tests.deadlines import HANG_S
 
-DEADLINE_S = 20.0
+DEADLINE_S = HANG_S
 
 
 class Asked:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.launch import Launch
 from tertulia.mcp.server_connection import Elicitation, SamplingRequest
+from tests.deadlines import HANG_S
 from tests.mcp.connected import Asked, Reach, call
 from tests.mcp.fakes import by_http, by_stdio
 from tests.mcp.real import npm_server, pypi_server
@@ -135,7 +136,7 @@ async def test_over_http_two_conversations_are_asked_at_once_in_the_old_era_too(
         for each, prompt in zip(asked, prompts, strict=True)
     ]
     for each in asked:
-        await asyncio.wait_for(each.being_asked.wait(), 10)
+        await asyncio.wait_for(each.being_asked.wait(), HANG_S)
     for each, prompt in zip(asked, prompts, strict=True):
         (question,) = each.questions
         assert isinstance(question, SamplingRequest)
@@ -150,5 +151,5 @@ async def test_a_server_of_others_ends_with_the_connection(reach: Reach) -> None
     tag = f"tag{secrets.token_hex(6)}"
     link = await reach(by_stdio(npm_server(EVERYTHING, "stdio", tag)))
     assert tagged(tag)
-    await asyncio.wait_for(link.close(), 8)
+    await asyncio.wait_for(link.close(), HANG_S)
     assert not tagged(tag)

@@ -11,6 +11,7 @@ import msgspec
 from tertulia.mcp.client.connection import SdkConnection
 from tertulia.mcp.server_connection import Caller, CallResult, RemoteTool, ServerConnection, ToolHints
 from tertulia.testing.fake_mcp_server import FakeMcpConnection
+from tests.deadlines import HANG_S
 from tests.mcp.pool_stage import caller
 
 
@@ -26,7 +27,7 @@ def test_the_connection_and_the_fake_server_keep_the_interface() -> None:
 def test_it_can_be_imported_without_the_sdk() -> None:
     """DESIGN: start-up imports no MCP package."""
     code = "import sys, tertulia.mcp.server_connection; sys.exit(bool({'mcp', 'mcp_types'} & set(sys.modules)))"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG_S)
 
 
 def test_a_tool_that_says_nothing_is_taken_for_the_worst() -> None:

@@ -14,6 +14,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.models import choice as server_discovery
 from tertulia.models.catalog import LOCAL_SERVERS, ModelProvider
 from tertulia.models.choice import ModelChoice, choose_model, discover_local_models
+from tests.deadlines import HANG_S
 from tests.models.local_staging import weights_of
 from tests.tables import each_row
 
@@ -173,7 +174,7 @@ class Server:
     def close(self) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self._thread.join(5)
+        self._thread.join(HANG_S)
         for connection in self._open:
             connection.close()
 

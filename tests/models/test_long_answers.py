@@ -14,6 +14,7 @@ import pytest
 import tertulia
 from tertulia.models.http.http_wire import PIECE_CHARACTERS, HttpWire
 from tertulia.models.wire import AnswerFailure, AnswerItem, ReasoningDelta, TextDelta
+from tests.deadlines import HANG_S
 from tests.loop_steps import MOST_S, loop_steps
 from tests.models.apis import RESPONSES, Api, Recording, every_api
 from tests.models.mock_provider import event
@@ -185,7 +186,7 @@ def test_a_process_grows_by_little_more_than_a_long_answer_has_bytes() -> None:
     allocator = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 20)}
     done = subprocess.run(
         [sys.executable, "-m", "tests.models.test_long_answers"],
-        env={**os.environ, **allocator}, capture_output=True, text=True, timeout=60, check=True,
+        env={**os.environ, **allocator}, capture_output=True, text=True, timeout=HANG_S, check=True,
     )  # fmt: skip
     assert float(done.stdout) < 4
 

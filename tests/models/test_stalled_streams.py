@@ -12,13 +12,14 @@ import tertulia
 from tertulia.models.http.sse import MAX_EVENT_BYTES
 from tertulia.models.wire import AnswerFailure, AnswerPiece, RetryNotice
 from tertulia.testing import RecordedEvents, check_invariants
+from tests.deadlines import HANG_S
 from tests.loop_steps import MOST_S, loop_steps
 from tests.models.apis import MESSAGES, RESPONSES, Api, every_api
 from tests.models.mock_provider import Endless, MockProvider, Reply, Told, event
 from tests.models.wire_contract import a_request, check_answer, read
 from tests.tables import each_row
 
-DEADLINE_S = 30
+DEADLINE_S = HANG_S
 PLAIN = Told(text="One two three.")
 CALL = Told(calls=(("call_1", "weather", '{"city": "Rome"}'),))
 

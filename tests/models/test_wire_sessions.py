@@ -15,11 +15,12 @@ import pytest
 import tertulia
 from tertulia.models.http.http_wire import HttpWire
 from tertulia.testing import RecordedEvents, check_invariants
+from tests.deadlines import HANG_S
 from tests.models.apis import ENV_KEY, KEY, MESSAGES, RESPONSES, Api, every_api
 from tests.models.mock_provider import MockProvider, Reply, Seen, Told, refused, streamed
 from tests.models.wire_contract import until
 
-DEADLINE_S = 30
+DEADLINE_S = HANG_S
 
 
 @tertulia.tool

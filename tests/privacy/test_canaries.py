@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadlines import HANG_S
 from tests.privacy.afterwards import COMMANDS
 from tests.privacy.secrets_told import NEVER_STORED, PLACES, ROOT, Secrets, everything_below, surroundings
 from tests.privacy.speaker import TTL_S
@@ -53,7 +54,7 @@ class Told:
             env=surroundings(self.folder),
             input=f"{policy} {end}\t{policy}\t{end}\t{place}\n".encode(),
             capture_output=True,
-            timeout=60,
+            timeout=HANG_S,
             check=False,
         )
         self.code, self.out, self.log = ran.returncode, ran.stdout.decode(), ran.stderr.decode()

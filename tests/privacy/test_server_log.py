@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.deadlines import HANG_S
 from tests.privacy.secrets_told import Secrets, everything_below, surroundings
 
 S = Secrets("server")
@@ -55,7 +56,7 @@ def served(folder: Path, policy: str) -> bytes:
         env=surroundings(folder),
         input=b"\n".join(lines()) + b"\n",
         capture_output=True,
-        timeout=50,
+        timeout=HANG_S,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

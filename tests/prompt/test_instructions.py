@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tertulia.prompt import request
 from tertulia.prompt.request import builtin_text, cache_key, full_instructions
 from tertulia.prompt.tool_list import assemble_tools
+from tests.deadlines import HANG_S
 from tests.prompt.specs import mcp, spec
 from tests.tables import each_row
 
@@ -134,7 +135,7 @@ def test_the_cache_key_is_the_same_in_another_process(seed) -> None:
     )
     environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(filter(None, sys.path))}
     run = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=HANG_S, check=True
     )
     assert run.stdout == cache_key("be brief", TOOLS.digest, "gpt")
 

@@ -14,6 +14,7 @@ from tertulia.errors import ToolConflictError
 from tertulia.models.wire import ItemsDialect
 from tertulia.prompt.tool_list import NO_TOOLS, OfferedTools, assemble_tools
 from tertulia.protocol.tool_spec import CONV_TOOLS, ToolSpec
+from tests.deadlines import HANG_S
 from tests.prompt.specs import BUILTINS, every_kind, mcp, spec
 
 # Small pools, so that names collide: `a__b` + `c` and `a` + `b__c` are one name.
@@ -98,7 +99,7 @@ def test_the_list_is_the_same_in_a_fresh_process(seed) -> None:
     )
     environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(filter(None, sys.path))}
     run = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=HANG_S, check=True
     )
     here = assemble_tools(every_kind())
     assert run.stdout.split() == [here.digest, *names(here)]

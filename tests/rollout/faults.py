@@ -18,6 +18,7 @@ from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_files import session_files
 from tertulia.rollout.store import StoredRow
+from tests.deadlines import HANG_S
 from tests.rollout.scribe import NOW, ROWS, SESSION_ID, body, record
 from tests.rollout.still_clock import FakeClock
 
@@ -33,7 +34,7 @@ def strace_works() -> str | None:
     """Why not, or None."""
     if shutil.which("strace") is None:
         return "strace is not installed"
-    ran = subprocess.run(["strace", "-qq", "true"], capture_output=True, text=True, timeout=20, check=False)
+    ran = subprocess.run(["strace", "-qq", "true"], capture_output=True, text=True, timeout=HANG_S, check=False)
     return None if ran.returncode == 0 else f"strace cannot trace here: {ran.stderr.strip()[:200]}"
 
 
@@ -75,7 +76,7 @@ class Zygote:
         """No more of them."""
         cast(IO[bytes], self._process.stdin).close()
         cast(IO[bytes], self._process.stdout).close()
-        self._process.wait(10)
+        self._process.wait(HANG_S)
 
     def _say(self, said: bytes) -> None:
         cast(IO[bytes], self._process.stdin).write(said)

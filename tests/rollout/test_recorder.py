@@ -19,6 +19,7 @@ from tertulia.rollout.format.codec import Codec
 from tertulia.rollout.format.row_reader import RowReader, read_rows
 from tertulia.rollout.recorder import Recorder
 from tertulia.rollout.store import Row
+from tests.deadlines import HANG_S
 from tests.events.scripted import StillClock, ticks
 from tests.rollout.recording import (
     A,
@@ -110,7 +111,7 @@ async def test_what_nobody_waits_for_is_committed_a_moment_later() -> None:
     written = journal.write(message("two"))
     assert written is not None
 
-    await asyncio.wait_for(written, 5)
+    await asyncio.wait_for(written, HANG_S)
 
     assert texts(store) == ["one", "two"]
 

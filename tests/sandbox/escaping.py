@@ -30,13 +30,14 @@ from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.seccomp import ALLOW, REFUSE
 from tertulia.sandbox.seccomp_numbers import current_machine
 from tertulia.session.settings.settings import Settings, load_settings
+from tests.deadlines import HANG_S
 from tests.sandbox.home_scene import CANARY, SECRETS, Home
 
 Layout = Literal["beside", "inside", "same"]
 """Where the user's home is, as seen from the workspace."""
 PROBE = Path(__file__).with_name("probe.py")
 HOME_PROBE = Path(__file__).with_name("probe_home.py")
-DEADLINE_S = 50.0
+DEADLINE_S = HANG_S
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.shmat.restype = ctypes.c_void_p
 

@@ -20,8 +20,9 @@ from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.runner import Command, Confinement
 from tertulia.sandbox.sandbox import Sandbox
+from tests.deadlines import HANG_S
 
-DEADLINE_S = 20.0
+DEADLINE_S = HANG_S
 CONFIG = "[core]\n"
 
 HOSTILE = """

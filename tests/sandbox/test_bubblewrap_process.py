@@ -16,6 +16,7 @@ from tertulia.sandbox.bubblewrap_process import LimitWatch
 from tertulia.sandbox.limits.usage import SOONEST_S, UsageMeter
 from tertulia.sandbox.runner import TerminalSize
 from tertulia.sandbox.sandbox import Sandbox
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import DEADLINE_S, ROOT, Place, need
 
 
@@ -94,7 +95,7 @@ def test_a18_a_product_that_is_killed_in_the_moment_it_starts_a_command_leaves_n
     for number in range(5):
         line[-2] = str(place.root / f"inner-{number}")
         os.mkdir(line[-2])
-        assert subprocess.run(line, env=environment, timeout=30, check=False).returncode == -9
+        assert subprocess.run(line, env=environment, timeout=HANG_S, check=False).returncode == -9
     until = SystemClock().monotonic() + DEADLINE_S
     while place.survivors() and SystemClock().monotonic() < until:
         pass
@@ -119,7 +120,7 @@ async def test_it_calls_once_when_a_limit_is_exceeded() -> None:
     heard: list[str] = []
     called = asyncio.Event()
     watch = LimitWatch(meter, lambda limit: (heard.append(limit), called.set()))
-    await asyncio.wait_for(called.wait(), 10)
+    await asyncio.wait_for(called.wait(), HANG_S)
     await asyncio.sleep(0)
     assert (heard, meter.looks) == (["memory_bytes"], 3)
     watch.stop()

@@ -21,6 +21,7 @@ from tertulia.sandbox import process as process_module
 from tertulia.sandbox.process import BoundedOutput, CommandProcess, CommandStreams
 from tertulia.sandbox.runner import Confinement, Output, TerminalSize, TierName
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, Streams
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import Place
 
 
@@ -106,7 +107,7 @@ async def test_who_writes_to_a_command_that_stops_reading_is_told(place: Place, 
         os.close(puppet.stdin)
         puppet.stdin = os.open(os.devnull, os.O_RDONLY)
     with pytest.raises(ClosedError):
-        await asyncio.wait_for(writing, 10)
+        await asyncio.wait_for(writing, HANG_S)
     if process.finished is None:
         puppet.end(ProcessEnd(0))
 

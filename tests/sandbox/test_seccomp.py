@@ -25,6 +25,7 @@ from tertulia.sandbox.seccomp import (
     filter_program,
 )
 from tertulia.sandbox.seccomp_numbers import LAST_KNOWN, MACHINES, NUMBERS, Machine, current_machine
+from tests.deadlines import HANG_S
 from tests.sandbox.bpf import verdict
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK = 1, 2, 10, 16, 17, 38, 40
@@ -292,7 +293,9 @@ def test_every_number_is_that_of_the_header(name: str) -> None:
         pytest.skip("no gcc to read the headers with")
     header, flags = HEADERS[name]
     line = ["gcc", "-E", "-dM", "-x", "c", *flags, *WANTED, "-"]
-    read = subprocess.run(line, input=f"#include <{header}>", text=True, capture_output=True, timeout=30, check=False)
+    read = subprocess.run(
+        line, input=f"#include <{header}>", text=True, capture_output=True, timeout=HANG_S, check=False
+    )
     if read.returncode != 0:
         pytest.skip(f"no header {header} here")
     there = {

@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from tertulia.scheduler.nursery import Nursery
+from tests.deadlines import HANG_S
 from tests.events.scripted import ticks
 
 
@@ -43,7 +44,7 @@ async def test_what_runs_is_held_even_if_nobody_else_holds_it() -> None:
         done.set()
 
     nursery.start(set_it(), "unheld")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await done.wait()
 
 
@@ -110,11 +111,11 @@ async def test_what_will_not_end_is_counted_and_left_behind() -> None:
     left = nursery.start(stubborn(), "stubborn")
     nursery.start(forever(), "willing")
     await ticks()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         assert await nursery.close(0) == 1
     assert not left.done()
     release.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await left
     assert len(nursery) == 0
 
@@ -142,6 +143,6 @@ async def test_one_of_the_nursery_can_close_it_without_waiting_for_itself() -> N
 
     nursery.start(forever(), "other")
     closer = nursery.start(close(), "closer")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await closer
     assert left == [0]

@@ -28,6 +28,7 @@ from tertulia.testing import FakeClock, ScriptedModel, call, fail, say
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import Rounds
 from tests.conversation.conversations import make_conversation, terms
+from tests.deadlines import HANG_S
 from tests.session.staging import Ask, Disk, Stage, stage, ticks
 
 
@@ -105,7 +106,7 @@ async def test_at_most_one_task_runs_whatever_is_submitted() -> None:
             assert {answer.already_closed for answer in closed} == {True, False}
             assert {(await first).status, (await second).status} <= {"completed", "interrupted"}
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_S):
             await asyncio.gather(*(visit(number) for number in range(60)))
         assert most == 1
         assert len(on.session.conversations()) == 1
@@ -511,5 +512,5 @@ async def test_a_conversation_that_goes_while_it_waits_has_its_call_answered_fir
         on.parts.scheduler.forsake(conversation)
         assert not conversation.history.open_calls
         await on.session.conversations()[-1].interrupt()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             assert (await running).status == "interrupted"

@@ -27,6 +27,7 @@ from tertulia.protocol.events import Event, WarningEvent
 from tertulia.protocol.ids import ItemId
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
+from tests.deadlines import HANG_S
 from tests.session.staging import Ask, Disk, Stage, heard, stage, ticks
 from tests.tables import each_row
 
@@ -353,7 +354,7 @@ async def stopped_after(step: int, stop: Stop, disk: Disk | None = None) -> bool
         await ticks(step)
         over = running.done()
         await stop(on, conversation, running)
-        await asyncio.wait((running,), timeout=5)
+        await asyncio.wait((running,), timeout=HANG_S)
         assert running.done()
         if running.cancelled():
             await ticks(60)

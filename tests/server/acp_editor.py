@@ -25,8 +25,9 @@ from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
+from tests.deadlines import HANG_S
 
-DEADLINE_S = 30.0
+DEADLINE_S = HANG_S
 Update = dict[str, Any]
 
 

@@ -23,11 +23,12 @@ from tertulia.mcp.view import NamedView
 from tertulia.server.mcp.broker_address import BrokerGreeting, short_path
 from tertulia.server.mcp.broker_server import open_client_broker
 from tertulia.session.session import Session
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare
 from tests.mcp.fakes.number import lives
 
 SOURCE = Path(__file__).parents[2] / "src"
-DEADLINE_S = 20.0
+DEADLINE_S = HANG_S
 ERAS = {"old": "legacy", "new": "auto"}
 """How the SDK's client is told which era to speak."""
 

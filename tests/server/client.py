@@ -14,8 +14,9 @@ from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
+from tests.deadlines import HANG_S
 
-DEADLINE_S = 30.0
+DEADLINE_S = HANG_S
 Message = dict[str, Any]
 
 

@@ -25,8 +25,9 @@ from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
 from tests.agents.codex_schemas import schemas
+from tests.deadlines import HANG_S
 
-DEADLINE_S = 30.0
+DEADLINE_S = HANG_S
 Message = dict[str, Any]
 
 
@@ -131,6 +132,15 @@ class CodexStage:
 
     def session(self, id: str) -> Session:
         return self.host.find(id)
+
+    async def start(self, **params: Any) -> str:
+        """A thread whose MCP servers have started, or failed: a busy machine needs longer than a first turn waits."""
+        id = await self.client.start(**params)
+        async with asyncio.timeout(DEADLINE_S):
+            for member in self.session(id).parts.servers.members:
+                if member.server is not None:
+                    await member.server.monitor.settled()
+        return id
 
 
 def scripted(*replies: ReplyLike, **settings: Any) -> Settings:

@@ -17,10 +17,11 @@ from tertulia.server.http.server import HttpServer, listen
 from tertulia.server.web_app import WebApp
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
+from tests.deadlines import HANG_S
 from tests.server.client import model
 
 TOKEN = "5f0c" * 16
-DEADLINE_S = 30.0
+DEADLINE_S = HANG_S
 
 
 class Place:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.running import SOURCE
 from tests.conformance.suite import NODE, ROOT
+from tests.deadlines import HANG_S
 from tests.server.served import TOKEN, served
 
 INSPECTOR = ROOT / ".venv/node/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
@@ -28,7 +29,7 @@ def inspect(home: Path, *arguments: str) -> Any:
     """What it prints."""
     environment = {**os.environ, "HOME": str(home), "PYTHONPATH": str(SOURCE), "TERTULIA_HOME": str(home / "data")}
     command = (str(NODE), str(INSPECTOR), "--cli", *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

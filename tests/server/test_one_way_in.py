@@ -22,6 +22,7 @@ from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.resume.past_turns import PastTurns
 from tertulia.testing import fail, say
+from tests.deadlines import HANG_S
 from tests.policy.approval_stage import request
 from tests.session.agents_stage import EMPLOYEE
 from tests.session.staging import Stage, stage
@@ -98,7 +99,7 @@ async def codex(on: Stage, text: str) -> str:
     thread.begin(new=True)
     try:
         await thread.start(StartTurn(thread_id=on.session.id, input=[{"type": "text", "text": text}]))
-        await asyncio.wait_for(client.turn_completed.wait(), 30)
+        await asyncio.wait_for(client.turn_completed.wait(), HANG_S)
     finally:
         await thread.close(1)
     return client.text()

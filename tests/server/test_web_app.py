@@ -11,6 +11,7 @@ from tertulia.models.scripted.script import say
 from tertulia.server.http.server import listen
 from tertulia.server.web_app import serve_web_app
 from tertulia.session.settings.settings import Settings
+from tests.deadlines import HANG_S
 from tests.server.client import model
 from tests.server.served import TOKEN, SocketClient, served, status
 from tests.tables import each_row
@@ -77,7 +78,7 @@ async def test_at_its_end_clients_hear_how_everything_ended_and_then_the_connect
             stop.set()
             assert (await client.answer(running))["result"]["status"] == "interrupted"
             assert any(event["type"] == "turn_aborted" for event in client.events)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 await socket.wait_closed()
             await serving
             assert socket.close_code == 1012
@@ -87,5 +88,5 @@ async def test_it_ends_where_nobody_ever_came() -> None:
     stop = asyncio.Event()
     stop.set()
     with listen(0) as listening:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             await serve_web_app(Settings(model=model()), listening, TOKEN, stop)

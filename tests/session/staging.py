@@ -21,6 +21,7 @@ from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.session import Session
 from tertulia.testing import RecordedEvents, ScriptedModel, check_invariants
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult
+from tests.deadlines import HANG_S
 from tests.events.scripted import ScriptedJournal
 
 T = TypeVar("T")
@@ -119,7 +120,7 @@ async def stage(
             yield acting
         finally:
             await session.close()
-            await asyncio.wait_for(asyncio.gather(*acting.begun, return_exceptions=True), 10)
+            await asyncio.wait_for(asyncio.gather(*acting.begun, return_exceptions=True), HANG_S)
     if invariants:
         check_invariants(events.seen)
 

@@ -11,6 +11,7 @@ import pytest
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.testing import FakeClock, ScriptedReply, call
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare
 from tests.session.agents_stage import EMPLOYEE, Porter, bell, names, told
 from tests.session.staging import Stage, stage
@@ -144,7 +145,7 @@ async def test_one_that_closes_while_its_providers_are_asked_ends_well() -> None
         agent = await acting.session.open(agent=EMPLOYEE)
         porter.before = hang
         said = acting.begin(agent.message("go"))
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), HANG_S)
         await agent.close(timeout=1)
         assert (await said).status == "interrupted"
         assert (acting.parts.agent_registry.tokens, acting.parts.agent_registry.context(agent.id)) == (0, None)
@@ -206,7 +207,7 @@ async def test_a_provider_that_hangs_is_not_waited_for(monkeypatch: pytest.Monke
     porter = Porter("slow", text="x", before=never.wait)
     async with stage("hi", providers=[porter, Porter("good", text="still here")], cwd="/usr") as acting:
         monkeypatch.setattr(acting.parts.agent_registry._injector, "_timeout_s", 0.05)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             agent = await acting.session.open(agent=EMPLOYEE)
         assert [text for text in agent.warnings if "'slow' did not answer within 0.05 s" in text]
         assert "still here" in told(acting, agent)[0]

@@ -16,6 +16,7 @@ from tertulia.protocol.items import UserMessage
 from tertulia.protocol.records import CanvasRecord
 from tertulia.session.session import Session
 from tertulia.testing import FakeClock, ScriptedModel, call
+from tests.deadlines import HANG_S
 from tests.session.agents_stage import EMPLOYEE, HTML, Porter, bell, names
 from tests.session.lives import Lives
 from tests.session.stored import lines, stored_bytes
@@ -112,7 +113,7 @@ async def test_a_provider_that_hangs_keeps_no_session_from_coming_back(
     porter = Porter(before=never.wait)
     settings = tertulia.Settings(model=ScriptedModel(["hi"]), providers=[porter])
     monkeypatch.setitem(SessionContextInjector.__init__.__kwdefaults__, "timeout_s", 1.0)
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(HANG_S):
         async with Session.resume(session.id, settings) as second:
             assert second.parts.agent_registry.tokens == len(agents)
 

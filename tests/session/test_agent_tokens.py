@@ -12,6 +12,7 @@ import tertulia
 from tertulia.context.tokens import SessionTokenStore
 from tertulia.errors import InvalidParamsError, StorageError, TertuliaError
 from tertulia.testing import FakeClock, call
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import hostile
 from tests.session.agents_stage import EMPLOYEE, Porter
 from tests.session.lives import Lives, until
@@ -176,7 +177,7 @@ async def test_an_open_that_is_cancelled_leaves_no_token(made: list[str], where:
     porter = Porter(before=hang, servers=[slow_server()])
     async with stage(providers=[porter]) as acting:
         opening = acting.begin(acting.session.open(agent=EMPLOYEE))
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), HANG_S)
         if where == "server":
             await until(lambda: bool(acting.parts.servers._private))
         opening.cancel()
@@ -197,7 +198,7 @@ async def test_a_session_that_closes_while_an_agent_is_prepared_leaves_no_token(
 
     async with stage(providers=[Porter(before=wait)]) as acting:
         opening = acting.begin(acting.session.open(agent=EMPLOYEE))
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), HANG_S)
         agent_registry = acting.parts.agent_registry
         await acting.session.close()
         go.set()
@@ -216,7 +217,7 @@ async def test_too_many_conversations_leave_no_token(made: list[str]) -> None:
 
     async with stage(providers=[Porter(before=wait)], limits={"max_conversations": 1}) as acting:
         opening = acting.begin(acting.session.open(agent=EMPLOYEE))
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), HANG_S)
         other = await acting.session.open()
         go.set()
         with pytest.raises(TertuliaError, match="max_conversations"):

@@ -11,6 +11,7 @@ import tertulia
 from tertulia.errors import ClosedError, InvalidParamsError, LimitError, NotFoundError
 from tertulia.session import host as module
 from tertulia.testing import ScriptedModel, call, say
+from tests.deadlines import HANG_S
 from tests.session.staging import ticks
 
 
@@ -87,7 +88,7 @@ async def test_all_sessions_are_closed_at_the_same_time_even_if_one_must_be_forc
     sessions = [await held.start() for _ in range(3)]
     waiting = [asyncio.create_task(session.root.message("hold")) for session in sessions]
     await ticks()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_S):
         await held.close(timeout=0.01)
     assert [(await task).status for task in waiting] == ["interrupted"] * 3
     assert all(session.closed for session in sessions)

@@ -19,6 +19,7 @@ from tertulia.history.sanitiser import prove
 from tertulia.models.scripted.script import ScriptedRequest
 from tertulia.protocol.events import Event
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
+from tests.deadlines import HANG_S
 from tests.thorough import examples
 
 TICKS = 60
@@ -75,7 +76,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         async def bounded() -> Any:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 return await work
 
         return self.loop.run_until_complete(bounded())

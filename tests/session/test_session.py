@@ -22,6 +22,7 @@ from tertulia.protocol.events import Event
 from tertulia.session.parts import SessionParts
 from tertulia.session.session import Session
 from tertulia.testing import FakeClock, ScriptedModel, call, say
+from tests.deadlines import HANG_S
 from tests.session.staging import Disk, stage, ticks
 from tests.tables import each_row
 from tests.thorough import times
@@ -327,7 +328,7 @@ async def test_a_caller_that_gives_up_starting_leaves_nothing() -> None:
     starting.cancel()
     await ticks(3)
     disk.commit()
-    await asyncio.wait((starting,), timeout=5)
+    await asyncio.wait((starting,), timeout=HANG_S)
     assert starting.cancelled()
     assert session.closed
 
@@ -493,7 +494,7 @@ print("done")
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANG_S,
         check=False,
         cwd=Path(__file__).parent,
     )

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.deadlines import HANG_S
+
 PROGRAM = """
 import asyncio, os, threading
 import tertulia
@@ -45,5 +47,5 @@ asyncio.run(parent())
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system cannot fork")
 def test_a_fork_after_the_start_hangs_neither_the_parent_nor_the_child() -> None:
     """H7"""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, timeout=30, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, timeout=HANG_S, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -14,6 +14,7 @@ from tertulia.protocol.records import message_key
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.session.shutdown import close_seconds
 from tertulia.testing import ScriptedModel, assert_order, call, check_invariants, say
+from tests.deadlines import HANG_S
 from tests.session.staging import Ask, Disk, stage, ticks
 from tests.tables import each_row
 
@@ -111,7 +112,7 @@ async def test_a_conversation_that_is_being_closed_when_the_session_closes_is_cl
         disk.holding = True
         closing = on.begin(made.close())
         await ticks()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await on.session.close(timeout=0.01)
             assert (await closing).closed
         assert (await running).status in ("interrupted", "failed")
@@ -172,7 +173,7 @@ async def test_a_tool_that_will_not_stop_is_abandoned_in_time() -> None:
     async with stage(say("", call("stubborn")), tools=[stubborn.tool()]) as on:
         running = on.begin(on.root.message("hi"))
         await stubborn.entered.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             answer = await on.session.close(timeout=0.01)
         assert answer.forced
         assert (await running).status == "interrupted"
@@ -190,13 +191,13 @@ async def test_a_synchronous_tool_that_will_not_stop_holds_neither_the_session_n
     def stuck() -> str:
         """Block a thread."""
         entered.set()
-        free.wait(30)
+        free.wait(HANG_S)
         return "too late"
 
     async with stage(say("", call("stuck")), tools=[stuck]) as on:
         running = on.begin(on.root.message("hi"))
         await asyncio.to_thread(entered.wait, 10)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             await on.session.close(timeout=0.01)
         assert (await running).status == "interrupted"
         blocked = [thread for thread in threading.enumerate() if thread.is_alive() and "tertulia" in thread.name]
@@ -213,7 +214,7 @@ async def test_a_listener_that_does_not_read_does_not_hold_the_session() -> None
         gate.set()
         await on.root.message("hi")
         on.events.drain()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             assert (await on.session.close()).closed
         assert stuck.next_nowait() is not None
 
@@ -226,7 +227,7 @@ async def test_a_journal_that_does_not_answer_does_not_hold_the_session() -> Non
         await ticks()
         waiting = on.begin(on.root.message("and I?"))
         await ticks(1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             answer = await on.session.close(timeout=0.01)
         assert answer.forced
         assert {(await running).status, (await waiting).status} <= {"interrupted", "failed"}
@@ -274,7 +275,7 @@ async def test_every_wire_is_closed_once_and_one_that_fails_or_hangs_stops_no_ot
     async with stage(model=wires["shared"]) as on:
         for wire in (*wires.values(), wires["shared"]):
             await on.session.open(model=wire)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             assert (await on.session.close()).closed
         assert {how: wire.closed for how, wire in wires.items()} == dict.fromkeys(wires, 1)
         assert len(on.parts.nursery) == 0

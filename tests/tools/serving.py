@@ -32,6 +32,7 @@ from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.protocol.tool_spec import ToolSpec, fqn
 from tertulia.tools.mcp_tool import McpTool
 from tertulia.tools.tool import CallContext, ChainView
+from tests.deadlines import HANG_S
 from tests.tools.calling import HandClock
 
 DEFINITION = ServerDefinition(name="fs", transport=Stdio(command="fs-server"))
@@ -158,7 +159,7 @@ class Bench:
     async def run(self, arguments: dict[str, Any] | None = None, **context: Any) -> Any:
         given, call = arguments or {}, self.call(**context)
         self.tool.check(given, call)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             return await self.tool.run(given, call)
 
     def begin(self, arguments: dict[str, Any] | None = None, **context: Any) -> asyncio.Task[Any]:
@@ -170,7 +171,7 @@ class Bench:
         return self.approvals.pending()[-1]
 
     async def until(self, there: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while not there():
                 self._news.clear()
                 await self._news.wait()

@@ -12,8 +12,9 @@ from tertulia.errors import InternalError, LimitError
 from tertulia.tools import threads
 from tertulia.tools import threads as cancellable_call
 from tertulia.tools.threads import call_cancellable
+from tests.deadlines import HANG_S
 
-DEADLINE_S = 10
+DEADLINE_S = HANG_S
 
 
 async def later(value: Any) -> Any:

@@ -16,6 +16,7 @@ from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.tools import threads
 from tertulia.tools.threads import MAX_THREADS, run_in_thread, thread_context
 from tertulia.tools.tool import CallContext
+from tests.deadlines import HANG_S
 from tests.tables import each_row
 from tests.tools.calling import context
 
@@ -193,4 +194,4 @@ asyncio.run(main())
 
 def test_a_function_that_never_returns_does_not_hold_the_process() -> None:
     """H3-like: a stuck synchronous tool."""
-    assert subprocess.run([sys.executable, "-c", STUCK], timeout=30, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", STUCK], timeout=HANG_S, check=False).returncode == 0

@@ -19,6 +19,7 @@ from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import ChainView, Handoff, Result, TargetResult, Tool, define_tool
 from tertulia.tools.update_plan import UpdatePlan
+from tests.deadlines import HANG_S
 from tests.tables import each_row
 from tests.tools.calling import StubTool, call, context
 
@@ -87,7 +88,7 @@ async def test_a_tool_answers_and_stops_when_it_is_cancelled(member: Tool, argum
         return [each.result.success for each in dispatch.outputs]
 
     assert await run() == [True]
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(HANG_S), asyncio.TaskGroup() as group:
         running = group.create_task(run())
         running.cancel()
         await asyncio.wait([running])

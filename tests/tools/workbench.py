@@ -32,6 +32,7 @@ from tertulia.tools.shell.live_command import Terminals
 from tertulia.tools.shell.shell import LocalShell, Shell
 from tertulia.tools.tool import CallContext, Result
 from tertulia.tools.view_image import ViewImage
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 from tests.tools.calling import call
 
@@ -134,7 +135,7 @@ class Workbench:
 
     async def until(self, kind: str) -> None:
         """Something of this type has been told."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while not any(event.type == kind for event in self.events):
                 self._news.clear()
                 await self._news.wait()

@@ -25,9 +25,10 @@ from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, fail, say
+from tests.deadlines import HANG_S
 from tests.guards import SessionWatch
 
-DEADLINE_S = 20
+DEADLINE_S = HANG_S
 HELLO = (TextInput("hello"),)
 
 

@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.cli.running import Shell
 from tests.cli.serving import configure
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare
 from tests.server.brokering import alive, client, text
 
@@ -42,6 +43,10 @@ async def pid_of_server(said: dict[str, str]) -> int:
         httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=30) as http,
         client(streamable_http_client(said["url"], http_client=http), "new") as connected,
     ):
+        async with asyncio.timeout(HANG_S):
+            # On a busy machine the server may take longer to start than the broker waits for it.
+            while "fake__pid" not in {tool.name for tool in (await connected.list_tools()).tools}:
+                pass
         return int(text(await connected.call_tool("fake__pid", {})))
 
 
@@ -60,7 +65,7 @@ def test_it_says_where_it_is_and_ends_in_order(shell: Shell, number: int) -> Non
         assert alive(server)
         assert token.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.send_signal(number)
-        assert process.wait(15) == 0
+        assert process.wait(HANG_S) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
         assert not alive(server)

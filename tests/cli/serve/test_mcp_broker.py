@@ -16,6 +16,7 @@ import pytest
 from tests.cli.daemons import Daemons
 from tests.cli.running import Shell
 from tests.cli.serving import config_of, configure
+from tests.deadlines import HANG_S
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes import bare
 from tests.mcp.fakes.number import number_here
@@ -122,7 +123,7 @@ def test_a_program_hears_that_the_broker_went_away(shell: Shell, daemons: Daemon
         relay.stdin.flush()
         assert relay.stdout.readline().startswith(b'{"jsonrpc"')
         os.kill(daemons.pids()[0], signal.SIGKILL)
-        assert relay.wait(10) == 1
+        assert relay.wait(HANG_S) == 1
         assert relay.stderr is not None
         assert b"the shared broker went away" in relay.stderr.read()
 

@@ -17,6 +17,7 @@ from tertulia.cli.serve import mcp_broker as broker_relay
 from tertulia.cli.serve.mcp_broker import relay_to_broker
 from tertulia.errors import McpError, StorageError
 from tertulia.server.mcp.broker_address import private_directory, short_path
+from tests.deadlines import HANG_S
 
 HEAVY = {"mcp", "mcp_types", "starlette", "uvicorn", "aiohttp", "pydantic", "anyio", "asyncio", "httpx2", "sqlite3"}
 
@@ -43,14 +44,14 @@ class Listener:
                 connection.sendall(answer)
 
     def close(self) -> None:
-        self._thread.join(10)
+        self._thread.join(HANG_S)
         self._listening.close()
 
 
 def test_the_relay_imports_nothing_heavy() -> None:
     """It is started by every program that uses the broker."""
     code = "import sys, json, tertulia.cli.main, tertulia.cli.serve.mcp_broker; print(json.dumps(sorted(sys.modules)))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert not {name.partition(".")[0] for name in json.loads(run.stdout)} & HEAVY
 
 

@@ -19,9 +19,10 @@ from tertulia.protocol.events import Event
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel
+from tests.deadlines import HANG_S
 from tests.session.stored import home, lines
 
-DEADLINE_S = 20
+DEADLINE_S = HANG_S
 
 
 async def hold_conversation(*replies: Any) -> str:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tertulia.mcp.client.server_requests import CallAttribution, CallInProgress, clear_current_call
+from tests.deadlines import HANG_S
 from tests.mcp.connected import Asked
 
 
@@ -119,7 +120,7 @@ async def test_one_who_is_cancelled_as_its_turn_comes_lets_the_next_one_go() -> 
         first, second = asyncio.create_task(take("c1")), asyncio.create_task(take("c2"))
         await asyncio.wait({first, second}, timeout=0.02)
     first.cancel()
-    assert await asyncio.wait_for(second, 5) == "c2"
+    assert await asyncio.wait_for(second, HANG_S) == "c2"
     assert await asyncio.create_task(asks(turns)) is None
 
 

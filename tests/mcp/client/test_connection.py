@@ -18,6 +18,7 @@ from tertulia import package_loading
 from tertulia.errors import ApprovalDeniedError, McpError
 from tertulia.mcp.client.connection import SdkConnection
 from tertulia.mcp.server_connection import Elicitation, ElicitationResult, SamplingRequest
+from tests.deadlines import HANG_S
 from tests.mcp.connected import Asked, Reach, call, recorded, serving, until
 from tests.mcp.fakes import bare, by_http, by_stdio, hostile, plain
 from tests.mcp.fakes.number import lives
@@ -99,7 +100,7 @@ async def test_a_call_that_is_given_up_is_cancelled_at_the_server(
             any_honest, "slow", seconds=60, within_s=0.5 if how == "timeout" else 30, on_progress=lambda *_: begun.set()
         )
     )
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), HANG_S)
     if how == "cancel":
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -169,7 +170,7 @@ async def test_while_a_person_is_asked_the_time_of_the_call_stands_still(honest:
     asked = Asked()
     asked.may_answer.clear()
     task = asyncio.create_task(call(honest, "ask", asked, within_s=0.6))
-    await asyncio.wait_for(asked.being_asked.wait(), 10)
+    await asyncio.wait_for(asked.being_asked.wait(), HANG_S)
     done, _ = await asyncio.wait({task}, timeout=0.9)
     assert not done
     asked.may_answer.set()
@@ -180,11 +181,11 @@ async def test_whoever_is_asked_is_let_go_with_the_call(honest: SdkConnection) -
     asked = Asked()
     asked.may_answer.clear()
     task = asyncio.create_task(call(honest, "ask", asked))
-    await asyncio.wait_for(asked.being_asked.wait(), 10)
+    await asyncio.wait_for(asked.being_asked.wait(), HANG_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(asked.let_go.wait(), 10)
+    await asyncio.wait_for(asked.let_go.wait(), HANG_S)
     assert (await call(honest, "echo", text="still here")).text == "still here"
 
 
@@ -208,7 +209,7 @@ async def test_after_closing_every_call_says_so(honest: SdkConnection) -> None:
 async def test_closing_ends_the_calls_under_way(any_honest: SdkConnection) -> None:
     begun = asyncio.Event()
     task = asyncio.create_task(call(any_honest, "slow", seconds=60, on_progress=lambda *_: begun.set()))
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), HANG_S)
     await any_honest.close()
     with pytest.raises(McpError) as refused:
         await task
@@ -237,14 +238,14 @@ async def test_in_the_old_era_a_question_that_could_be_two_conversations_is_refu
     first, second = Asked("c1"), Asked("c2")
     begun = asyncio.Event()
     slow = asyncio.create_task(call(link, "slow", first, seconds=0.3, on_progress=lambda *_: begun.set()))
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), HANG_S)
     assert "error" in (await call(link, "ask", second)).text or second.questions == []
     assert first.questions == second.questions == []
     assert (await slow).text == "done"
 
     first.may_answer.clear()
     asking = asyncio.create_task(call(link, "ask", first, question="whose?"))
-    await asyncio.wait_for(first.being_asked.wait(), 10)
+    await asyncio.wait_for(first.being_asked.wait(), HANG_S)
     waiting = asyncio.create_task(call(link, "ask", second, question="mine"))
     assert (await call(link, "echo", Asked("c1"), text="mine too")).text == "mine too"
     done, _ = await asyncio.wait({waiting}, timeout=0.1)
@@ -268,7 +269,7 @@ async def test_in_the_modern_era_two_conversations_are_asked_at_the_same_time(
         each.may_answer.clear()
     tasks = [asyncio.create_task(call(link, "ask", each, question=str(n))) for n, each in enumerate(asked)]
     for each in asked:
-        await asyncio.wait_for(each.being_asked.wait(), 10)
+        await asyncio.wait_for(each.being_asked.wait(), HANG_S)
     for each in asked:
         each.may_answer.set()
     await asyncio.gather(*tasks)
@@ -299,7 +300,7 @@ async def test_changed_tools_are_told_of(reach: Reach) -> None:
     await link.list_tools()
     assert reach.changes == 0
     await call(link, "define", tools=[{"name": "new", "inputSchema": {"type": "object"}}])
-    await asyncio.wait_for(reach.changed.wait(), 10)
+    await asyncio.wait_for(reach.changed.wait(), HANG_S)
     assert [tool.name for tool in (await link.list_tools()).tools] == ["new"]
 
 
@@ -356,7 +357,7 @@ def test_the_sdk_is_loaded_with_the_first_connection_and_not_before() -> None:
         "import sys, tertulia.mcp.client.connection\n"
         "print(sorted({'mcp', 'mcp_types', 'pydantic', 'anyio', 'httpx2'} & set(sys.modules)))"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert run.stdout.strip() == "[]"
 
 

@@ -27,6 +27,7 @@ from tertulia.mcp.client.http_body import (
 )
 from tertulia.mcp.client.json_repair import MAX_REPAIRED
 from tertulia.mcp.client.jsonrpc_lines import Envelope, MessageProblem
+from tests.deadlines import HANG_S
 from tests.loop_steps import MOST_S, loop_steps
 from tests.tables import each_row
 
@@ -275,7 +276,7 @@ async def test_what_nobody_asks_for_is_not_kept_for_ever(monkeypatch: pytest.Mon
     tickets.replace_content(Envelope(jsonrpc="2.0", id=1, result={"a": 1}))
     gone = asyncio.Event()
     asyncio.get_running_loop().call_later(0.0, gone.set)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await gone.wait()
     assert len(tickets) == 0
     monkeypatch.setattr(module, "KEPT_S", 30.0)

@@ -18,6 +18,7 @@ from tertulia.mcp.client import http_transport
 from tertulia.mcp.client.error_text import NO_ANSWER
 from tertulia.mcp.client.http_body import Tickets
 from tertulia.mcp.client.http_transport import BETWEEN_GETS_S, HttpErrorTransport
+from tests.deadlines import HANG_S
 from tests.loop_steps import MOST_S, loop_steps
 from tests.mcp.connected import Reach, call, serving
 from tests.mcp.fakes import by_http, plain, web
@@ -126,7 +127,7 @@ async def test_a_server_that_goes_away_ends_the_connection(reach: Reach) -> None
         await call(link, "echo")
     with pytest.raises(McpError, match="cannot be reached"):
         await call(link, "echo")
-    await asyncio.wait_for(link.gone.wait(), 5)
+    await asyncio.wait_for(link.gone.wait(), HANG_S)
     assert link.why is not None
 
 
@@ -135,7 +136,7 @@ async def test_a_session_that_the_server_has_forgotten_ends_the_connection(reach
         link = await reach(by_http(address(port)))
         with pytest.raises(McpError, match="it does not know our session any more"):
             await call(link, "echo")
-        await asyncio.wait_for(link.gone.wait(), 5)
+        await asyncio.wait_for(link.gone.wait(), HANG_S)
         again = await reach(by_http(address(port)))
         assert not (await call(again, "echo")).is_error
         await again.close()
@@ -157,7 +158,7 @@ async def test_a_server_that_does_not_hear_a_goodbye_is_left_all_the_same(
     with serving(web("clings")) as port:
         link = await reach(by_http(address(port)))
         assert not (await call(link, "echo")).is_error
-        await asyncio.wait_for(link.close(), 3)
+        await asyncio.wait_for(link.close(), HANG_S)
         assert link.gone.is_set()
 
 

@@ -17,6 +17,7 @@ from tertulia.mcp.client.server_requests import (
     IncomingRequests,
 )
 from tertulia.scheduler.nursery import Nursery
+from tests.deadlines import HANG_S
 from tests.mcp.connected import Asked
 from tests.mcp.fakes import bare, by_stdio
 from tests.tables import each_row
@@ -44,7 +45,7 @@ def said(text: str) -> dict[str, Any]:
 async def test_a_request_that_cannot_be_answered_reaches_nobody(fields: dict[str, Any], why: str) -> None:
     turns, asked = CallAttribution(), Asked()
     incoming = IncomingRequests(by_stdio(bare(), sampling=True)[0], (), turns, Nursery().start)
-    async with asyncio.timeout(10) as limit:
+    async with asyncio.timeout(HANG_S) as limit:
         turn = CallInProgress(asked.caller, lambda *_: None, limit)
         await turns.begin(turn)
         heard = await incoming.sample(None, CreateMessageRequestParams.model_validate({"maxTokens": 1, **fields}))  # type: ignore[arg-type]
@@ -68,7 +69,7 @@ async def test_after_so_many_questions_in_one_call_nobody_is_asked_any_more() ->
     turns, asked = CallAttribution(), Asked()
     incoming = IncomingRequests(by_stdio(bare())[0], (), turns, Nursery().start)
     form = ElicitRequestFormParams.model_validate({"message": "?", "requestedSchema": {"type": "object"}})
-    async with asyncio.timeout(10) as limit:
+    async with asyncio.timeout(HANG_S) as limit:
         turn = CallInProgress(asked.caller, lambda *_: None, limit)
         await turns.begin(turn)
         heard = [await incoming.elicit(None, form) for _ in range(MAX_ASKS + 2)]  # type: ignore[arg-type]

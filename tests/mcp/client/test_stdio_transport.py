@@ -21,6 +21,7 @@ from tertulia.mcp.client.jsonrpc_lines import JsonRpcLines
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
 from tertulia.mcp.config.launch import resolve_launch
 from tertulia.sandbox.runner import CommandResult, Output
+from tests.deadlines import HANG_S
 from tests.loop_steps import MOST_S, loop_steps
 from tests.mcp.connected import Asked, Reach, call, recorded, until
 from tests.mcp.fakes import VARIABLES, bare, by_stdio, hostile
@@ -46,7 +47,7 @@ async def test_c11_a_server_that_dies_in_a_call_ends_every_call_at_once(reach: R
     calls = await asyncio.gather(*(call(link, "echo", text=str(n)) for n in range(5)), return_exceptions=True)
     assert {str(each) for each in calls} == {"fake: it exited with code 5; its last words: oh no"}
     assert all(isinstance(each, McpError) and each.detail["reason"] == "closed" for each in calls)
-    await asyncio.wait_for(link.gone.wait(), 5)
+    await asyncio.wait_for(link.gone.wait(), HANG_S)
     assert link.why == "it exited with code 5; its last words: oh no"
 
 
@@ -77,7 +78,7 @@ async def test_c11_a_server_that_ignores_sigterm_is_killed(
     link = await reach(by_stdio(hostile("ignores-sigterm", "--record", str(record))))
     pid = pid_of(record)
     assert lives(pid)
-    await asyncio.wait_for(link.close(), 3)
+    await asyncio.wait_for(link.close(), HANG_S)
     assert recorded(record)[-2:] == ["eof", "sigterm"]
     assert not lives(pid)
 
@@ -134,7 +135,7 @@ async def test_a18_nothing_of_a_server_survives_the_product_that_is_killed() -> 
         assert await asyncio.to_thread(product.stdout.readline) == b"up\n"
         assert len(tagged(tag)) >= 3
         product.send_signal(signal.SIGKILL)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_S):
         await until(lambda: not tagged(tag))
 
 
@@ -205,7 +206,7 @@ async def test_c10_a_line_of_1_gib_ends_the_connection_with_a_reason(reach: Reac
     pid = pid_of(record)
     with pytest.raises(McpError, match="it sent a line of more than 16,777,216 bytes"):
         await call(link, "echo", bytes=1 << 30)
-    await asyncio.wait_for(link.gone.wait(), 5)
+    await asyncio.wait_for(link.gone.wait(), HANG_S)
     assert not lives(pid)
     assert "written" not in recorded(record)
 
@@ -329,7 +330,7 @@ async def test_a_regex_bomb_in_an_output_schema_does_not_hold_the_loop(reach: Re
     """C14, for what comes back."""
     link = await reach(by_stdio(hostile("bomb")))
     await link.list_tools()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_S):
         assert (await call(link, "echo")).text == "boom"
 
 
@@ -356,7 +357,7 @@ async def test_a_server_that_stops_reading_costs_its_callers_their_timeout_and_n
         await call(link, "echo", text="x" * 500_000, within_s=0.3)
     with pytest.raises(McpError, match="it does not read what it is sent"):
         await asyncio.gather(*(call(link, "echo", text="x" * 300_000, within_s=3) for _ in range(3)))
-    await asyncio.wait_for(link.gone.wait(), 5)
+    await asyncio.wait_for(link.gone.wait(), HANG_S)
 
 
 async def test_a_server_that_closes_its_output_is_a_timeout(reach: Reach) -> None:

@@ -19,6 +19,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import McpServerStatus
 from tertulia.session.views import server_visibility
 from tertulia.testing.fake_mcp_server import fake_tool
+from tests.deadlines import HANG_S
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes.number import lives
 from tests.mcp.pool_stage import ECHO, PoolStage, caller, definition, launch, pool_stage
@@ -309,7 +310,7 @@ async def test_a_server_that_nobody_sees_is_stopped_after_its_time_and_started_a
         await idle.stop_unseen()
         assert lives(before), "its time is not over"
         watching = asyncio.create_task(idle.watch(0.005))
-        async with asyncio.timeout(10), session.events(after=0) as news:
+        async with asyncio.timeout(HANG_S), session.events(after=0) as news:
             async for event in news:
                 if event.type == "mcp_server_status" and event.data.status == "stopped":
                     break
@@ -336,7 +337,7 @@ async def test_a_server_is_not_stopped_in_the_middle_of_a_call_that_nobody_could
             await idle.stop_unseen()
             await asyncio.sleep(0)
         assert await outputs(session, session.root) == [(True, "done")]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while session.info.mcp[0]["status"] == "ready":
                 await idle.stop_unseen()
                 await asyncio.sleep(0)

@@ -18,6 +18,7 @@ from tertulia.mcp.serve.sources import ServedCall
 from tertulia.mcp.server_connection import CallResult, Elicitation, ElicitationResult
 from tertulia.protocol.items import ImagePart, TextPart
 from tertulia.scheduler.nursery import Nursery
+from tests.deadlines import HANG_S
 from tests.mcp.connected import until
 from tests.mcp.shop import Shop
 from tests.server.brokering import News, Person, client, over_streams, refusal, text
@@ -358,7 +359,7 @@ async def test_all_clients_of_the_old_era_hear_it_and_those_who_left_are_forgott
             await one.list_tools()
             assert len(counter.broker._users._clients) == 2
             counter.shop.change()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANG_S):
                 await first.came.wait()
                 await second.came.wait()
         await until(lambda: len(counter.broker._users._clients) == 1)

@@ -22,6 +22,7 @@ from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, UserMessage, text_parts
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
+from tests.deadlines import HANG_S
 from tests.models.real_weights import HOME, WEIGHTS_FILE, needs_the_embedded_model
 from tests.models.wire_contract import a_request, check_answer
 
@@ -114,7 +115,7 @@ async def test_it_can_be_stopped_while_it_reads(wire: LocalWire) -> None:
     await asyncio.wait([reading], timeout=0.5)
     assert not reading.done()
     reading.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await asyncio.wait([reading])
     assert reading.cancelled()
     assert "Paris" in text_of(await hear(wire, "What is the capital of France?"))

@@ -18,6 +18,7 @@ import pytest
 from tertulia.errors import ModelError
 from tertulia.models.local.pull import pull
 from tertulia.models.local.weights import Weights
+from tests.deadlines import HANG_S
 
 PIP = importlib.metadata.version("pip")
 pytestmark = [
@@ -126,7 +127,7 @@ def index() -> Iterator[Index]:
         thread.start()
         yield server
         server.shutdown()
-        thread.join(10)
+        thread.join(HANG_S)
 
 
 @pytest.fixture

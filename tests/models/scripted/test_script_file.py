@@ -26,6 +26,7 @@ from tertulia.models.scripted.script import (
 )
 from tertulia.models.scripted.script_file import MAX_FILE_BYTES, load_script, parse_reply, parse_script
 from tertulia.protocol.items import Usage
+from tests.deadlines import HANG_S
 from tests.tables import Large, each_row
 
 
@@ -298,5 +299,5 @@ def test_yaml_is_loaded_only_for_a_yaml_script(tmp_path: Path) -> None:
     )
     source = Path(__file__).parents[3] / "src"
     subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(source)}, check=True, timeout=30
+        [sys.executable, "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(source)}, check=True, timeout=HANG_S
     )

@@ -30,6 +30,7 @@ from tertulia.models.wire import (
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, ToolOutput, Usage, text_parts
 from tertulia.protocol.tool_spec import ToolSpec
+from tests.deadlines import HANG_S
 from tests.models.wire_contract import Act, WireContract, a_request, check_answer, read, until
 from tests.tables import each_row
 
@@ -135,7 +136,7 @@ async def test_a_huge_text_lets_others_run_while_it_is_said() -> None:
             ticks += 1
 
     text = ("x" * 999 + " ") * 10_000
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(HANG_S), asyncio.TaskGroup() as group:
         ticker = group.create_task(tick())
         pieces = await read(ScriptedModel([text]), a_request())
         ticker.cancel()
@@ -285,7 +286,7 @@ async def test_a_gate_holds_the_reply_until_it_opens() -> None:
     gate = asyncio.Event()
     model = ScriptedModel([say("Done.", gate=gate), "Free."])
     heard: list[AnswerPiece] = []
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(HANG_S), asyncio.TaskGroup() as group:
         reader = group.create_task(read(model, a_request(), heard))
         await until(lambda: model.streaming == 1)
         assert await answer(model) == "Free."
@@ -353,7 +354,7 @@ async def test_a_function_may_be_async_and_may_wait() -> None:
         return call("echo", {"text": asked.last_input})
 
     model = ScriptedModel([reply])
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(HANG_S), asyncio.TaskGroup() as group:
         reader = group.create_task(read(model, a_request("Hi")))
         await until(lambda: model.streaming == 1)
         assert not reader.done()

@@ -16,6 +16,7 @@ from tertulia.models.scripted.script_file import parse_reply
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import AnswerFailure, AnswerItem
 from tertulia.protocol.items import AssistantMessage, ToolCall
+from tests.deadlines import HANG_S
 from tests.models.wire_contract import a_request, read
 
 ROOT = Path(__file__).parents[3]
@@ -81,7 +82,7 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
         cwd=program.parent,
         env={"PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path / "home")},
         check=True,
-        timeout=30,
+        timeout=HANG_S,
     )
 
 

@@ -16,6 +16,7 @@ from tertulia.policy.commands.git_repository import (
     git_starts_nothing,
     settings_that_may_start,
 )
+from tests.deadlines import HANG_S
 from tests.tables import each_row
 
 ENVIRONMENT = {
@@ -32,7 +33,7 @@ READING = ("status", "diff", "diff HEAD", "log -p", "show", "blame a.txt", "grep
 def git(place: Path, *words: str) -> str:
     ran = subprocess.run(
         ["git", "-c", "protocol.file.allow=always", *words],
-        cwd=place, env=ENVIRONMENT, capture_output=True, timeout=30, check=True,
+        cwd=place, env=ENVIRONMENT, capture_output=True, timeout=HANG_S, check=True,
     )  # fmt: skip
     return ran.stdout.decode().strip()
 
@@ -78,8 +79,8 @@ class Scene:
         """As a known-safe command runs, or as anybody would run it."""
         variables = safe_environment(ENVIRONMENT, [str(self.root)]) if safely else ENVIRONMENT
         subprocess.run(
-            ["git", *line.split()], cwd=place or self.repo, env=variables, capture_output=True, timeout=30, check=False,
-            stdin=subprocess.DEVNULL,
+            ["git", *line.split()], cwd=place or self.repo, env=variables, capture_output=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=HANG_S,
         )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.session_files import Ownership, SessionFiles, session_files
 from tertulia.rollout.store import Row
+from tests.deadlines import HANG_S
 from tests.durability.lost_stores import HARMS
 from tests.rollout.scribe import SESSION_ID
 from tests.rollout.sqlite.test_owned_file import failing, read
@@ -67,7 +68,7 @@ def test_a_journal_that_another_program_moved_into_the_file_is_no_loss(
     other = (
         f"import sqlite3; print(sqlite3.connect({str(files.db)!r}).execute('PRAGMA wal_checkpoint({how})').fetchone())"
     )
-    subprocess.run([sys.executable, "-c", other], timeout=20, check=True)
+    subprocess.run([sys.executable, "-c", other], timeout=HANG_S, check=True)
     file.commit([row(3)])
     file.commit([row(4)])
     assert [found.n for found in read(files)] == [1, 2, 3, 4]
@@ -117,7 +118,7 @@ def test_what_cannot_be_looked_at_now_is_looked_at_again(
 def test_a_file_that_is_of_another_form_by_now_is_lost(files: SessionFiles, file: OwnedFile) -> None:
     """R1"""
     other = f"import sqlite3; sqlite3.connect({str(files.db)!r}).execute('PRAGMA user_version = 99')"
-    subprocess.run([sys.executable, "-c", other], timeout=20, check=True)
+    subprocess.run([sys.executable, "-c", other], timeout=HANG_S, check=True)
     with pytest.raises(StorageError, match="was cut short or overwritten"):
         file.commit([row(3)])
 

@@ -23,6 +23,7 @@ from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.schema_versions import VERSION
 from tertulia.rollout.sqlite.session_files import SessionFiles, session_files
 from tertulia.rollout.store import Row, StoredRow
+from tests.deadlines import HANG_S
 from tests.rollout.scribe import SESSION_ID
 from tests.rollout.stages import NOW, row
 from tests.rollout.still_clock import FakeClock
@@ -48,7 +49,7 @@ def read(files: SessionFiles) -> list[StoredRow]:
 def found_in(files: SessionFiles, text: bytes) -> list[str]:
     """E3: the files of the folder in which it stands. Read by another process: ours has locks to lose."""
     command = ["grep", "-r", "-l", "-a", "-F", text.decode(), str(files.home)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     return [Path(line).name for line in ran.stdout.splitlines()]
 
 
@@ -208,7 +209,7 @@ def test_who_is_in_the_way_of_an_erasure_is_named(
         with pytest.raises(StorageError, match=f"process {reader.pid} reads the file; end that program") as refusal:
             file.enforce(1, HeadersOnly(), ())
         assert refusal.value.detail["readers"] == [str(reader.pid)]
-        reader.communicate(timeout=20)
+        reader.communicate(timeout=HANG_S)
     assert file.sweep(NOW, "headers_only").bodies == 0
     assert found_in(files, b"canary") == []
 
@@ -370,7 +371,7 @@ def test_a_second_owner_is_busy_and_closing_him_disturbs_nobody(files: SessionFi
     other.close()
     # Had our locks gone with his, a stranger would now take himself for the last one, and the journal away.
     stranger = f"import sqlite3; c = sqlite3.connect({str(files.db)!r}); c.execute('SELECT * FROM record').fetchall()"
-    subprocess.run([sys.executable, "-c", stranger], timeout=20, check=True)
+    subprocess.run([sys.executable, "-c", stranger], timeout=HANG_S, check=True)
     assert files.wal.stat().st_size > 0
     file.commit([row(3)])
     assert [found.n for found in read(files)] == [1, 3]

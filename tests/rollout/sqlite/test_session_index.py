@@ -26,6 +26,7 @@ from tertulia.rollout.sqlite.session_index import (
     refresh,
     remove_session,
 )
+from tests.deadlines import HANG_S
 from tests.rollout.homes import add_session, age, everything_in, session_rows
 from tests.rollout.stages import NOW, row
 from tests.rollout.still_clock import FakeClock
@@ -196,7 +197,7 @@ def test_many_who_refresh_at_once_do_each_other_no_harm(home: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(HANG_S)
     assert found == [ids] * 6
 
 

@@ -23,6 +23,7 @@ from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_files import session_files
 from tertulia.rollout.sqlite.sqlite_store import SqliteStore
 from tertulia.rollout.store import Row, SweepResult
+from tests.deadlines import HANG_S
 from tests.rollout.scribe import SESSION_ID
 from tests.rollout.stages import NOW, asked, row, same
 from tests.rollout.still_clock import FakeClock
@@ -97,7 +98,7 @@ def test_a_thousand_open_and_close_cycles_leave_nothing(room: Path) -> None:
     """Target 8: 0 extra fds, 0 threads, at most 1 MiB after warm-up. In a process that does nothing else."""
     command = [sys.executable, "-c", CYCLES, str(room), SESSION_ID]
     root = Path(__file__).parents[3]
-    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert ran.returncode == 0, ran.stderr
     (files, threads, memory), after = (map(int, line.split()) for line in ran.stdout.splitlines())
     files_after, threads_after, memory_after = after

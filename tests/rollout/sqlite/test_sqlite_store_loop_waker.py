@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from tertulia.rollout.sqlite.sqlite_store import LoopWaker
+from tests.deadlines import HANG_S
 
 
 def descriptors() -> int:
@@ -32,9 +33,9 @@ async def test_it_is_answered_on_the_loop_once_for_all_that_rang() -> None:
     for times in (1, 2):
         ringer = threading.Thread(target=ring)
         ringer.start()
-        ringer.join(5)
+        ringer.join(HANG_S)
         heard.clear()
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(heard.wait(), HANG_S)
         assert answered == [threading.get_ident()] * times
     bell.close()
 
@@ -50,7 +51,7 @@ async def test_it_is_answered_whatever_the_system_says(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, call, fail)
     bell.ring()
-    await asyncio.wait_for(heard.wait(), 5)
+    await asyncio.wait_for(heard.wait(), HANG_S)
     bell.close()
 
 

@@ -14,6 +14,7 @@ from tertulia.rollout.job_runner import Append, Claim, Close
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.session_files import session_files
 from tertulia.rollout.sqlite.sqlite_store import WriterThread
+from tests.deadlines import HANG_S
 from tests.rollout.scribe import SESSION_ID
 from tests.rollout.stages import asked, row
 from tests.rollout.still_clock import FakeClock
@@ -34,7 +35,7 @@ async def test_the_thread_lives_from_the_first_job_to_the_close(writer: WriterTh
     (thread,) = threads()
     assert thread.daemon
     await asked(lambda done: writer.put(Close(done)))
-    thread.join(5)
+    thread.join(HANG_S)
     assert threads() == []
 
 
@@ -47,7 +48,7 @@ async def test_all_answers_of_a_batch_come_in_one_wake_up(
     await asked(lambda done: writer.put(Claim(done)))
     gate = threading.Event()
     claim = writer._file.claim
-    monkeypatch.setattr(writer._file, "claim", lambda: (gate.wait(5), claim()))
+    monkeypatch.setattr(writer._file, "claim", lambda: (gate.wait(HANG_S), claim()))
     writer.put(Claim(lambda error: None))
     for n in range(1, 101):
         writer.put(Append([row(n)], 0, lambda error: None))
@@ -83,7 +84,7 @@ async def test_an_answer_that_raises_is_between_it_and_the_loop(writer: WriterTh
 
     gate = threading.Event()
     claim = writer._file.claim
-    writer._file.claim = lambda: (gate.wait(5), claim())  # type: ignore[method-assign, assignment]
+    writer._file.claim = lambda: (gate.wait(HANG_S), claim())  # type: ignore[method-assign, assignment]
     writer.put(Claim(careless))
     writer.put(Append([row(1)], 0, lambda error: told.append(1)))
     writer.put(Append([row(2)], 0, careless))
@@ -102,7 +103,7 @@ async def test_no_descriptor_is_left_when_it_is_closed(writer: WriterThread) -> 
     await asked(lambda done: writer.put(Claim(done)))
     (thread,) = threads()
     await asked(lambda done: writer.put(Close(done)))
-    thread.join(5)
+    thread.join(HANG_S)
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
@@ -129,7 +130,7 @@ def test_a_loop_that_is_gone_is_not_waited_for(writer: WriterThread) -> None:
     real = writer._file.claim
 
     def slow() -> None:
-        gate.wait(5)
+        gate.wait(HANG_S)
         real()
 
     writer._file.claim = slow  # type: ignore[method-assign]
@@ -142,7 +143,7 @@ def test_a_loop_that_is_gone_is_not_waited_for(writer: WriterThread) -> None:
     before = sorted(os.listdir("/proc/self/fd"))
     thread = asyncio.run(leave())
     gate.set()
-    thread.join(5)
+    thread.join(HANG_S)
     assert not thread.is_alive()
     assert sorted(os.listdir("/proc/self/fd")) == before
 
@@ -158,20 +159,20 @@ async def test_a_fault_of_ours_in_the_thread_leaves_nobody_waiting(
 
     def breaks(rows: object) -> None:
         begun.set()
-        gate.wait(5)
+        gate.wait(HANG_S)
         raise ZeroDivisionError("a fault of ours")
 
     monkeypatch.setattr(writer._file, "commit", breaks)
     first: list[object] = []
     writer.put(Append([row(1)], 0, first.append))
-    assert begun.wait(5)
+    assert begun.wait(HANG_S)
     writer.put(Append([row(2)], 0, first.append))
     gate.set()
     refused = await asked(lambda done: writer.put(Append([row(3)], 0, done)))
     assert isinstance(refused, StorageError)
     assert "broke down" in refused.message
     assert [type(error) for error in first] == [StorageError, StorageError]
-    thread.join(5)
+    thread.join(HANG_S)
     assert isinstance(await asked(lambda done: writer.put(Append([row(4)], 0, done))), StorageError)
     assert isinstance(await asked(lambda done: writer.put(Close(done))), StorageError)
     assert threads() == []

@@ -14,6 +14,7 @@ import pytest
 
 from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.launcher.landlock import FileRules, PathWalk, Ruleset, abi
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import ROOT, need
 
 
@@ -73,7 +74,7 @@ def test_a_process_that_confines_itself_stays_confined(tmp_path: Path, program: 
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "id").write_text("canary")
     line = [sys.executable, "-c", CONFINED, str(tmp_path / "workspace"), program]
-    ran = subprocess.run(line, env={"PYTHONPATH": str(ROOT / "src")}, timeout=30, check=False)
+    ran = subprocess.run(line, env={"PYTHONPATH": str(ROOT / "src")}, timeout=HANG_S, check=False)
     assert ran.returncode == code
     assert (tmp_path / "workspace" / "inside").exists() is (code == 0)
     assert not (tmp_path / "outside").exists()
@@ -125,7 +126,7 @@ def test_an_older_version_has_only_the_rights_of_its_time(tmp_path: Path, versio
         (tmp_path / name).write_text("untouched")
     line = [sys.executable, "-c", OLDER, str(tmp_path), str(version), how]
     environment = {"PYTHONPATH": str(ROOT / "src")}
-    ran = subprocess.run(line, env=environment, timeout=30, check=True, capture_output=True, text=True)
+    ran = subprocess.run(line, env=environment, timeout=HANG_S, check=True, capture_output=True, text=True)
     by_path, to_read, moved = ran.stdout.splitlines()
     open_to_it = version < 3 and how == "alone"
     assert (by_path == "done", to_read == "done") == (open_to_it, open_to_it)

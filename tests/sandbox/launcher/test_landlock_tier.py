@@ -19,6 +19,7 @@ from tertulia.sandbox.launcher.launched_process import may_remain
 from tertulia.sandbox.runner import Change
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, Streams
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import DEADLINE_S, Place, need
 
 
@@ -265,7 +266,7 @@ async def test_it_begins_after_the_one_and_is_over_after_the_other() -> None:
     late = acts.late()
     late.terminate()
     assert late.leader() is None
-    ending = await asyncio.wait_for(acts.over, 10)
+    ending = await asyncio.wait_for(acts.over, HANG_S)
     assert ending == ProcessEnd(3, changes=(CHANGE,))
     late.kill()
     late.terminate()
@@ -276,7 +277,7 @@ async def test_it_begins_after_the_one_and_is_over_after_the_other() -> None:
 async def test_killed_before_it_began_it_never_does() -> None:
     acts = Acts()
     acts.late().kill()
-    assert (await asyncio.wait_for(acts.over, 10)).exit_code == 137
+    assert (await asyncio.wait_for(acts.over, HANG_S)).exit_code == 137
     assert acts.seen == ["before", "after"]
 
 
@@ -291,7 +292,7 @@ async def test_killed_before_it_began_it_never_does() -> None:
 async def test_what_refuses_it_is_its_reason(problems: dict[str, Exception], reason: str) -> None:
     acts = Acts(**problems)
     late = acts.late()
-    ending = await asyncio.wait_for(acts.over, 10)
+    ending = await asyncio.wait_for(acts.over, HANG_S)
     assert late.leader() is None
     assert (ending.began, ending.reason) == (False, reason)
     assert acts.seen[-1] == "after"

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.process_tree import descendants
 from tertulia.sandbox.sandbox import Sandbox
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import DEADLINE_S, ROOT, Place, need, tagged
 from tests.sandbox.kept import above, is_running
 
@@ -141,7 +142,7 @@ def test_it_brings_in_little() -> None:
     """It is forked twice for each command."""
     code = "import sys; import tertulia.sandbox.launcher.program; print(*sys.modules)"
     line = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); {code}"]
-    modules = subprocess.run(line, capture_output=True, text=True, timeout=30, check=True).stdout.split()
+    modules = subprocess.run(line, capture_output=True, text=True, timeout=HANG_S, check=True).stdout.split()
     assert not {"asyncio", "msgspec", "subprocess", "logging"} & {*modules}
 
 

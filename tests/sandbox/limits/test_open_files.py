@@ -14,6 +14,7 @@ import pytest
 
 from tertulia.errors import LimitError
 from tertulia.sandbox.limits import open_files
+from tests.deadlines import HANG_S
 
 SOFT, HARD = 200, 900
 
@@ -29,7 +30,7 @@ def run(code: str, tmp_path: Path) -> Any:
         env={**os.environ, "TERTULIA_HOME": str(tmp_path / "home")},
         preexec_fn=limited,
         capture_output=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr.decode()
@@ -53,7 +54,7 @@ print()
 print(json.dumps([seen, limit_before()]))
 """
     ran = subprocess.run(
-        [sys.executable, "-c", code], preexec_fn=limited, capture_output=True, timeout=60, check=True
+        [sys.executable, "-c", code], preexec_fn=limited, capture_output=True, timeout=HANG_S, check=True
     )  # fmt: skip
     assert json.loads(ran.stdout.splitlines()[-1]) == [[[SOFT, HARD], [HARD, HARD]], SOFT]
 
@@ -71,7 +72,7 @@ def test_a_command_has_the_limit_that_the_program_began_with(tmp_path: Path, fla
         env={**os.environ, "TERTULIA_HOME": str(tmp_path / "home")},
         preexec_fn=limited,
         capture_output=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert ran.stdout.split() == [b"%d" % SOFT, b"%d" % HARD], ran.stderr.decode()

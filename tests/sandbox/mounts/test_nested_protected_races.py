@@ -12,6 +12,7 @@ import pytest
 
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.sandbox import Sandbox
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import DEADLINE_S, ROOT, Place, as_ordinary_user, need, ordinary_python
 
 GIT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -49,7 +50,7 @@ def test_s2_a_background_command_that_swaps_parents_wins_nothing(run, attempts: 
 
 
 def git(*line: str, cwd: Path) -> str:
-    ran = subprocess.run(["git", *line], cwd=cwd, env=GIT, check=True, capture_output=True, text=True, timeout=30)
+    ran = subprocess.run(["git", *line], cwd=cwd, env=GIT, check=True, capture_output=True, text=True, timeout=HANG_S)
     return ran.stdout
 
 

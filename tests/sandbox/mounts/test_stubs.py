@@ -13,6 +13,7 @@ import pytest
 from tertulia.errors import SandboxError
 from tertulia.sandbox.mounts import stubs
 from tertulia.sandbox.mounts.stubs import hold_stub, is_stub, sweep_stub_paths, sweep_stubs
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import ROOT
 
 
@@ -131,7 +132,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a5_after_a_kill_the_next_one_takes_it_over_or_sweeps_it(tmp_path: Path, parent: int) -> None:
     """A5: no stub left behind after kill -9."""
     line = [sys.executable, "-c", KILLED, str(tmp_path)]
-    ran = subprocess.run(line, env={"PYTHONPATH": str(ROOT / "src")}, timeout=30, check=False)
+    ran = subprocess.run(line, env={"PYTHONPATH": str(ROOT / "src")}, timeout=HANG_S, check=False)
     assert ran.returncode == -9
     assert sorted(path.name for path in tmp_path.iterdir()) == [".codex", ".idea"]
     stub = hold_stub(parent, ".idea")

@@ -12,6 +12,7 @@ from acp import schema as s
 
 from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, call, say
+from tests.deadlines import HANG_S
 from tests.server.acp_editor import EditorStage, editor_stage
 
 MARK = {"command": ["sh", "-c", "echo done > mark"]}
@@ -114,7 +115,7 @@ async def test_a_client_that_is_gone_has_said_no(tmp_path: Path) -> None:
         running = asyncio.create_task(at.prompt(session, "do it"))
         await at.editor.until(lambda: at.editor.asked)
         at.hang_up()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             await at.serving
         assert not at.host.sessions()
         assert not (tmp_path / "mark").exists()

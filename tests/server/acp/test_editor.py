@@ -25,6 +25,7 @@ from tertulia.server.acp.editor import (
 from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.request_runner import MethodResult
 from tertulia.testing import FakeClock, call, say
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 from tests.server.acp_editor import EditorStage, editor_stage, scripted
 from tests.server.client import MemorySink
@@ -331,7 +332,7 @@ async def test_an_editor_that_hangs_is_asked_a_few_times_and_then_not_for_a_whil
     assert await buffers.text("/a") is None
     assert not sink.sent
     buffers.session_id = "s"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         for _ in range(MAX_TIMEOUTS + 2):
             assert await buffers.text("/a") is None
         await buffers.write("/a", "x")
@@ -353,7 +354,7 @@ async def test_many_questions_at_once_are_one_silence() -> None:
     buffers = EditorBuffers(Peer(sink, serve), can_write=True, answer_s=0.001, clock=FakeClock())
     buffers.session_id = "s"
     many = MAX_TIMEOUTS + 2
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         for looks in range(1, MAX_TIMEOUTS + 2):
             await asyncio.gather(*(buffers.text("/a") for _ in range(many)))
             assert len(sink.messages) == min(looks, MAX_TIMEOUTS) * many

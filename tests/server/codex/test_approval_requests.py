@@ -128,7 +128,7 @@ async def test_a_call_and_what_its_server_asks_are_both_forms(tmp_path: Path, fo
     """Issue 10 (5): mcpServer/elicitation/request is what Codex has for calls too, with a form without a field."""
     async with codex_stage(with_a_server("ask", {}), tmp_path) as at:
         at.client.decisions = [{"action": "accept"}, form]
-        await at.client.turn(await at.client.start(), "do it")
+        await at.client.turn(await at.start(), "do it")
         permitted, filled = at.client.all(ELICIT)
         assert permitted["requestedSchema"] == {"type": "object", "properties": {}}
         assert (filled["serverName"], filled["mode"]) == ("asker", "form")
@@ -143,13 +143,13 @@ async def test_a_page_of_a_server_is_named_and_a_call_that_is_declined_fails(tmp
     page = {"url": "https://example.com/login"}
     async with codex_stage(with_a_server("visit", page), tmp_path) as at:
         at.client.decisions = [{"action": "accept"}, {"action": "accept"}]
-        await at.client.turn(await at.client.start(), "do it")
+        await at.client.turn(await at.start(), "do it")
         asked = at.client.all(ELICIT)[-1]
         assert (asked["mode"], asked["url"]) == ("url", page["url"])
         assert at.client.items("mcpToolCall")[0]["status"] == "completed"
     async with codex_stage(with_a_server("visit", page), tmp_path) as at:
         at.client.decisions = [{"action": "decline"}]
-        await at.client.turn(await at.client.start(), "do it")
+        await at.client.turn(await at.start(), "do it")
         (item,) = at.client.items("mcpToolCall")
         assert (item["status"], item["result"]) == ("failed", None)
         assert len(at.client.all(ELICIT)) == 1
@@ -160,7 +160,7 @@ async def test_what_a_client_is_not_shown_is_said_before_it_can_say_yes(tmp_path
     long = {"command": ["sh", "-c", f"echo done > mark # {'x' * 100_000}"]}
     async with codex_stage(asking(call("shell", long, "c1"), "ok"), tmp_path) as at:
         at.client.decisions = [{"decision": "accept"}]
-        await at.client.turn(await at.client.start(), "do it")
+        await at.client.turn(await at.start(), "do it")
         (asked,) = at.client.all(COMMAND)
         assert asked["reason"].startswith("NOT ALL IS SHOWN: 88,")
         assert asked["availableDecisions"] == ["accept", "decline", "cancel"]
@@ -172,7 +172,7 @@ async def test_what_hides_in_a_command_is_seen_before_anybody_can_say_yes(tmp_pa
     evil = {"command": ["touch", "a\u202eb\x1b[2J\u200b"]}
     async with codex_stage(asking(call("shell", evil, "c1"), "ok"), tmp_path) as at:
         at.client.decisions = [{"decision": "decline"}]
-        await at.client.turn(await at.client.start(), "do it")
+        await at.client.turn(await at.start(), "do it")
         (asked,) = at.client.all(COMMAND)
         shown = "a⟨U+202E⟩b⟨U+001B⟩[2J⟨U+200B⟩"
         assert shown in asked["command"]

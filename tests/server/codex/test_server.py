@@ -19,6 +19,7 @@ from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import current_environment
 from tests.agents.codex_schemas import schemas
+from tests.deadlines import HANG_S
 from tests.docs.pages import names, table
 from tests.server.client import MemorySink
 from tests.server.codex_client import codex_stage, scripted
@@ -139,7 +140,7 @@ async def test_a_client_that_leaves_in_mid_turn_leaves_nothing_behind(tmp_path: 
     async with codex_stage(scripted(slow), tmp_path) as at:
         thread = await at.client.start()
         at.client.ask("turn/start", threadId=thread, input=[{"type": "text", "text": "hi"}])
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), HANG_S)
         at.hang_up()
 
 
@@ -212,7 +213,7 @@ async def test_whatever_is_sent_each_request_gets_one_answer(lines: list[bytes],
         if b"\n" not in line:
             await server.receive(line)
     await server.receive(b'{"id":"last","method":"nope/nope"}')
-    await asyncio.wait_for(server.idle(), 30)
+    await asyncio.wait_for(server.idle(), HANG_S)
     ids = [json.dumps(message["id"]) for message in sink.messages if "id" in message]
     assert ids.count('"last"') == 1
     assert all(message.get("id", "") is not None for message in sink.messages)
@@ -236,6 +237,6 @@ async def test_a_client_that_reads_nothing_is_not_waited_for(monkeypatch: pytest
     terms = scripted()
     host = Host(terms)
     server = CodexServer(SessionFactory(host, lambda cwd: DirectorySettings(terms), current_environment()), Wall())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         assert not await server.close(3600)
         await host.close()

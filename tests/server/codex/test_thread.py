@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tertulia.testing import call, fail
+from tests.deadlines import HANG_S
 from tests.server.codex_client import codex_stage, scripted
 
 
@@ -34,7 +35,7 @@ async def test_a_turn_that_runs_is_steered_by_who_knows_its_name(tmp_path: Path)
         assert none["message"] == "no active turn to steer"
         begun = await at.client.call("turn/start", threadId=thread, input=words("hi"), clientUserMessageId="mine")
         turn = begun["turn"]["id"]
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), HANG_S)
         wrong = await at.client.fail("turn/steer", threadId=thread, expectedTurnId="other", input=words("x"))
         assert turn in wrong["message"]
         picture = [{"type": "image", "url": "https://example.org/x.png"}]
@@ -55,7 +56,7 @@ async def test_turns_are_read_as_they_stand_and_as_they_ended(tmp_path: Path) ->
     async with codex_stage(scripted(slow, "and more", {"error": "boom"}), tmp_path) as at:
         thread = await at.client.start()
         turn = (await at.client.call("turn/start", threadId=thread, input=words("hi")))["turn"]["id"]
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), HANG_S)
         await at.client.call("turn/steer", threadId=thread, expectedTurnId=turn, input=words("faster"))
         (runs,) = (await at.client.call("thread/read", threadId=thread, includeTurns=True))["thread"]["turns"]
         assert (runs["id"], runs["status"]) == (turn, "inProgress")
@@ -79,7 +80,7 @@ async def test_a_turn_that_waits_can_be_stopped_before_it_begins(tmp_path: Path)
     async with codex_stage(scripted(slow), tmp_path) as at:
         thread = await at.client.start()
         first = (await at.client.call("turn/start", threadId=thread, input=words("hi")))["turn"]["id"]
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), HANG_S)
         second = (await at.client.call("turn/start", threadId=thread, input=words("later")))["turn"]["id"]
         await at.client.call("turn/interrupt", threadId=thread, turnId=second)
         assert (await at.client.ended(second))["status"] == "interrupted"

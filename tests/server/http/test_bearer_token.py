@@ -14,6 +14,7 @@ import pytest
 from tertulia.errors import StorageError
 from tertulia.server.http.guard import matches_token
 from tertulia.server.http.server import load_or_create_token
+from tests.deadlines import HANG_S
 from tests.tables import each_row
 
 
@@ -121,7 +122,7 @@ def test_servers_that_begin_at_the_same_time_agree_on_one_token(tmp_path: Path) 
         together = Barrier(8)
 
         def begin(path: Path = path, together: Barrier = together) -> str:
-            together.wait(20)
+            together.wait(HANG_S)
             return load_or_create_token(path)
 
         with ThreadPoolExecutor(8) as servers:

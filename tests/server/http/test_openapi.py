@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tertulia.server.http.openapi import openapi_document
+from tests.deadlines import HANG_S
 from tests.server.served import TOKEN, Place, served, status
 from tests.thorough import times
 
@@ -36,7 +37,7 @@ WITHOUT = [
 ]
 LENIENT = "negative_data_rejection"
 """Not asked within a session: there the SDK takes `false` for a number, and does no harm by it."""
-DEADLINE_S = 50
+DEADLINE_S = HANG_S
 
 
 def aimed_at(*tools: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.connection import ClientSessions
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
+from tests.deadlines import HANG_S
 from tests.mcp.connected import until
 from tests.server.client import MemorySink, model
 
@@ -105,7 +106,7 @@ async def test_nobody_waits_for_events_that_a_client_will_never_take(ears: Ears)
     assert not waiting.done()
     ears.following.leave()
     ears.sink.loosen()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await waiting
     await ears.following.sent("nobody's", 7)
 

@@ -17,6 +17,7 @@ from tertulia.session.host import Host
 from tertulia.session.operations import OperationResult
 from tertulia.session.settings.settings import Settings
 from tertulia.version import __version__
+from tests.deadlines import HANG_S
 from tests.guards import SessionWatch
 from tests.server.client import Client, connected, is_event, model, ticks
 
@@ -497,7 +498,7 @@ async def test_a_client_that_does_not_read_its_answers_is_not_read_either() -> N
         await ticks(100)
         assert sent <= 1
         client.sink.loosen()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await pouring
         await client.answer(999)
 
@@ -552,7 +553,7 @@ async def test_closing_a_connection_to_a_client_that_does_not_read_returns_in_ti
     await client.ask("conversation/message", conversation_id="root", text="hi")
     await client.event("task_started")
     client.sink.stick()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         assert not await client.connection.close(0.05)
     assert host.sessions() == []
     answers = [m for m in client.sink.messages if not is_event(m)]
@@ -582,7 +583,7 @@ async def test_a_session_that_begins_while_the_connection_closes_is_closed_too(
     closing = asyncio.create_task(client.connection.close(5))
     await ticks()
     go.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await closing
     assert "result" in await client.answer(asked)
     await host.close()

@@ -29,6 +29,7 @@ from tertulia.server.jsonrpc.stdio import (
     wait_until_abandoned,
     wait_until_hung_up,
 )
+from tests.deadlines import HANG_S
 from tests.loop_steps import MOST_S, loop_steps
 from tests.server.client import DEADLINE_S, ticks
 
@@ -286,7 +287,7 @@ async def heard(given: bytes) -> list[Any]:
     os.write(feed, given)
     os.close(feed)
     listener = Listener()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await receive_lines(source, listener)
     os.close(source)
     return listener.heard

@@ -23,6 +23,7 @@ from tertulia.server.jsonrpc import stdio
 from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.stdio import serve_descriptors
 from tertulia.session.settings.settings import Settings
+from tests.deadlines import HANG_S
 from tests.guards import SessionWatch
 from tests.server.client import DEADLINE_S, Message, is_event, model, ticks
 from tests.thorough import sample
@@ -140,7 +141,7 @@ def complete(command: list[str], data: bytes = b"", **options: Any) -> Done:
     """Run it on this input to its end."""
     if "stdin" not in options:
         options["input"] = data
-    done = subprocess.run(command, capture_output=True, timeout=30, check=False, **options)
+    done = subprocess.run(command, capture_output=True, timeout=HANG_S, check=False, **options)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -250,7 +251,7 @@ async def test_nobody_else_writes_to_standard_output_or_reads_standard_input(com
 def test_files_work_like_pipes(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(HELLO + line("conversation/list", 1).rstrip())
     with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as target:
-        done = subprocess.run(command, stdin=source, stdout=target, stderr=PIPE, timeout=30, check=False)
+        done = subprocess.run(command, stdin=source, stdout=target, stderr=PIPE, timeout=HANG_S, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     messages = [json.loads(said) for said in (tmp_path / "out").read_bytes().splitlines()]
     assert [m["id"] for m in messages if "result" in m] == [0, 1]

@@ -28,6 +28,7 @@ from tertulia.server.mcp.broker_address import (
 )
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
+from tests.deadlines import HANG_S
 from tests.tables import each_row
 
 SERVER = {"command": "server", "env_vars": ["TOKEN"]}
@@ -175,7 +176,7 @@ def test_a_lock_is_held_by_one_and_handed_over(tmp_path: Path) -> None:
         waiting = threading.Thread(target=wait)
         waiting.start()
         assert not got.is_set()
-    waiting.join(10)
+    waiting.join(HANG_S)
     assert got.is_set()
 
 

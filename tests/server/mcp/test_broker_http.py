@@ -17,6 +17,7 @@ import tertulia
 from tertulia.mcp.view import NamedView
 from tertulia.server.http.server import listen, url_of
 from tertulia.server.mcp.broker_server import HTTP_PATH, open_client_broker, serve_broker_http
+from tests.deadlines import HANG_S
 from tests.mcp.connected import recorded, until
 from tests.server.brokering import Person, bare_server, client, text
 
@@ -62,7 +63,7 @@ async def address(*options: str, **fields: Any) -> AsyncIterator[Address]:
             serving = asyncio.create_task(serve_broker_http(broker, token, listening, stop))
             yield Address(session, url_of(listening) + HTTP_PATH, token)
             stop.set()
-            await asyncio.wait_for(serving, 10)
+            await asyncio.wait_for(serving, HANG_S)
 
 
 @eras
@@ -157,7 +158,7 @@ async def test_a_program_with_eight_hanging_calls_leaves_room_for_another(tmp_pa
     ):
         hanging = [group.create_task(greedy.call_tool("fake__slow", {"seconds": 300})) for _ in range(8)]
         await until(lambda: record.exists() and recorded(record).count("call slow") == len(hanging))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             assert text(await other.call_tool("fake__echo", {"text": "here"})) == "here"
         for call in hanging:
             call.cancel()

@@ -23,6 +23,7 @@ from tertulia.server.mcp import broker_server
 from tertulia.server.mcp.broker_address import broker_settings, private_directory, short_path
 from tertulia.server.mcp.broker_server import BrokerSocket, open_client_broker
 from tertulia.session.session import Session
+from tests.deadlines import HANG_S
 from tests.mcp.connected import recorded, until
 from tests.server.brokering import bare_server, client, over_socket, served_to, text
 from tests.session.stored import lines, stored_bytes
@@ -43,7 +44,7 @@ class Daemon:
         """What is answered to this first line."""
         reader, writer = await self.connect()
         writer.write(line)
-        said = await asyncio.wait_for(reader.readline(), 10)
+        said = await asyncio.wait_for(reader.readline(), HANG_S)
         writer.close()
         return msgspec.json.decode(said)
 
@@ -60,7 +61,7 @@ async def daemon(folder: Path, *options: str, idle_exit_s: float = 60, **setting
         await until(lambda: path.exists() or serving.done())
         yield Daemon(session, broker, path, serving)
         broker.stop()
-        await asyncio.wait_for(serving, 10)
+        await asyncio.wait_for(serving, HANG_S)
         assert broker.clients == 0
         assert not path.exists()
         assert len(session.conversations()) == 1
@@ -168,7 +169,7 @@ async def test_hundreds_of_programs_are_served_by_one_process(tmp_path: Path) ->
         connections = [await here.connect() for _ in range(256)]
         for reader, writer in connections:
             writer.write(b"{}\n")
-            assert (await asyncio.wait_for(reader.readline(), 10)) == b'{"ok":true}\n'
+            assert (await asyncio.wait_for(reader.readline(), HANG_S)) == b'{"ok":true}\n'
         assert (await here.greet(b"{}\n"))["ok"] is False
         for number, (_, writer) in enumerate(connections):
             for message in (
@@ -181,7 +182,7 @@ async def test_hundreds_of_programs_are_served_by_one_process(tmp_path: Path) ->
         for number, (reader, writer) in enumerate(connections):
             answers = {}
             while "b" not in answers:
-                answer = msgspec.json.decode(await asyncio.wait_for(reader.readline(), 30))
+                answer = msgspec.json.decode(await asyncio.wait_for(reader.readline(), HANG_S))
                 answers[answer.get("id")] = answer
             assert answers["b"]["result"]["content"][0]["text"] == f"I am {number}"
             writer.close()
@@ -214,7 +215,7 @@ async def test_it_ends_when_nobody_has_been_there_for_a_while(tmp_path: Path) ->
             for _ in range(3):
                 await connected.call_tool("fake__slow", {"seconds": 0.2})
             assert not here.serving.done()
-        await asyncio.wait_for(here.serving, 5)
+        await asyncio.wait_for(here.serving, HANG_S)
         assert not here.path.exists()
 
 
@@ -255,7 +256,7 @@ async def test_stopping_lets_clients_go_and_ends_their_calls(tmp_path: Path) -> 
             writer.write(msgspec.json.encode({"jsonrpc": "2.0", **message}) + b"\n")
         await until(lambda: "call slow" in recorded(record))
         here.broker.stop()
-        await asyncio.wait_for(here.serving, 5)
+        await asyncio.wait_for(here.serving, HANG_S)
         await until(lambda: "cancelled slow" in recorded(record))
         assert (await reader.read()).startswith(b'{"ok":true}\n')
         writer.close()
@@ -278,7 +279,7 @@ async def test_a_program_with_eight_hanging_calls_leaves_room_for_another(
         hanging = [group.create_task(greedy.call_tool("fake__slow", {"seconds": 300})) for _ in range(8)]
         begun = 8 if concurrency is None else concurrency // 2
         await until(lambda: record.exists() and recorded(record).count("call slow") >= begun)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             assert text(await other.call_tool("fake__echo", {"text": "here"})) == "here"
         assert recorded(record).count("call slow") == begun
         for call in hanging:

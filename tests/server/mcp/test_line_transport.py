@@ -16,6 +16,7 @@ from tertulia.mcp.server_connection import CallResult
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.mcp import transport
 from tertulia.server.mcp.transport import serve_lines
+from tests.deadlines import HANG_S
 from tests.mcp.connected import until
 from tests.mcp.shop import Shop
 
@@ -170,7 +171,7 @@ async def test_who_goes_without_reading_is_not_waited_for(wire: Wire, monkeypatc
     wire.say(call(1), {"id": 2, "method": "tools/list"})
     await until(lambda: wire.taken == 4)
     wire.end()
-    await asyncio.wait_for(wire.serving, 5)
+    await asyncio.wait_for(wire.serving, HANG_S)
 
 
 async def test_being_stopped_does_not_wait_for_a_client_that_does_not_read(wire: Wire) -> None:
@@ -181,4 +182,4 @@ async def test_being_stopped_does_not_wait_for_a_client_that_does_not_read(wire:
     await until(lambda: wire.taken == 3)
     wire.serving.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(wire.serving, 5)
+        await asyncio.wait_for(wire.serving, HANG_S)

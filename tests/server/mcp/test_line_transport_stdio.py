@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.running import Shell
 from tests.cli.serving import configure
+from tests.deadlines import HANG_S
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes import bare
 from tests.server.brokering import alive, client, over_pipes, text
@@ -66,7 +67,7 @@ def test_it_ends_in_order_and_takes_the_servers_along(shell: Shell, tmp_path: Pa
             broker.stdin.close()
         else:
             broker.send_signal(signal.SIGTERM if how == "sigterm" else signal.SIGINT)
-        assert broker.wait(15) == 0
+        assert broker.wait(HANG_S) == 0
         assert broker.stderr is not None
         assert broker.stderr.read() == b""
     assert not alive(pid_in(record))
@@ -77,7 +78,7 @@ def test_killed_it_leaves_no_server_behind(shell: Shell, tmp_path: Path) -> None
     record = tmp_path / "record"
     with start(shell, record) as broker:
         broker.kill()
-        broker.wait(10)
+        broker.wait(HANG_S)
     asyncio.run(until(lambda: not alive(pid_in(record))))
 
 
@@ -94,6 +95,6 @@ def test_one_that_reads_nothing_can_be_stopped(shell: Shell, tmp_path: Path) -> 
             broker.stdin.write(json.dumps({**call, "id": f"n{number}"}).encode() + b"\n")
         broker.stdin.flush()
         broker.send_signal(signal.SIGTERM)
-        code = broker.wait(15)
+        code = broker.wait(HANG_S)
         assert broker.stderr is not None
         assert (code, broker.stderr.read()) == (0, b"")

@@ -15,6 +15,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.testing import call
+from tests.deadlines import HANG_S
 from tests.executors.acp_stage import acp_stage, received, said, told
 from tests.executors.agents import until
 from tests.session.agents_stage import EMPLOYEE
@@ -75,6 +76,16 @@ def runs(pid: int) -> bool:
     return True
 
 
+async def kill_agent(acting: Stage, pid: int) -> None:
+    """Kill an idle agent, and wait until our side has seen the end of its output, which may come after its death."""
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not runs(pid))
+    resources = acting.parts.command_services.resources._all
+    agents = [agent for resource in resources for agent in getattr(resource, "_seats", {}).values()]
+    assert agents
+    await until(lambda: not any(agent.process.is_alive for agent in agents))
+
+
 # ── continuity ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -101,8 +112,7 @@ async def test_killed_it_is_started_again_and_told_the_transcript(work: Path) ->
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         first = await told(conversation, "question 1")
-        os.kill(first["pid"], signal.SIGKILL)
-        await until(lambda: not runs(first["pid"]))
+        await kill_agent(acting, first["pid"])
         answer = await told(conversation, "question 2")
         assert answer["pid"] != first["pid"]
         (prompt,) = answer["heard"]
@@ -117,8 +127,7 @@ async def test_one_that_keeps_its_conversations_takes_its_session_up_again(home:
     async with acp_stage("load") as acting:
         conversation = await acting.session.open(backend="acp:fake")
         first = await told(conversation, "question 1")
-        os.kill(first["pid"], signal.SIGKILL)
-        await until(lambda: not runs(first["pid"]))
+        await kill_agent(acting, first["pid"])
         answer = await told(conversation, "question 2")
         assert answer["heard"] == ["question 1", "question 2"]
         assert answer["pid"] != first["pid"]
@@ -135,8 +144,7 @@ async def test_where_it_has_forgotten_it_is_told_the_transcript(home: Path) -> N
         first = await told(conversation, "question 1")
         for kept in home.glob("*-*"):
             kept.unlink()
-        os.kill(first["pid"], signal.SIGKILL)
-        await until(lambda: not runs(first["pid"]))
+        await kill_agent(acting, first["pid"])
         (prompt,) = (await told(conversation, "question 2"))["heard"]
         assert HISTORY in prompt
         assert warnings(acting, "resume_failed")
@@ -736,5 +744,5 @@ async def test_closing_the_session_ends_an_agent_in_the_middle_of_a_task(tmp_pat
         mark = tmp_path / "mark"
         acting.begin(conversation.message(f"hang {mark}"))
         await until(lambda: mark.exists() and mark.read_text())
-        await asyncio.wait_for(acting.session.close(), 20)
+        await asyncio.wait_for(acting.session.close(), HANG_S)
         assert not runs(int(mark.read_text()))

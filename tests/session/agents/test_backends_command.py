@@ -19,6 +19,7 @@ from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.protocol.events import Event
 from tertulia.session.agents.backends import child_environment
 from tertulia.session.settings.settings import load_settings
+from tests.deadlines import HANG_S
 from tests.executors.agents import PROGRAM, codex_table, table, until
 from tests.session.lives import Lives
 from tests.session.staging import Stage, stage
@@ -454,7 +455,7 @@ async def test_closing_the_session_ends_it_too(tmp_path: Path) -> None:
         running = acting.begin(conversation.message("wait"))
         await until(begun.exists)
         await acting.session.close()
-        assert (await asyncio.wait_for(running, 10)).status in ("interrupted", "failed")
+        assert (await asyncio.wait_for(running, HANG_S)).status in ("interrupted", "failed")
 
 
 def test_a_child_gets_the_harmless_few_and_what_it_names() -> None:

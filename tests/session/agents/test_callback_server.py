@@ -18,6 +18,7 @@ import tertulia
 from tertulia.session.agents import agent_socket, callback_server
 from tertulia.session.agents.agent_socket import AgentSocket
 from tertulia.session.agents.private_socket import short_path
+from tests.deadlines import HANG_S
 from tests.session.agents_stage import EMPLOYEE, HTML
 from tests.session.lives import until
 from tests.session.staging import Stage, stage
@@ -36,7 +37,7 @@ class Caller:
         return await self.hear()
 
     async def hear(self) -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             try:
                 heard = await self._reader.readline()
             except ConnectionResetError:
@@ -234,7 +235,7 @@ async def test_a_call_that_the_session_ends_is_told_so_and_ends_as_cancelled(is_
     ):
         await caller.say({"token": token})
         caller.writer.write(b'{"tool": "wait"}\n')
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await called.wait()
         [serving] = [task for task in asyncio.all_tasks() if task.get_name() == "a program of an agent"]
         assert not serving.done()

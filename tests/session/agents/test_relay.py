@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tertulia.session.agents import relay
+from tests.deadlines import HANG_S
 
 
 def started(path: Path) -> subprocess.Popen[bytes]:
@@ -32,7 +33,7 @@ def test_bytes_go_both_ways_and_an_end_is_passed_on(tmp_path: Path) -> None:
                 relay.stdin.close()
                 assert heard.read() == b"hello\n"
             assert relay.stdout.read() == b""
-            assert relay.wait(20) == 0
+            assert relay.wait(HANG_S) == 0
 
 
 def test_it_leaves_when_our_side_does_although_the_agent_says_nothing(tmp_path: Path) -> None:
@@ -43,5 +44,5 @@ def test_it_leaves_when_our_side_does_although_the_agent_says_nothing(tmp_path: 
         with started(tmp_path / "socket") as relay:
             line, _ = listening.accept()
             line.close()
-            assert relay.wait(20) == 0
+            assert relay.wait(HANG_S) == 0
             relay.communicate()

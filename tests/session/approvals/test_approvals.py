@@ -16,6 +16,7 @@ from tertulia.errors import InvalidParamsError, NoApproverError, NotFoundError
 from tertulia.events.journal import NoJournal
 from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAction
 from tertulia.testing import FakeClock, ScriptedModel, call
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 from tests.session.staging import Stage, stage, ticks
 
@@ -28,7 +29,7 @@ def escalating(path: Path) -> Any:
 
 
 async def asked(news: Any) -> tertulia.Event:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         async for event in news:
             if event.type == "approval_request":
                 return event
@@ -297,7 +298,7 @@ async def test_who_follows_only_the_root_hears_of_what_its_children_ask(tmp_path
             assert (await said).text == "All done."
         assert (tmp_path / "made").exists()
         heard: list[tertulia.Event] = []
-        async with asyncio.timeout(10), acting.session.events(after=0, conversation="root", attend=True) as news:
+        async with asyncio.timeout(HANG_S), acting.session.events(after=0, conversation="root", attend=True) as news:
             async for event in news:
                 heard.append(event)
                 if event.type == "task_complete" and event.data["last_assistant_message"] == "All done.":

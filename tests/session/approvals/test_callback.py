@@ -13,6 +13,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.testing import call
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 from tests.session.staging import Stage, stage
 
@@ -130,7 +131,7 @@ async def test_one_that_takes_too_long_is_stopped_and_that_is_a_no(tmp_path: Pat
         acting.session.approvals.answer_with(endless)
         await acting.root.message("go")
         assert "no approver answered within 0.05 s" in outcome(acting)[1]
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), HANG_S)
         assert any("did not answer in time" in warning for warning in warnings(acting))
         assert not (tmp_path / "made").exists()
 
@@ -151,11 +152,11 @@ async def test_a_person_may_be_quicker_and_what_already_waits_is_asked_too(tmp_p
         said = acting.begin(acting.root.message("go"))
         await acting.until("approval_request")
         acting.session.approvals.answer_with(slow, "root")
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), HANG_S)
         (waiting,) = acting.session.approvals.pending()
         await acting.session.approvals.resolve(waiting.approval_id, "allow")
         await said
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), HANG_S)
         assert outcome(acting)[0]
         assert warnings(acting) == []
 
@@ -181,7 +182,7 @@ async def test_a_session_that_closes_takes_its_handlers_with_it(tmp_path: Path) 
 
         acting.session.approvals.answer_with(endless)
         said = acting.begin(acting.root.message("go"))
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), HANG_S)
         await acting.session.close()
         assert (await said).status == "interrupted"
         assert not (tmp_path / "made").exists()

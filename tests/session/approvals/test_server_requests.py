@@ -24,6 +24,7 @@ from tertulia.session.approvals.elicitations import Elicitations
 from tertulia.session.approvals.server_requests import MAX_TOKENS, ServerRequests
 from tertulia.session.mcp.served_tools import ServedConversation
 from tertulia.testing import ScriptedModel, call, say
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare, plain
 from tests.session.staging import Stage, stage
 from tests.tables import each_row
@@ -247,7 +248,7 @@ async def test_behind_the_broker_it_is_the_client_who_asks_its_person(said: Any,
         conversation = acting.parts.conversations.find("root")
         calling = ServedCall("fake__ask", {"question": "May I?"}, "client", True, elicit, lambda *_: None)
         await acting.parts.servers.settle()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             answer = await ServedConversation(acting.parts, conversation).call(calling)
         assert heard in answer.text
         assert [asked.message for asked in questions] == ["The MCP server fake asks: May I?"]

@@ -12,6 +12,7 @@ import tertulia
 from tertulia.errors import McpError
 from tertulia.mcp.pool import session_servers
 from tertulia.testing import ScriptedModel, call, say
+from tests.deadlines import HANG_S
 from tests.mcp.connected import until
 from tests.mcp.fakes.number import lives
 from tests.session.mcp_stage import bad, calls, names, outputs, served, server, so_far
@@ -137,7 +138,7 @@ async def test_a_crash_in_a_call_is_an_output_and_the_next_call_works() -> None:
     script = [call("fs__die"), say("it died"), *calls("fs__echo", {"text": "back"})]
     async with served({"fs": server("die", "echo")}, *script) as session:
         assert (await session.root.message("die")).text == "it died"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             async for event in session.events(after=0):
                 if event.type == "mcp_server_status" and event.data.status == "failed":
                     break
@@ -167,7 +168,7 @@ async def test_interrupting_a_call_reaches_the_server(tmp_path) -> None:
         async for event in session.events(after=0):
             if event.type == "mcp_tool_call_begin":
                 break
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await until(lambda: "call slow" in log.read_text())
             await session.root.interrupt()
             assert (await running).status == "interrupted"

@@ -16,6 +16,7 @@ import pytest
 import tertulia
 from tertulia.errors import InvalidOutputError, InvalidParamsError, TaskTimeoutError
 from tertulia.testing import RecordedEvents, ScriptedModel, call, fail, say
+from tests.deadlines import HANG_S
 from tests.tables import each_row
 
 SCHEMA: dict[str, Any] = {
@@ -315,7 +316,7 @@ def f(p: P) -> int:
 print(tertulia.run("go", tertulia.Settings(model=ScriptedModel(['{"x": 7}']), tools=[f]), output_type=P).output.x)
 assert "pydantic" not in sys.modules
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert (ran.stdout, ran.stderr) == ("7\n", "")
 
 

@@ -23,6 +23,7 @@ from tertulia.session.resume.recorded_state import RecordedState
 from tertulia.session.resume.retention_sweep import sweep_all
 from tertulia.session.session import Session
 from tertulia.testing import FakeClock, ScriptedModel, call, say
+from tests.deadlines import HANG_S
 from tests.session.lives import Lives, told, types, until
 from tests.session.stored import lines, stored_bytes
 
@@ -454,7 +455,7 @@ async def test_a_call_that_was_cut_has_one_output_in_the_record_and_in_every_for
     replies = [asked, call("act", {})]
     async with lives.start(*replies, tools=[act], storage_policy=policy) as session:
         running = asyncio.create_task(session.root.message("hi"))
-        await asyncio.wait_for(entered.wait(), 10)
+        await asyncio.wait_for(entered.wait(), HANG_S)
         await session.parts.bus.flush()
         lives.die()
         for number in range(2):

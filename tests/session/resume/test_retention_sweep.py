@@ -19,12 +19,13 @@ from tertulia.session.resume import retention_sweep
 from tertulia.session.resume.retention_sweep import RetentionSweeper, preview_all, sweep_all, sweep_before_serving
 from tertulia.session.session import Session
 from tertulia.testing import FakeClock, ScriptedModel
+from tests.deadlines import HANG_S
 from tests.session.staging import ticks
 from tests.session.stored import home, session_ids, stored_bytes
 from tests.tables import each_row
 
 CANARY = b"canary-in-a-cage"
-DEADLINE_S = 10
+DEADLINE_S = HANG_S
 
 
 async def talked(clock: FakeClock, **settings: Any) -> str:

@@ -17,9 +17,10 @@ from tertulia.tools.patch.match import WorkBudget
 from tertulia.tools.patch.plan import make_plan
 from tertulia.tools.patch.text import Hunk, parse_patch
 from tertulia.tools.threads import abandoned_threads
+from tests.deadlines import HANG_S
 from tests.tools.patching import patch
 
-DEADLINE_S = 30
+DEADLINE_S = HANG_S
 NAMED = "tertulia tool"
 
 

@@ -12,6 +12,7 @@ from tertulia.policy.display_text import sha256
 from tertulia.protocol.ids import ConversationId
 from tertulia.tools.shell.command_approval import CommandRequest, EscalationRequest, approve_command
 from tertulia.tools.tool import ChainView
+from tests.deadlines import HANG_S
 from tests.tools.calling import call
 from tests.tools.workbench import allow, deny, workbench
 
@@ -111,7 +112,7 @@ async def test_git_that_would_start_a_program_of_its_repository_is_asked_about(t
     async with workbench(tmp_path, deny) as bench:
         bench.with_rights("untrusted")
         nested, mark = bench.root / "vendor", bench.root / "it-ran"
-        subprocess.run(["git", "init", "-q", str(nested)], check=True, timeout=20)
+        subprocess.run(["git", "init", "-q", str(nested)], check=True, timeout=HANG_S)
         (nested / "a.txt").write_text("one")
         (nested / ".gitattributes").write_text("* filter=evil\n")
         reading = {"command": ["git", "diff", "--stat"], "workdir": str(nested)}
