@@ -101,6 +101,7 @@ PAIRS = [
     ("sandbox", "workspace_write", "danger_full_access"),
     ("sandbox", "read_only", "danger_full_access"),
     ("network", False, True),
+    ("allow_git", False, True),
     ("writable_roots", (), ("/a",)),
     ("writable_roots", ("/a",), None),
     ("writable_roots", ("/a/b",), ("/a",)),

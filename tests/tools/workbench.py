@@ -93,7 +93,7 @@ class Workbench:
 
     def with_rights(self, approval: object, **rights: Any) -> Rights:
         """From now on; inside the workspace unless said otherwise."""
-        given = {"sandbox": "workspace_write", "network": False, **rights}
+        given = {"sandbox": "workspace_write", "network": False, "allow_git": False, **rights}
         self.rights = replace(TOP, approval_policy=approval_from_wire(approval), **given)
         return self.rights
 

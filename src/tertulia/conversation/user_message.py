@@ -121,12 +121,18 @@ def environment_message(cwd: str, rights: Rights, *, unattended: bool = False) -
     approval = approval_to_wire(rights.approval_policy)
     named = approval if isinstance(approval, str) else msgspec.json.encode(approval).decode()
     no_answers = unattended and rights.approval_policy.may_ask
-    parts = _environment(cwd, named, sandbox_to_wire(rights.sandbox), rights.network, no_answers)
+    mode, git = sandbox_to_wire(rights.sandbox), rights.allow_git and rights.sandbox == "workspace_write"
+    parts = _environment(cwd, named, mode, rights.network, no_answers, git)
     return UserMessage(new_item_id(), parts, injected=True)
 
 
+_GIT = (
+    "`git add`, `git commit -m`, `git branch NAME` and `git tag NAME`, each as one plain command, write the repository"
+)
+
+
 @lru_cache(maxsize=256)
-def _environment(cwd: str, approval: str, sandbox: str, network: bool, no_answers: bool) -> tuple[Part, ...]:
+def _environment(cwd: str, approval: str, sandbox: str, network: bool, no_answers: bool, git: bool) -> tuple[Part, ...]:
     # Cached so that ten thousand conversations in one directory share one text.
     lines = (
         "<environment_context>",
@@ -135,6 +141,7 @@ def _environment(cwd: str, approval: str, sandbox: str, network: bool, no_answer
         *([f"  <approvals>{NO_ANSWERS}</approvals>"] if no_answers else []),
         f"  <sandbox_mode>{sandbox}</sandbox_mode>",
         f"  <network_access>{'enabled' if network else 'restricted'}</network_access>",
+        *([f"  <git_access>{_GIT}</git_access>"] if git else []),
         "</environment_context>",
     )
     return (TextPart("\n".join(lines)),)

@@ -46,6 +46,8 @@ class Rights(_ToolRights, frozen=True, kw_only=True, gc=False):
     sandbox: SandboxMode
     network: bool
     """Whether commands in the sandbox reach the network."""
+    allow_git: bool
+    """Whether git commands of a few verbs are run for it that write the repository of a writable root."""
     writable_roots: tuple[str, ...] | None
     """Absolute directories that may be written at most; None: wherever the sandbox mode allows."""
     storage_policy: StoragePolicy

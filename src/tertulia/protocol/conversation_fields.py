@@ -78,6 +78,15 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         narrows=True,
     ),
     ConversationField(
+        name="allow_git",
+        kind=Switch(),
+        doc="whether single `git add`, `commit`, `branch` and `tag` [write its repository](sandbox.md#git)",
+        setting="whether single `git add`, `commit`, `branch` and `tag` [write the repository](sandbox.md#git) of the "
+        "workspace",
+        default=False,
+        narrows=True,
+    ),
+    ConversationField(
         name="writable_roots",
         kind=Structured("directories that lie below directories of both sides; unset is no restriction"),
         setting="directories that commands may write, instead of the working directory; relative ones count from the "

@@ -69,6 +69,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute: read-only inside a writable root, also where they do not exist yet."""
     missing_files: tuple[str, ...] = ()
     """Those of both that would be files: while a command runs, an empty file stands where one is missing."""
+    git_stores: tuple[str, ...] = ()
+    """Those of the roots that are `.git` directories, for our own git: nothing in them is looked for and protected."""
     limits: CommandLimits = CommandLimits()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tertulia.policy.commands.git_repository import (
     MAX_DIRECTORIES,
     git_starts_nothing,
     settings_that_may_start,
+    why_git_may_not_write,
 )
 from tests.deadlines import HANG_S
 from tests.tables import each_row
@@ -335,3 +337,34 @@ def test_an_index_that_cannot_be_read_is_asked_about(scene: Scene) -> None:
 def test_s2_the_lines_of_a_configuration_that_may_start_a_program(config: bytes, lines: list[bytes]) -> None:
     """S2: what a command may not leave in a repository's configuration"""
     assert [line for _, line in settings_that_may_start(config)] == lines
+
+
+MAY_NOT = [
+    ({"config": "[core]\n\tnewPower = x\n"}, "[core] 'newPower = x', of which it is not known"),
+    ({"config": "[include]\n\tpath = x\n"}, "[include] 'path = x'"),
+    ({"config": '[hook "a"]\n\tcommand = x\n'}, "[hook] 'command = x'"),
+    ({"config": "[core]\n", "config.worktree": "[core]\n\tnewPower = x\n"}, "[core] 'newPower = x'"),
+    ({"config": "[core]\n", "commondir": "../other\n"}, "names another directory as the common one"),
+    ({"config": "[core]\n", "index": "DIRC\0\0\0\4\0\0\xe0\0"}, "it has submodules"),
+    ({}, "cannot be read"),
+]
+
+
+@each_row("files, reason", MAY_NOT)
+def test_why_git_may_not_write_a_repository_is_told(files: dict[str, str], reason: str, tmp_path: Path) -> None:
+    """Issue 19, 10"""
+    with tempfile.TemporaryDirectory(dir=tmp_path) as store:
+        for name, text in files.items():
+            Path(store, name).write_bytes(text.encode("latin-1"))
+        assert reason in (why_git_may_not_write(store) or "")
+
+
+def test_what_is_told_to_git_or_not_obeyed_by_it_is_no_reason(tmp_path: Path) -> None:
+    """Issue 19, 10: an ordinary repository, with filters, aliases and signing."""
+    place = tmp_path / "repo"
+    place.mkdir()
+    git(place, "init", "-q")
+    for key in ("core.hooksPath", "core.editor", "alias.ci", "filter.lfs.clean", "credential.helper", "commit.gpgsign"):
+        git(place, "config", key, "x")
+    git(place, "config", "branch.main.remote", "origin")
+    assert why_git_may_not_write(str(place / ".git")) is None

@@ -32,6 +32,31 @@ FORCED: Mapping[str, str] = {
 }
 """What a known-safe git is told; it counts more than any file, so in a file it may have any value."""
 
+FORCED_FOR_WRITES: Mapping[str, str] = {
+    **FORCED,
+    "commit.gpgsign": "false",
+    "commit.template": "",
+    "commit.verbose": "false",
+    "core.askpass": "",
+    "core.editor": "false",
+    "core.pager": "cat",
+    "core.sshcommand": "false",
+    "credential.helper": "",
+    "diff.external": "",
+    "diff.ignoresubmodules": "all",
+    "gc.auto": "0",  # a commit would start it
+    "maintenance.auto": "false",
+    "sequence.editor": "false",
+    "tag.forcesignannotated": "false",
+    "tag.gpgsign": "false",
+}
+"""What a git is told that adds, commits, and makes branches and tags."""
+_UNOBEYED_BY_WRITES = frozenset(
+    {"alias", "browser", "credential", "diff", "difftool", "filter", "gitflow", "gpg", "gui", "help", "interactive"}
+    | {"lfs", "man", "merge", "mergetool", "pager", "sendemail", "svn", "svn-remote", "uploadpack", "url", "web"}
+)
+"""Sections that such a git does not obey: they belong to other verbs, or a filter, which is told to do nothing."""
+
 _ANY = "*"
 _KEYS: Mapping[str, str] = {
     "advice": _ANY,
@@ -109,6 +134,33 @@ def git_starts_nothing(directories: Iterable[str], roots: Sequence[str]) -> bool
         return False
 
 
+class _ToldOrUnobeyed:
+    """The names of settings that a git which writes is told itself, or does not obey."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in FORCED_FOR_WRITES or str(name).partition(".")[0] in _UNOBEYED_BY_WRITES
+
+
+def why_git_may_not_write(store: str) -> str | None:
+    """Why git is not to add or commit to the repository whose `.git` directory this is; None where it may. Reads files.
+
+    It may where each setting is known to start nothing, is one that we set ourselves, or is not obeyed; where nothing
+    is included, no other common directory is named, and no submodule is there, which has settings of its own.
+    """
+    try:
+        if os.path.lexists(os.path.join(store, "commondir")):
+            return "its `.git` names another directory as the common one"
+        for config in _configs(store):
+            foreign = _foreign_setting(config, _ToldOrUnobeyed())
+            if foreign is not None:
+                return f"its configuration has {foreign}, of which it is not known that it starts no program"
+        if not all(map(_has_no_submodule, _indexes(store))):
+            return "it has submodules"
+    except (OSError, ValueError) as error:
+        return f"its settings or its index cannot be read ({error})"
+    return None
+
+
 def settings_that_may_start(config: bytes) -> tuple[tuple[str, bytes], ...]:
     """The lines of a configuration, each with its section, that may have git start a program or read other files.
 
@@ -132,7 +184,7 @@ def _is_plain(directory: str) -> bool:
     """Every repository is looked at that git could find from here, though it takes only the nearest one."""
     found = False
     for place in _upwards(directory):
-        if _looks_bare(place):
+        if looks_bare(place):
             return False
         entry = os.path.join(place, ".git")
         if not os.path.lexists(entry):
@@ -157,7 +209,8 @@ def _is_within(path: str, roots: Sequence[str]) -> bool:
     return any(f"{path}/".startswith(f"{root.rstrip('/')}/") for root in roots)
 
 
-def _looks_bare(place: str) -> bool:
+def looks_bare(place: str) -> bool:
+    """Whether git would take a directory itself for a repository, without a `.git` in it."""
     return all(os.path.lexists(os.path.join(place, name)) for name in ("HEAD", "objects", "refs"))
 
 
@@ -186,6 +239,11 @@ def _indexes(store: str) -> Iterator[str]:
 
 
 def _is_plain_config(path: str) -> bool:
+    return _foreign_setting(path, FORCED.keys()) is None
+
+
+def _foreign_setting(path: str, forced: Container[str]) -> str | None:
+    """The first line, as section and words, that is not known to start nothing; None where there is none."""
     section, subsection = "", None
     for line in _content(path, MAX_CONFIG_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         line = line.removesuffix(b"\r")
@@ -193,14 +251,12 @@ def _is_plain_config(path: str) -> bool:
             continue
         if (header := _SECTION.fullmatch(line)) is not None:
             section, subsection = header[1].decode().lower(), header[2]
-        elif not _starts_nothing(section, subsection, line):
-            return False
-    return True
+        elif not _starts_nothing(section, subsection, line, forced):
+            return f"[{section}] {line.decode('utf-8', 'replace').strip()[:80]!r}"
+    return None
 
 
-def _starts_nothing(
-    section: str, subsection: bytes | None, line: bytes, forced: Container[str] = FORCED.keys()
-) -> bool:
+def _starts_nothing(section: str, subsection: bytes | None, line: bytes, forced: Container[str]) -> bool:
     setting = _SETTING.fullmatch(line)
     if setting is None or line.endswith(b"\\"):
         return False

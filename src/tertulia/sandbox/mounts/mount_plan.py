@@ -89,7 +89,7 @@ class MountPlan:
             self.close_fds()
             if self._began:
                 self._began = False
-                self._nested.ended(self._roots)
+                self._nested.ended(self._scanned())
             if self._change_watch is not None:
                 self.changes += self._change_watch.end(held=True)
             while self._stubs:
@@ -139,10 +139,10 @@ class MountPlan:
 
     def _inside(self) -> Iterator[MountEntry]:
         confinement = self._command.confinement
-        nested = [found for root in self._roots for found in self._nested.before(root)]
+        nested = [found for root in self._scanned() for found in self._nested.before(root)]
         if not self._began:
             self._began = True
-            self._nested.began(self._roots)
+            self._nested.began(self._scanned())
             if self._command.watch is not None and self._roots:
                 self._change_watch = ChangeWatch(
                     self._command.watch, self._roots, confinement, [found.path for found in nested]
@@ -158,6 +158,10 @@ class MountPlan:
             places.close()
         for found in nested:
             yield MountEntry(found.path, "read_only", found.device, found.inode)
+
+    def _scanned(self) -> list[str]:
+        """The roots in which what is the user's is looked for."""
+        return [root for root in self._roots if root not in self._command.confinement.git_stores]
 
     def _protected(self, confinement: Confinement, nested: Iterable[str]) -> Iterator[str]:
         """Paths that are protected wherever they lead; in what is found deeper down, only what that names elsewhere."""

@@ -95,6 +95,8 @@ class ConversationFields(TypedDict, total=False):
     """When a person is asked."""
     sandbox: SandboxName | None
     """How its commands are confined."""
+    allow_git: bool | None
+    """Whether single `git add`, `commit`, `branch` and `tag` write its repository."""
     storage_policy: StoragePolicy | StorageName | TtlTable | None
     """What of it may be written down."""
     limits: LimitFields | None

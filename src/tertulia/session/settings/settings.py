@@ -67,6 +67,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The sandbox that conversations begin in, where it is less than `sandbox`, which they may be set to."""
     network: bool = False
     """Whether commands in the sandbox reach the network."""
+    allow_git: bool = False
+    """Whether single `git add`, `commit`, `branch` and `tag` are run for a conversation, in its own repository."""
     writable_roots: Sequence[str] | None = None
     """Absolute directories; None: wherever the sandbox mode allows. Links in them are followed once, now."""
     storage_policy: StoragePolicy | StorageName | Table = Full()

@@ -32,6 +32,7 @@ from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, CommandResult, Confinement, TerminalSize
 from tertulia.tools.command_environment import CommandEnvironment, describe_confinement
+from tertulia.tools.shell.git_command import as_git_write, fails_for_protected_git
 from tertulia.tools.threads import run_in_thread
 from tertulia.tools.tool import CallContext, or_null
 
@@ -140,6 +141,7 @@ async def approve_command(place: CommandEnvironment, order: CommandRequest, call
         # It runs because it only reads, which is true of it in such an environment alone.
         writable = (place.root, *confinement.writable_roots)
         command = replace(command, environment=safe_environment(place.environment, writable))
+    command = await as_git_write(place, command, call.rights)
     return ApprovedCommand(command, granted.decider)
 
 
@@ -151,7 +153,8 @@ async def approve_outside_sandbox(
     inside = command.confinement.mode != "danger_full_access"
     if failed.exit_code == 0 or failed.ended != "exited" or not inside or reading.known_safe:
         return None
-    if not may_retry_outside(call.rights.approval_policy):
+    policy = call.rights.approval_policy
+    if not (may_retry_outside(policy) or (policy.may_ask and fails_for_protected_git(command, failed))):
         return None
     ended = f"It failed inside the sandbox with exit code {failed.exit_code}. The end of what it said"
     try:
@@ -160,7 +163,7 @@ async def approve_outside_sandbox(
         )
     except ApprovalDeniedError:
         return None
-    freed = replace(command, confinement=_unconfined(command.confinement), environment=place.environment)
+    freed = _command(place, order, _unconfined(place.confinement(call.rights)), call)
     return ApprovedCommand(freed, granted.decider)
 
 

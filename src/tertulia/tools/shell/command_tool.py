@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.sandbox.runner import CommandResult
+from tertulia.sandbox.runner import Command, CommandResult
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.patch.text import PatchCommand, patch_in_command
 from tertulia.tools.shell.command_approval import (
@@ -17,6 +17,7 @@ from tertulia.tools.shell.command_approval import (
     check_argv,
     read_escalation,
 )
+from tertulia.tools.shell.git_command import protected_git_hint
 from tertulia.tools.tool import CallContext, Outcome, Result, Tool
 
 
@@ -24,6 +25,12 @@ def ended_lines(finished: CommandResult) -> list[str]:
     """What a model is told of an ended command besides its exit code and output."""
     started = None if finished.reason is None else f"It could not be started: {finished.reason}"
     return [line for line in (started, finished.limit_text(), finished.changes_text()) if line is not None]
+
+
+def failure_hint(place: CommandEnvironment, command: Command, finished: CommandResult, call: CallContext) -> str | None:
+    """Lines of ours about why a command may have failed, and how to go on; None where there is nothing to say."""
+    hints = (place.mask_hint(command, finished), protected_git_hint(command, finished, call.rights))
+    return "\n".join(hint for hint in hints if hint is not None) or None
 
 
 class CommandTool(ABC):

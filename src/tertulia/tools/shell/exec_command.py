@@ -19,7 +19,7 @@ from tertulia.tools.shell.command_approval import (
     approve_outside_sandbox,
     approve_typing,
 )
-from tertulia.tools.shell.command_tool import CommandTool, ended_lines
+from tertulia.tools.shell.command_tool import CommandTool, ended_lines, failure_hint
 from tertulia.tools.shell.live_command import LiveCommand, Terminals, without_nul
 from tertulia.tools.tool import CallContext, Outcome, Result, Tool, define_tool
 
@@ -105,7 +105,7 @@ class ExecCommand(CommandTool):
         if finished is None:
             number = self._terminals.keep(call.conversation_id, live)
             live.listen(None)
-        hint = None if finished is None else place.mask_hint(live.command, finished)
+        hint = None if finished is None else failure_hint(place, live.command, finished, call)
         return _result(live, finished, number, arguments, call, hint)
 
 
@@ -139,7 +139,7 @@ class WriteStdin:
             live.listen(None)
             if live.running.finished is not None:
                 self._terminals.drop(call.conversation_id, number)
-        hint = None if finished is None else self._place.mask_hint(live.command, finished)
+        hint = None if finished is None else failure_hint(self._place, live.command, finished, call)
         return _result(live, finished, number, arguments, call, hint)
 
     async def _type(self, live: LiveCommand, chars: str, call: CallContext) -> None:

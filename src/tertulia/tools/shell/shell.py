@@ -18,7 +18,7 @@ from tertulia.tools.shell.command_approval import (
     approve_command,
     approve_outside_sandbox,
 )
-from tertulia.tools.shell.command_tool import CommandTool, ended_lines
+from tertulia.tools.shell.command_tool import CommandTool, ended_lines, failure_hint
 from tertulia.tools.shell.live_command import LiveCommand, without_nul
 from tertulia.tools.tool import CallContext, Result, define_tool
 
@@ -59,7 +59,7 @@ async def run_command(place: CommandEnvironment, order: CommandRequest, timeout_
         with call.unhurried():
             live = await LiveCommand.start(place.runner, approved.command, call, approved.allowed_by)
             finished = await live.see_through(timeout_s)
-    return command_result(finished, timeout_s, place.mask_hint(approved.command, finished))
+    return command_result(finished, timeout_s, failure_hint(place, approved.command, finished, call))
 
 
 def command_result(finished: CommandResult, timeout_s: float, hint: str | None = None) -> Result:
