@@ -51,7 +51,7 @@ class _Verb(NamedTuple):
 
 class _Parsed(NamedTuple):
     options: frozenset[str]
-    """Letters and long names."""
+    """Single letters without their dash, and long names."""
     names: tuple[str, ...]
     """What is neither an option nor the value of one."""
 

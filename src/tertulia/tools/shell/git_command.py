@@ -138,7 +138,7 @@ class _RepositoryGit:
             )
 
     def command(self, write: GitWrite) -> Command:
-        """The command itself."""
+        """The git command with everything switched off that could start another program."""
         argv = (*self._beginning, write.verb, *write.arguments)
         return replace(
             self._original,
