@@ -31,8 +31,10 @@ class Provider:
 
     @property
     def answer(self) -> str:
-        """What the newest request is answered with."""
-        return f"the-answer-number-{len(self.bodies)}"
+        """What the newest request is answered with: JSON where that is asked for."""
+        text = f"the-answer-number-{len(self.bodies)}"
+        wants_json = self.bodies and ("json_schema" in self.bodies[-1] or "say-it-in-json" in self.bodies[-1])
+        return json.dumps({"answer": text}) if wants_json else text
 
     def take(self, path: str, body: str) -> list[tuple[str, dict[str, Any]]]:
         """The events of the answer."""

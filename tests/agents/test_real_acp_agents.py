@@ -97,7 +97,7 @@ def processes(work: Path) -> list[int]:
 async def kill(acting: Stage, conversation: str, work: Path) -> None:
     """Until we have heard of it."""
     backend: Any = acting.parts.scheduler._runner._find_backend(acting.parts.conversations.find(conversation))
-    (seat,) = backend._executor._seats.values()
+    (seat,) = backend._executor._idle_agents.values()
     for pid in processes(work):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -33,7 +33,7 @@ def test_user_instructions_stand_in_their_standard_wrapper() -> None:
 
 def test_the_environment_tells_where_and_under_which_rules_a_conversation_works() -> None:
     """S000-13"""
-    rights = replace(TOP, approval_policy=UNTRUSTED, sandbox="workspace_write", network=False)
+    rights = replace(TOP, approval_policy=UNTRUSTED, sandbox="workspace_write", network=False, allow_git=False)
     assert environment_message("/work/naïve", rights).text == (
         "<environment_context>\n"
         "  <cwd>/work/naïve</cwd>\n"
@@ -43,6 +43,15 @@ def test_the_environment_tells_where_and_under_which_rules_a_conversation_works(
         "</environment_context>"
     )
     assert "<network_access>enabled<" in environment_message("/work", TOP).text
+    assert "<git_access>`git add`" in environment_message("/work", replace(rights, allow_git=True)).text
+
+
+def test_a_model_is_told_where_no_one_can_answer_unless_nothing_is_asked_anyway() -> None:
+    rights = replace(TOP, approval_policy=UNTRUSTED)
+    assert "<approvals>no one can answer;" in environment_message("/work", rights, unattended=True).text
+    assert "<approvals>" not in environment_message("/work", rights).text
+    never = replace(TOP, approval_policy=NEVER)
+    assert "<approvals>" not in environment_message("/work", never, unattended=True).text
 
 
 def test_an_approval_policy_without_a_name_is_told_as_json() -> None:

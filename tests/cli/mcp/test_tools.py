@@ -152,12 +152,12 @@ def test_a_tool_that_is_none_is_named_and_the_others_are_listed(shell: Shell) ->
     configure(shell, "x", bare("--define", str(file)))
     ran = shell.run("mcp", "test", "x")
     assert (ran.code, "x__good" in ran.out) == (0, True)
-    assert "warning tool 'bad' is left out: `inputSchema`: Field required" in ran.out
+    assert "warning tool 'bad' is left out: `inputSchema`: it is missing" in ran.out
     [told] = shell.run("mcp", "test", "x", "--json").lines
     assert (told["tools"], len(told["left_out"])) == (["x__good"], 1)
     ran = shell.run("mcp", "tools", "--json")
     assert [row["name"] for row in ran.lines] == ["x__good"]
-    assert ran.err == "tertulia: MCP server x: tool 'bad' is left out: `inputSchema`: Field required\n"
+    assert ran.err == "tertulia: MCP server x: tool 'bad' is left out: `inputSchema`: it is missing\n"
 
 
 def serve_tools(shell: Shell, **descriptions: str) -> None:

@@ -81,7 +81,7 @@ async def kill_agent(acting: Stage, pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     await until(lambda: not runs(pid))
     resources = acting.parts.command_services.resources._all
-    agents = [agent for resource in resources for agent in getattr(resource, "_seats", {}).values()]
+    agents = [agent for resource in resources for agent in getattr(resource, "_idle_agents", {}).values()]
     assert agents
     await until(lambda: not any(agent.process.is_alive for agent in agents))
 

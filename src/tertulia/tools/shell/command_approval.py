@@ -28,6 +28,7 @@ from tertulia.policy.approvals.approval_request import (
 )
 from tertulia.policy.commands.command_analysis import CommandAnalysis, analyse_command, only_reads_in, safe_environment
 from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles, named_files
+from tertulia.policy.commands.safe_programs import known_program
 from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, CommandResult, Confinement, TerminalSize
@@ -154,7 +155,10 @@ async def approve_outside_sandbox(
     if failed.exit_code == 0 or failed.ended != "exited" or not inside or reading.known_safe:
         return None
     policy = call.rights.approval_policy
-    if not (may_retry_outside(policy) or (policy.may_ask and fails_for_protected_git(command, failed))):
+    # Only git itself: what else would change a repository's own files must ask for that.
+    wants_git = any(known_program(words[0]) == "git" for words in reading.commands or ())
+    may_git = wants_git and policy.may_ask and fails_for_protected_git(command, failed)
+    if not (may_retry_outside(policy) or may_git):
         return None
     ended = f"It failed inside the sandbox with exit code {failed.exit_code}. The end of what it said"
     try:
