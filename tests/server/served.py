@@ -122,10 +122,12 @@ class SocketClient:
 
 
 @asynccontextmanager
-async def served(settings: Settings | None = None, hosts: AllowedHosts | None = None) -> AsyncIterator[Place]:
+async def served(
+    settings: Settings | None = None, hosts: AllowedHosts | None = None, origins: frozenset[bytes] = frozenset()
+) -> AsyncIterator[Place]:
     """A server for the block. In the end everything of it is gone."""
     host, nursery = Host(settings or Settings(model=model())), Nursery()
-    web = WebApp(host, TOKEN, hosts)
+    web = WebApp(host, TOKEN, hosts, origins=origins)
     server = HttpServer(web.app)
     with listen(0) as listening:
         serving = nursery.start(server.serve(listening), "http")

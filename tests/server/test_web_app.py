@@ -11,6 +11,7 @@ from tertulia.models.scripted.script import say
 from tertulia.server.http.server import listen
 from tertulia.server.web_app import serve_web_app
 from tertulia.session.settings.settings import Settings
+from tertulia.version import __version__
 from tests.deadlines import HANG_S
 from tests.server.client import model
 from tests.server.served import TOKEN, SocketClient, served, status
@@ -25,7 +26,7 @@ PATHS = [
         "//etc/passwd",
     ),
     *("/health/../../etc/passwd", "/ws/../serve.token", "/%00", "/health%00", "/mcp/../../serve.token", "/serve.token"),
-    *("/health/", "/mcp/", "/ws/", "/", "/index.html", "/\\..\\..\\etc\\passwd", "/health;/../x"),
+    *("/health/", "/mcp/", "/ws/", "/index.html", "/\\..\\..\\etc\\passwd", "/health;/../x"),
 ]
 
 
@@ -35,6 +36,31 @@ async def test_health_says_what_runs() -> None:
         answer = await place.raw(place.head("GET", "/health"))
         told = json.loads(answer.partition(b"\r\n\r\n")[2])
         assert told == {"status": "ok", "version": told["version"], "sessions": 1, "clients": 1}
+
+
+async def test_without_a_token_health_says_the_status_and_nothing_about_what_runs() -> None:
+    """Issue 19, item 13: for probes that cannot hold a secret. A wrong token is refused as everywhere."""
+    async with served() as place, place.socket() as client:
+        await client.call("initialize")
+        answer = await place.raw(place.head("GET", "/health", Authorization=None))
+        assert (status(answer), json.loads(answer.partition(b"\r\n\r\n")[2])) == (200, {"status": "ok"})
+        assert status(await place.raw(place.head("GET", "/health", Authorization="Bearer wrong"))) == 401
+        assert status(await place.raw(place.head("GET", "/health", Authorization=None, Host="evil.example"))) == 421
+
+
+async def test_the_first_page_says_what_this_is_and_holds_no_data() -> None:
+    """Issue 19, item 13: the same with and without a token, whatever runs."""
+    async with served() as place:
+        before = await place.raw(place.head("GET", "/", Authorization=None))
+        async with place.socket() as client:
+            session = (await client.call("initialize"))["result"]["session_id"]
+            pages = [await place.raw(place.head("GET", "/", **headers)) for headers in ({}, {"Authorization": None})]
+        assert pages == [before, before]
+        body = before.partition(b"\r\n\r\n")[2].decode()
+        assert status(before) == 200
+        assert [word for word in ("Tertulia", __version__, "token", "docs", "/ws") if word not in body] == []
+        assert session not in body
+        assert TOKEN not in body
 
 
 @each_row("path", PATHS)

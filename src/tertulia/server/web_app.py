@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Route, WebSocketRoute
 
 from tertulia.events.clock import SystemClock
 from tertulia.scheduler.nursery import Nursery
-from tertulia.server.http.guard import TOKEN_SUBPROTOCOL, AllowedHosts, App, HttpRefusal, RequestGuard
+from tertulia.server.http.guard import HAS_TOKEN, TOKEN_SUBPROTOCOL, AllowedHosts, App, HttpRefusal, RequestGuard
 from tertulia.server.http.openapi import openapi_document
 from tertulia.server.http.server import HttpServer
 from tertulia.server.http.uvicorn_protocols import SINK_EXTENSION
@@ -39,6 +39,21 @@ OWN_SUBPROTOCOL = "tertulia"
 """Our subprotocol; browsers want one of theirs to be chosen."""
 
 _POLICY = 1008
+_PUBLIC = frozenset({"/", "/health"})
+"""Paths that need no token; they tell nothing of sessions."""
+_ABOUT = f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Tertulia</title>
+<h1>Tertulia {__version__}</h1>
+<p>This is the server of an agent runtime, for programs: JSON-RPC over WebSocket at <code>/ws</code>, MCP at
+<code>/mcp</code>. There is nothing to see here.</p>
+<p>Every request needs the token that is in the file which <code>tertulia serve</code> named at its start, as
+<code>Authorization: Bearer TOKEN</code>. Only this page and the status at <code>/health</code> need none.</p>
+<p>The documentation is in the folder <code>docs</code> of Tertulia: <code>serve.md</code> and <code>clients.md</code>.
+<code>tertulia schema</code> prints every operation and event, <code>/openapi.json</code> describes the paths.</p>
+</html>
+"""
 
 
 class WebSocketClients:
@@ -108,7 +123,10 @@ def _choose_subprotocol(offered: list[str]) -> str | None:
 class WebApp:
     """The application. Close it when the sessions are closed and the server has stopped."""
 
-    def __init__(self, host: Host, token: str, hosts: AllowedHosts | None = None) -> None:
+    def __init__(
+        self, host: Host, token: str, hosts: AllowedHosts | None = None, *, origins: frozenset[bytes] = frozenset()
+    ) -> None:
+        """`origins`: pages that may call besides our own."""
         self._nursery = Nursery()
         self._host = host
         self._sockets = WebSocketClients(host, self._nursery)
@@ -118,11 +136,11 @@ class WebApp:
             Route("/mcp", self._mcp, methods=["GET", "POST", "DELETE"]),
             Route("/health", self._health, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
+            Route("/", self._about, methods=["GET"]),
         ]
-        """Files that everybody may have would stand here too, and the guard would be told their paths (`public`)."""
         routed = Starlette(routes=self.routes)
         routed.router.redirect_slashes = False
-        self.app: App = RequestGuard(routed, token, hosts)
+        self.app: App = RequestGuard(routed, token, hosts, public=_PUBLIC.__contains__, origins=origins)
 
     @property
     def clients(self) -> int:
@@ -135,9 +153,15 @@ class WebApp:
         await self._nursery.close(timeout_s)
 
     async def _health(self, request: Request) -> JSONResponse:
+        if not request.scope[HAS_TOKEN]:
+            # For probes that cannot hold a secret: that it runs, and nothing about what.
+            return JSONResponse({"status": "ok"})
         return JSONResponse(
             {"status": "ok", "version": __version__, "sessions": len(self._host), "clients": self.clients}
         )
+
+    async def _about(self, request: Request) -> HTMLResponse:
+        return HTMLResponse(_ABOUT)
 
     async def _openapi(self, request: Request) -> JSONResponse:
         return JSONResponse(openapi_document())
@@ -147,11 +171,17 @@ _LAST_S = 2.0
 
 
 async def serve_web_app(
-    settings: Settings, listening: socket.socket, token: str, stop: asyncio.Event, hosts: AllowedHosts | None = None
+    settings: Settings,
+    listening: socket.socket,
+    token: str,
+    stop: asyncio.Event,
+    hosts: AllowedHosts | None = None,
+    *,
+    origins: frozenset[bytes] = frozenset(),
 ) -> None:
     """Until `stop`: then every session is closed, clients hear how that ended, and their connections end last."""
     host, nursery = Host(settings), Nursery()
-    web = WebApp(host, token, hosts)
+    web = WebApp(host, token, hosts, origins=origins)
     server = HttpServer(web.app)
     nursery.start(IdleSessionCloser(host, SystemClock()).keep_looking(), "idle sessions")
     serving = nursery.start(server.serve(listening), "http")

@@ -73,11 +73,25 @@ def test_with_the_word_it_listens_there(shell: Shell) -> None:
         assert health({**told, "url": f"http://127.0.0.1:{port}"})["status"] == "ok"
 
 
-@pytest.mark.parametrize("wrong", [["--port", "99999"], ["--port", "x"], ["-m", "nobody/x"], ["-s", "loose"]])
+@pytest.mark.parametrize(
+    "wrong", [["--port", "99999"], ["--port", "x"], ["-m", "nobody/x"], ["-s", "loose"], ["--allow-origin", "*"]]
+)
 def test_a_mistake_is_told_before_anything_is_served(shell: Shell, wrong: list[str]) -> None:
     ran = shell.run("serve", *wrong)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err
+
+
+def test_pages_of_named_origins_are_let_in(shell: Shell) -> None:
+    """Issue 19, item 13."""
+    with serving(shell, "--allow-origin", "http://localhost:5173", "--allow-origin", "https://app.example") as (
+        _,
+        told,
+    ):
+        request = urllib.request.Request(f"{told['url']}/health", headers={"Origin": "https://app.example"})
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+            assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
+            assert json.loads(answer.read()) == {"status": "ok"}
 
 
 def test_a_port_that_is_taken_is_told(shell: Shell) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import click
@@ -12,7 +13,9 @@ import click
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.cli.stop_signals import on_stop_signal
+from tertulia.errors import InvalidParamsError
 from tertulia.server.http.guard import LOOPBACK, AllowedHosts
+from tertulia.server.http.origins import parse_origin
 from tertulia.server.http.server import listen, load_or_create_token, url_of
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -31,9 +34,16 @@ With the token in a header, and never in the address:
 @click.option("--port", type=click.IntRange(0, 65535), default=8700, show_default=True, help="0 chooses a free one.")
 @click.option("name", "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--allow-remote", is_flag=True, help="Listen on an address that other machines can reach.")
+@click.option(
+    "pages",
+    "--allow-origin",
+    metavar="ORIGIN",
+    multiple=True,
+    help="Let pages of this origin call, such as http://localhost:5173; repeatable. They need the token too.",
+)
 @global_flags
 @click.pass_obj
-def command(flags: GlobalFlags, *, port: int, name: str, allow_remote: bool) -> int:
+def command(flags: GlobalFlags, *, port: int, name: str, allow_remote: bool, pages: Sequence[str]) -> int:
     """Serve sessions: JSON-RPC at /ws (WebSocket), MCP at /mcp, /health and /openapi.json.
 
     Prints one line of JSON with `url` and `token_file`. A client sends the token that is in that file. Ends with
@@ -41,11 +51,15 @@ def command(flags: GlobalFlags, *, port: int, name: str, allow_remote: bool) -> 
     """
     if f"[{name}]" not in LOOPBACK and name not in LOOPBACK and not allow_remote:
         raise click.UsageError(f"{name} can be reached from other machines; say --allow-remote if that is meant")
+    try:
+        origins = frozenset(map(parse_origin, pages))
+    except InvalidParamsError as error:
+        raise click.BadParameter(error.message, param_hint="--allow-origin") from None
     _require_web_extra()
     loaded = load_and_warn(flags)
     check_model(loaded)
     with listen(port, name) as listening:
-        return asyncio.run(_serve(loaded, listening, _hosts(name, allow_remote)))
+        return asyncio.run(_serve(loaded, listening, _hosts(name, allow_remote), origins))
 
 
 def _hosts(name: str, remote: bool) -> AllowedHosts:
@@ -54,7 +68,9 @@ def _hosts(name: str, remote: bool) -> AllowedHosts:
     return AllowedHosts(LOOPBACK | {name.lower(), socket.gethostname().lower()}, addresses=True)
 
 
-async def _serve(loaded: LoadedSettings, listening: socket.socket, hosts: AllowedHosts) -> int:
+async def _serve(
+    loaded: LoadedSettings, listening: socket.socket, hosts: AllowedHosts, origins: frozenset[bytes]
+) -> int:
     from tertulia.server.web_app import serve_web_app
 
     token_at = loaded.environment.home / "serve.token"
@@ -63,7 +79,7 @@ async def _serve(loaded: LoadedSettings, listening: socket.socket, hosts: Allowe
     with on_stop_signal(stop.set):
         # Not before: a client that has read this line may stop the server, and it must end in good order.
         print(json.dumps({"url": url_of(listening), "token_file": str(token_at)}), flush=True)
-        await serve_web_app(loaded.settings, listening, token, stop, hosts)
+        await serve_web_app(loaded.settings, listening, token, stop, hosts, origins=origins)
     return 0
 
 

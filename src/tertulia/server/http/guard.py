@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import ParseError
+from tertulia.server.http.origins import Headers, allowing_headers, preflight_headers
 from tertulia.server.jsonrpc.messages import encode_error
 from tertulia.server.jsonrpc.strict_json import decode_json
 
@@ -41,10 +42,11 @@ class HttpRefusal(Exception):
         self.status = status
         self.body = body or msgspec.json.encode({"error": {"code": code, "message": message}})
 
-    async def answer(self, scope: Scope, send: Send) -> None:
-        """Send the refusal, of a request or of an attempt to open a WebSocket."""
+    async def answer(self, scope: Scope, send: Send, more: Headers | None = None) -> None:
+        """Send the refusal, of a request or of an attempt to open a WebSocket. `more`: further headers."""
         headers = [
             *SECURITY_HEADERS,
+            *(more or ()),
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(self.body)),
         ]
@@ -136,6 +138,8 @@ TOKEN_SUBPROTOCOL = "bearer."
 
 DECODED_BODY = "tertulia.decoded_body"
 """The key of a request's scope under which its decoded body stands."""
+HAS_TOKEN = "tertulia.has_token"
+"""The key under which stands whether the request brought the token: always, but for paths that need none."""
 
 _HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 
@@ -156,20 +160,35 @@ class RequestGuard:
     """In front of an application. Every answer tells browsers to keep nothing, guess nothing and frame nothing."""
 
     def __init__(
-        self, app: App, token: str, hosts: AllowedHosts | None = None, *, public: Callable[[str], bool] | None = None
+        self,
+        app: App,
+        token: str,
+        hosts: AllowedHosts | None = None,
+        *,
+        public: Callable[[str], bool] | None = None,
+        origins: frozenset[bytes] = frozenset(),
     ) -> None:
-        """`public`: paths that need no token, for files that everybody may have. The other checks hold there too."""
+        """`public`: paths that need no token; the other checks hold there too, and a wrong token is refused. `origins`:
+        pages of others that may call, see `origins.py`."""
         self._app = app
         self._token = token
         self._hosts = hosts or AllowedHosts()
         self._public = public
+        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        more: Headers = []
         try:
             headers = _Headers(scope["headers"])
+            origin = (headers.optional(b"origin") or b"").lower()
+            more = allowing_headers(origin) if origin in self._origins else []
+            if more and _is_preflight(scope, headers):
+                self._check_host(headers.one(b"host"))
+                await _answer_preflight(origin, send)
+                return
             self._check(scope, headers)
             if scope["type"] == "http":
                 body = await read_bounded_body(scope["method"], headers.one, receive)
@@ -177,20 +196,21 @@ class RequestGuard:
                     scope[DECODED_BODY] = body.value
                     receive = replay_body(body.text, receive)
         except HttpRefusal as refusal:
-            await refusal.answer(scope, send)
+            await refusal.answer(scope, send, more)
         else:
-            await self._app(scope, receive, _with_headers(send))
+            await self._app(scope, receive, _with_headers(send, more))
 
     def _check(self, scope: Scope, headers: _Headers) -> None:
         host = headers.one(b"host")
         self._check_host(host)
         origin = headers.optional(b"origin")
-        if origin is not None:
+        if origin is not None and origin.lower() not in self._origins:
             _check_origin(host, origin)
-        if self._public is not None and scope["type"] == "http" and self._public(scope["path"]):
-            return
         candidate, by_page = _sent_token(scope, headers)
-        if not matches_token(candidate, self._token):
+        scope[HAS_TOKEN] = candidate is not None
+        if candidate is None and scope["type"] == "http" and self._public is not None and self._public(scope["path"]):
+            return
+        if candidate is None or not matches_token(candidate, self._token):
             raise HttpRefusal(
                 401, "unauthorized", "a bearer token is needed; the file that holds it was told at the start"
             )
@@ -228,15 +248,29 @@ def _check_origin(host: bytes, origin: bytes) -> None:
         raise HttpRefusal(403, "foreign_origin", "pages of other origins may not call this server")
 
 
-def _sent_token(scope: Scope, headers: _Headers) -> tuple[bytes, bool]:
-    """What was sent as token, and whether as a page has to send it."""
-    scheme, _, token = headers.one(b"authorization").partition(b" ")
-    if scheme.lower() == b"bearer":
-        return token.strip(), False
+def _is_preflight(scope: Scope, headers: _Headers) -> bool:
+    """Whether a browser asks what a page may send. It never has the token with it."""
+    if scope["type"] != "http" or scope["method"] != "OPTIONS":
+        return False
+    return headers.optional(b"access-control-request-method") is not None
+
+
+async def _answer_preflight(origin: bytes, send: Send) -> None:
+    headers = [*SECURITY_HEADERS, *preflight_headers(origin), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _sent_token(scope: Scope, headers: _Headers) -> tuple[bytes | None, bool]:
+    """What was sent as token, None where nothing was, and whether as a page has to send it."""
+    authorization = headers.one(b"authorization")
+    if authorization:
+        scheme, _, token = authorization.partition(b" ")
+        return (token.strip() if scheme.lower() == b"bearer" else b""), False
     for protocol in scope.get("subprotocols", ()):
         if protocol.startswith(TOKEN_SUBPROTOCOL):
             return protocol.removeprefix(TOKEN_SUBPROTOCOL).encode("latin-1", "replace"), True
-    return b"", False
+    return None, False
 
 
 def matches_token(candidate: bytes, token: str) -> bool:
@@ -252,11 +286,11 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, others: Headers) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             present = {name.lower() for name, _ in message.get("headers", ())}
-            more = [pair for pair in SECURITY_HEADERS if pair[0] not in present]
+            more = [pair for pair in (*SECURITY_HEADERS, *others) if pair[0] not in present]
             message = {**message, "headers": [*message.get("headers", ()), *more]}
         await send(message)
 

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 _TEXT: Json = {"type": "string"}
 _COUNT: Json = {"type": "integer", "minimum": 0}
-_JSON, _EVENTS, _PLAIN = "application/json", "text/event-stream", "text/plain"
+_JSON, _EVENTS, _PLAIN, _PAGE = "application/json", "text/event-stream", "text/plain", "text/html"
 _HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name")
 
 
@@ -24,11 +24,12 @@ def openapi_document() -> Json:
         "info": {
             "title": "Tertulia",
             "version": __version__,
-            "description": "Every request brings the bearer token, and calls the server by a name that it knows.",
+            "description": "Requests bring the bearer token, and call the server by a name that it knows.",
         },
         "security": [{"bearer": []}],
         "paths": {
-            "/health": {"get": _operation("health", "What runs.", {"200": _answer("It runs.", _JSON, "Health")})},
+            "/": {"get": _public("about", "What this is.", {"200": _answer("A page.", _PAGE, "Text")})},
+            "/health": {"get": _public("health", "What runs.", {"200": _answer("It runs.", _JSON, "Health")})},
             "/openapi.json": {"get": _operation("openapi", "This.", {"200": _answer("OpenAPI 3.1.", _JSON, "Any")})},
             "/ws": {"get": _operation("connect", "JSON-RPC 2.0 over a WebSocket.", _UPGRADED)},
             "/mcp": {
@@ -47,6 +48,11 @@ def openapi_document() -> Json:
 
 def _operation(name: str, summary: str, answers: Json) -> Json:
     return {"operationId": name, "summary": summary, "responses": {**_REFUSED, **answers}}
+
+
+def _public(name: str, summary: str, answers: Json) -> Json:
+    """An operation that needs no token; with one it may tell more."""
+    return {**_operation(name, summary, answers), "security": [{}, {"bearer": []}]}
 
 
 def _post() -> Json:
@@ -122,7 +128,8 @@ _SCHEMAS: Json = {
     },
     "Health": {
         "type": "object",
-        "required": ["status", "version", "sessions", "clients"],
+        "description": "Without the token the status alone.",
+        "required": ["status"],
         "properties": {"status": {"const": "ok"}, "version": _TEXT, "sessions": _COUNT, "clients": _COUNT},
     },
     "Refusal": {
