@@ -73,6 +73,7 @@ FREED_FOR = {
     "src/tertulia/scheduler/nursery.py": ("asyncio.create_task", "asyncio.ensure_future"),
     "src/tertulia/session/settings/settings.py": ("os.",),
     "bench/**": ("datetime.", "os.", "time."),
+    "clients/**": ("asyncio.create_task",),
     "examples/**": ("datetime.", "os.", "time."),
     "tests/**": ("aiohttp.web", "asyncio.", "datetime.", "os.", "time."),
 }

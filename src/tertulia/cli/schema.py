@@ -24,8 +24,8 @@ Examples:
 def command(flags: object) -> int:
     """Print the JSON Schema of all operations and events.
 
-    `operations` has `params` and `result` of each, `events` the `data` of each, `event` their envelope; all refer to
-    `$defs`.
+    Its root is a type with all operations and events, for programs that make types of it. For those that read it,
+    `operations` has `params` and `result` of each, `events` the `data` of each, `event` their envelope.
     """
     sys.stdout.write(as_text())
     return 0

@@ -39,7 +39,11 @@ _ENVELOPE = msgspec.defstruct(
 
 
 def schema_document() -> dict[str, Any]:
-    """Everything: `operations` with `params` and `result`, `events` with their `data`, and `$defs` for all of them."""
+    """Everything: `operations` with `params` and `result`, `events` with their `data`, and `$defs` for all of them.
+
+    The root is a type too, with all operations and the union of all events: programs that make types of a schema begin
+    there, and find nothing in members that are no keywords.
+    """
     page = _CONNECTION | {name: (operation.kind, answer_types(operation)) for name, operation in OPERATIONS.items()}
     kinds = [struct for kind, results in page.values() for struct in (kind, *results)]
     every = list(dict.fromkeys([_ENVELOPE, *kinds, *event_types().values()]))
@@ -52,15 +56,62 @@ def schema_document() -> dict[str, Any]:
         options = [reference[struct] for struct in results]
         result = options[0] if len(options) == 1 else {"anyOf": options}
         operations[name] = {"params": reference[kind], "result": result}
+    definitions["Operations"] = _operations_type(operations)
+    definitions |= _event_union(definitions["Event"], {name: reference[kind] for name, kind in event_types().items()})
     return {
         "$schema": DIALECT,
         "title": "Tertulia",
+        "description": "Every operation and every event of the protocol.",
+        "type": "object",
+        "properties": {"operations": {"$ref": "#/$defs/Operations"}, "event": {"$ref": "#/$defs/AnyEvent"}},
+        "required": ["operations", "event"],
+        "additionalProperties": False,
         "protocol_version": PROTOCOL_VERSION,
         "operations": operations,
         "event": reference[_ENVELOPE],
         "events": {name: {"data": reference[kind]} for name, kind in event_types().items()},
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+def _operations_type(operations: dict[str, Any]) -> dict[str, Any]:
+    """One type that has each operation by its name, with its parameters and its result."""
+    members = {
+        name: {
+            "type": "object",
+            "properties": operation,
+            "required": ["params", "result"],
+            "additionalProperties": False,
+        }
+        for name, operation in operations.items()
+    }
+    return {
+        "title": "Operations",
+        "description": "Each operation by its name: what it takes and what it answers.",
+        "type": "object",
+        "properties": members,
+        "required": list(members),
+        "additionalProperties": False,
+    }
+
+
+def _event_union(envelope: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """The envelope once for each type of event, with its data, and the union of them: `type` tells them apart."""
+    definitions: dict[str, Any] = {}
+    mapping: dict[str, str] = {}
+    for name, reference in data.items():
+        title = f"{reference['$ref'].rpartition('/')[2]}Envelope"
+        properties = {**envelope["properties"], "type": {"const": name, "type": "string"}, "data": reference}
+        described = {"title": title, "description": f"The event `{name}`.", "properties": properties}
+        definitions[title] = {**envelope, **described}
+        mapping[name] = f"#/$defs/{title}"
+    definitions["AnyEvent"] = {
+        "title": "AnyEvent",
+        "description": "Every event; `type` says which one it is.",
+        "oneOf": [{"$ref": place} for place in mapping.values()],
+        "discriminator": {"propertyName": "type", "mapping": mapping},
+    }
+    return definitions
 
 
 def params_schema(name: str) -> dict[str, Any]:

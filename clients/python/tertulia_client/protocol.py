@@ -1,0 +1,1889 @@
+"""The types of the protocol, and a method for each operation. Made by clients/generate.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict, Unpack
+
+
+class AgentMessage(TypedDict):
+    """A whole answer of the model."""
+
+    text: str
+    item_id: str
+
+
+class AgentMessageDelta(TypedDict):
+    """A piece of the answer, as it comes."""
+
+    text: str
+    item_id: str
+    offset: int
+
+
+class AgentMessageDeltaEnvelope(TypedDict):
+    """The event `agent_message_delta`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["agent_message_delta"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: AgentMessageDelta
+
+
+class AgentMessageEnvelope(TypedDict):
+    """The event `agent_message`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["agent_message"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: AgentMessage
+
+
+class AgentReasoning(TypedDict):
+    """A whole piece of reasoning."""
+
+    text: str
+    item_id: str
+
+
+class AgentReasoningDelta(TypedDict):
+    """A piece of the reasoning, as it comes."""
+
+    text: str
+    item_id: str
+    offset: int
+
+
+class AgentReasoningDeltaEnvelope(TypedDict):
+    """The event `agent_reasoning_delta`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["agent_reasoning_delta"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: AgentReasoningDelta
+
+
+class AgentReasoningEnvelope(TypedDict):
+    """The event `agent_reasoning`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["agent_reasoning"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: AgentReasoning
+
+
+class AgentSpec(TypedDict):
+    """A named agent instance that a conversation is to be."""
+
+    name: str
+    archetype: NotRequired[str]
+    backend_type: NotRequired[str]
+    workspace_policy: NotRequired[Literal["ephemeral", "persistent"]]
+    launch_mode: NotRequired[Literal["direct", "managed"]]
+
+
+class ApprovalFile(TypedDict):
+    """One file of a patch that is asked about."""
+
+    path: str
+    kind: Literal["add", "delete", "move", "update"]
+    added: int
+    removed: int
+
+
+class ApprovalList(TypedDict):
+    """`approval/list`: what waits for an answer, oldest first."""
+
+    approvals: list[ApprovalRequest]
+    elicitations: list[ElicitationRequest]
+
+
+class ApprovalPart(TypedDict):
+    """One of the texts of a request."""
+
+    name: Literal["arguments", "command", "detail", "files", "justification", "matches", "script"]
+    size: int
+    digest: str
+
+
+class ApprovalRequest(TypedDict):
+    """A person is asked. All texts are fit to be shown: what would hide or move is written as `⟨U+202E⟩`."""
+
+    approval_id: str
+    kind: Literal["escalation", "exec", "mcp", "patch", "tool"]
+    conversation_id: str
+    chain: list[str]
+    title: str
+    detail: str
+    matches: list[str]
+    scopes: list[Literal["conversation", "once", "project", "session"]]
+    call_id: NotRequired[str | None]
+    asked_at: NotRequired[str | None]
+    expires_at: NotRequired[str | None]
+    command: NotRequired[str | None]
+    script: NotRequired[str | None]
+    cwd: NotRequired[str | None]
+    sandbox: NotRequired[str | None]
+    files: NotRequired[list[ApprovalFile]]
+    server: NotRequired[str | None]
+    tool: NotRequired[str | None]
+    arguments: NotRequired[str | None]
+    justification: NotRequired[str | None]
+    changed: NotRequired[list[str]]
+    size: NotRequired[int]
+    digest: NotRequired[str | None]
+    hidden: NotRequired[int]
+
+
+class ApprovalRequestEnvelope(TypedDict):
+    """The event `approval_request`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["approval_request"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ApprovalRequest
+
+
+class ApprovalResolved(TypedDict):
+    """The person, the policy or the clock has answered."""
+
+    approval_id: str
+    decision: Literal["allow", "deny"]
+    scope: NotRequired[Literal["conversation", "once", "project", "session"] | None]
+    reason: NotRequired[str | None]
+    chain: NotRequired[list[str]]
+    by: NotRequired[Decider | None]
+
+
+class ApprovalResolvedEnvelope(TypedDict):
+    """The event `approval_resolved`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["approval_resolved"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ApprovalResolved
+
+
+class ApprovalText(TypedDict):
+    """`approval/get`: the request, what texts it has, and a page of one of them."""
+
+    approval: ApprovalRequest
+    parts: list[ApprovalPart]
+    part: Literal["arguments", "command", "detail", "files", "justification", "matches", "script"]
+    offset: int
+    text: str
+    next_offset: int | None
+
+
+class BackgroundEvent(TypedDict):
+    """Something a person may want to know: a right that was narrowed, a retry."""
+
+    message: str
+    narrowed: NotRequired[list[dict[str, Any]] | None]
+    discard_deltas: NotRequired[bool]
+
+
+class BackgroundEventEnvelope(TypedDict):
+    """The event `background_event`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["background_event"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: BackgroundEvent
+
+
+class CallCounts(TypedDict):
+    """Calls that have ended, and how long they took."""
+
+    calls: int
+    failures: int
+    duration_ms: int
+    mean_ms: int
+    max_ms: int
+
+
+class CancelAnswer(TypedDict):
+    """`task/cancel`: whether the task was cancelled."""
+
+    cancelled: bool
+
+
+class CanvasAnswer(TypedDict):
+    """The answer to `canvas/get`: one canvas."""
+
+    html: str
+    title: str | None
+    updated_at: str
+    revision: int
+
+
+class CanvasClearAnswer(TypedDict):
+    """`canvas/clear`: whether there was anything to take away."""
+
+    cleared: bool
+
+
+class CanvasInfo(TypedDict):
+    """One line of `canvas/list`: without the page."""
+
+    conversation_id: str
+    title: str | None
+    updated_at: str
+    revision: int
+    bytes: int
+
+
+class CanvasList(TypedDict):
+    """`canvas/list`: those that show something."""
+
+    canvases: list[CanvasInfo]
+
+
+class CanvasUpdated(TypedDict):
+    """An agent's canvas has a new revision."""
+
+    revision: int
+    title: str | None
+    bytes: int
+
+
+class CanvasUpdatedEnvelope(TypedDict):
+    """The event `canvas_updated`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["canvas_updated"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: CanvasUpdated
+
+
+class ClientInfo(TypedDict):
+    """The name and version of a client."""
+
+    name: str
+    version: NotRequired[str]
+
+
+class CloseAnswer(TypedDict):
+    """`conversation/close` and `session/close`: how it was closed."""
+
+    closed: bool
+    already_closed: bool
+    forced: bool
+
+
+class CloseConversation(TypedDict):
+    """The parameters of the operation `conversation/close`."""
+
+    conversation_id: str
+    timeout_s: NotRequired[float | None]
+    session_id: NotRequired[str | None]
+
+
+class CloseSession(TypedDict):
+    """The parameters of the operation `session/close`."""
+
+    timeout_s: NotRequired[float | None]
+    session_id: NotRequired[str | None]
+
+
+class CompactAnswer(TypedDict):
+    """`conversation/compact`: the size of the history before and after, or why it was left as it is."""
+
+    compacted: bool
+    before_tokens: int
+    after_tokens: int
+    reason: NotRequired[str | None]
+
+
+class ContextInfo(TypedDict):
+    """`conversation/context`: everything that decides what the model sees and may do."""
+
+    base_instructions: str | None
+    user_instructions: str | None
+    additions: list[dict[str, Any]]
+    policy: dict[str, Any]
+    narrowed: list[Narrowing]
+    tools_prefs: dict[str, Any]
+    mcp_tool_allowlist: list[str] | None
+    model: str
+    storage_policy: Any
+    limits: dict[str, Any]
+    prompt_tokens: int
+    cache_key: str
+
+
+class ConversationCloseForced(TypedDict):
+    """A task did not stop within the timeout of a close and was abandoned."""
+
+    timeout_s: float
+
+
+class ConversationCloseForcedEnvelope(TypedDict):
+    """The event `conversation_close_forced`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["conversation_close_forced"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ConversationCloseForced
+
+
+class ConversationClosed(TypedDict):
+    """A conversation is gone; its id answers `closed` from now on."""
+
+    forced: NotRequired[bool]
+
+
+class ConversationClosedEnvelope(TypedDict):
+    """The event `conversation_closed`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["conversation_closed"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ConversationClosed
+
+
+class ConversationContextChanged(TypedDict):
+    """`set_context` was accepted; it holds from the next model request."""
+
+    fields: list[str]
+
+
+class ConversationContextChangedEnvelope(TypedDict):
+    """The event `conversation_context_changed`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["conversation_context_changed"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ConversationContextChanged
+
+
+class ConversationCounts(TypedDict):
+    """The numbers of one conversation."""
+
+    tasks: TaskCounts
+    model_requests: int
+    usage: Usage
+    tool_calls: int
+    tools: dict[str, CallCounts]
+    mcp: CallCounts
+    mcp_waits: int
+    mcp_waited_ms: int
+    compactions: int
+    conversation_id: str
+    closed: bool
+
+
+class ConversationInfo(TypedDict):
+    """One conversation in the answer to `conversation/list`."""
+
+    id: str
+    parent_id: str | None
+    title: str | None
+    status: Literal["closed", "idle", "running", "waiting"]
+    depth: int
+    message_count: int
+    last_active_at: str
+    model: str
+    backend: str
+
+
+class ConversationList(TypedDict):
+    """`conversation/list`, root first, then by creation."""
+
+    conversations: list[ConversationInfo]
+
+
+class ConversationOpened(TypedDict):
+    """A conversation was opened; its events follow."""
+
+    parent_id: str | None
+    title: str | None
+    model: str
+    backend: str
+
+
+class ConversationOpenedEnvelope(TypedDict):
+    """The event `conversation_opened`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["conversation_opened"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ConversationOpened
+
+
+class ConversationParams(TypedDict):
+    """The parameters of operations on one conversation."""
+
+    conversation_id: str
+    session_id: NotRequired[str | None]
+
+
+class Counts(TypedDict):
+    """The numbers of a session, or of a conversation."""
+
+    tasks: TaskCounts
+    model_requests: int
+    usage: Usage
+    tool_calls: int
+    tools: dict[str, CallCounts]
+    mcp: CallCounts
+    mcp_waits: int
+    mcp_waited_ms: int
+    compactions: int
+
+
+class Decider(TypedDict):
+    """Who or what answered an approval, or let a call run without one."""
+
+    kind: Literal["callback", "client", "clock", "grant", "interrupt", "policy", "shutdown"]
+    name: NotRequired[str | None]
+    grant_id: NotRequired[str | None]
+
+
+class DetachAnswer(TypedDict):
+    """`conversation/message` with `detach`: the id of the task."""
+
+    task_id: str
+
+
+class ElicitationRequest(TypedDict):
+    """An MCP server asks for something in the middle of a call."""
+
+    elicitation_id: str
+    server: str
+    message: str
+    schema: dict[str, Any]
+    url: NotRequired[str | None]
+    chain: NotRequired[list[str]]
+
+
+class ElicitationRequestEnvelope(TypedDict):
+    """The event `elicitation_request`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["elicitation_request"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ElicitationRequest
+
+
+class ElicitationResolved(TypedDict):
+    """An elicitation was answered or cancelled."""
+
+    elicitation_id: str
+    action: Literal["accept", "cancel", "decline"]
+    chain: NotRequired[list[str]]
+
+
+class ElicitationResolvedEnvelope(TypedDict):
+    """The event `elicitation_resolved`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["elicitation_resolved"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ElicitationResolved
+
+
+class ErrorEvent(TypedDict):
+    """Something failed. A task's own end is told by its terminal event, not by this."""
+
+    code: str
+    message: str
+
+
+class ErrorEventEnvelope(TypedDict):
+    """The event `error`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["error"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ErrorEvent
+
+
+class ExecCommandBegin(TypedDict):
+    """A command of a tool call starts."""
+
+    call_id: str
+    command: list[str]
+    cwd: str
+    sandbox: NotRequired[str | None]
+    allowed_by: NotRequired[Decider | None]
+
+
+class ExecCommandBeginEnvelope(TypedDict):
+    """The event `exec_command_begin`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["exec_command_begin"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ExecCommandBegin
+
+
+class ExecCommandEnd(TypedDict):
+    """A command of a tool call has ended."""
+
+    call_id: str
+    exit_code: int | None
+    output: str
+    truncated: bool
+    duration_ms: int
+    allowed_by: NotRequired[Decider | None]
+
+
+class ExecCommandEndEnvelope(TypedDict):
+    """The event `exec_command_end`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["exec_command_end"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ExecCommandEnd
+
+
+class ExecCommandOutputDelta(TypedDict):
+    """A piece of a command's output."""
+
+    call_id: str
+    stream: Literal["stderr", "stdout"]
+    text: str
+    item_id: str
+    offset: int
+
+
+class ExecCommandOutputDeltaEnvelope(TypedDict):
+    """The event `exec_command_output_delta`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["exec_command_output_delta"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ExecCommandOutputDelta
+
+
+class Failure(TypedDict):
+    """Why a task failed: a stable code, and a sentence."""
+
+    code: str
+    message: str
+    errors: NotRequired[list[str]]
+
+
+class ForeignEvent(TypedDict):
+    """News of another agent that has no counterpart here, kept as it came."""
+
+    backend: str
+    raw: Any
+
+
+class ForeignEventEnvelope(TypedDict):
+    """The event `foreign_event`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["foreign_event"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ForeignEvent
+
+
+class ForkAnswer(TypedDict):
+    """`conversation/fork`: the id of the new conversation."""
+
+    conversation_id: str
+
+
+class ForkConversation(TypedDict):
+    """`conversation/fork`: at an item, at the end of a round, or now."""
+
+    conversation_id: str
+    at: NotRequired[str | int | None]
+    session_id: NotRequired[str | None]
+
+
+class GetApproval(TypedDict):
+    """`approval/get`: a request that waits, and one of its texts whole."""
+
+    approval_id: str
+    part: NotRequired[Literal["arguments", "command", "detail", "files", "justification", "matches", "script"] | None]
+    offset: NotRequired[int]
+    session_id: NotRequired[str | None]
+
+
+class GetHistory(TypedDict):
+    """The parameters of the operation `conversation/history`."""
+
+    conversation_id: str
+    limit: NotRequired[int | None]
+    session_id: NotRequired[str | None]
+
+
+class GetMetrics(TypedDict):
+    """`metrics/get`: of the session and all its conversations, or of one of them."""
+
+    conversation_id: NotRequired[str | None]
+    session_id: NotRequired[str | None]
+
+
+class Grant(TypedDict):
+    """One grant, as it is listed."""
+
+    grant_id: str
+    kind: Literal["escalation", "exec", "mcp", "patch", "tool"]
+    scope: Literal["conversation", "once", "project", "session"]
+    conversation_id: str | None
+    matches: list[str]
+    expires_in_s: float | None
+
+
+class GrantList(TypedDict):
+    """`approval/grants`: the grants that hold, oldest first."""
+
+    grants: list[Grant]
+
+
+class HistoryAnswer(TypedDict):
+    """`conversation/history`: messages, the oldest first."""
+
+    entries: list[HistoryEntry]
+
+
+class HistoryCompacted(TypedDict):
+    """Older items were replaced by a summary, or could not be (then `compacted` is false and `reason` says why)."""
+
+    compacted: bool
+    before_tokens: int
+    after_tokens: int
+    removed_items: int
+    trigger: Literal["limit", "overflow", "request"]
+    reason: NotRequired[str | None]
+
+
+class HistoryCompactedEnvelope(TypedDict):
+    """The event `history_compacted`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["history_compacted"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: HistoryCompacted
+
+
+class HistoryEntry(TypedDict):
+    """One message in the answer to `conversation/history`."""
+
+    role: Literal["assistant", "user"]
+    attachments: list[dict[str, str]]
+    text: NotRequired[str | None]
+
+
+class ImageInput(TypedDict):
+    """A picture in a message, by its address."""
+
+    type: Literal["image"]
+    image_url: str
+
+
+class Initialize(TypedDict):
+    """The parameters of the operation `initialize`."""
+
+    client: NotRequired[ClientInfo | None]
+    protocol_version: NotRequired[str | None]
+    session_id: NotRequired[str | None]
+    attend: NotRequired[bool | None]
+    observe: NotRequired[bool | None]
+
+
+class InitializeAnswer(TypedDict):
+    """`initialize`: the connection's own session, who serves it, and what that can do."""
+
+    session_id: str
+    root_conversation_id: str
+    protocol_version: str
+    version: str
+    policy: dict[str, Any]
+    model: str
+    mcp: list[dict[str, Any]]
+    narrowed: NotRequired[list[Narrowing]]
+    not_held: NotRequired[list[str]]
+    sandbox_tier: NotRequired[Literal["bubblewrap", "landlock", "none"] | None]
+    server: ServerInfo
+    capabilities: dict[str, bool]
+
+
+class InternalCall(TypedDict):
+    """`internal/call`: a tool of a context provider, called back by the agent that the token stands for."""
+
+    token: str
+    tool: str
+    arguments: NotRequired[dict[str, Any]]
+    session_id: NotRequired[str | None]
+
+
+class InternalCallAnswer(TypedDict):
+    """`internal/call`: whatever the tool answered, as plain data."""
+
+    result: Any
+
+
+class InterruptAnswer(TypedDict):
+    """`conversation/interrupt`. True in Python when something was stopped."""
+
+    interrupted: bool
+
+
+class ListApprovals(TypedDict):
+    """`approval/list` and `approval/grants`: of all conversations, or what shows in one of them."""
+
+    conversation_id: NotRequired[str | None]
+    session_id: NotRequired[str | None]
+
+
+class LocalImageInput(TypedDict):
+    """A picture by path; it is read when the message is accepted."""
+
+    type: Literal["local_image"]
+    path: str
+
+
+class McpServerStatus(TypedDict):
+    """An MCP server's state changed."""
+
+    name: str
+    status: Literal["disabled", "failed", "ready", "starting", "stopped", "untrusted"]
+    error: NotRequired[str | None]
+
+
+class McpServerStatusEnvelope(TypedDict):
+    """The event `mcp_server_status`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["mcp_server_status"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: McpServerStatus
+
+
+class McpToolCallBegin(TypedDict):
+    """A call goes out to an MCP server."""
+
+    call_id: str
+    server: str
+    tool: str
+    allowed_by: NotRequired[Decider | None]
+
+
+class McpToolCallBeginEnvelope(TypedDict):
+    """The event `mcp_tool_call_begin`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["mcp_tool_call_begin"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: McpToolCallBegin
+
+
+class McpToolCallEnd(TypedDict):
+    """An MCP server has answered, or will not."""
+
+    call_id: str
+    server: str
+    tool: str
+    success: bool
+    duration_ms: int
+
+
+class McpToolCallEndEnvelope(TypedDict):
+    """The event `mcp_tool_call_end`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["mcp_tool_call_end"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: McpToolCallEnd
+
+
+class McpToolCallProgress(TypedDict):
+    """An MCP server says how far it is."""
+
+    call_id: str
+    progress: float
+    total: float | None
+    message: str | None
+    item_id: str
+    offset: int
+
+
+class McpToolCallProgressEnvelope(TypedDict):
+    """The event `mcp_tool_call_progress`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["mcp_tool_call_progress"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: McpToolCallProgress
+
+
+class McpToolsChanged(TypedDict):
+    """A view was refreshed between tasks, or a call was refused because its tool is not what was shown."""
+
+    added: list[str]
+    removed: list[str]
+    withheld: list[str]
+
+
+class McpToolsChangedEnvelope(TypedDict):
+    """The event `mcp_tools_changed`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["mcp_tools_changed"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: McpToolsChanged
+
+
+class Message(TypedDict):
+    """The parameters of the operation `conversation/message`."""
+
+    conversation_id: str
+    text: NotRequired[str | None]
+    items: NotRequired[list[TextInput | ImageInput | LocalImageInput] | None]
+    message_id: NotRequired[str | None]
+    sender: NotRequired[str | None]
+    task_type: NotRequired[Literal["chat", "code"] | None]
+    previous_result: NotRequired[Any]
+    if_busy: NotRequired[Literal["fail", "wait"] | None]
+    detach: NotRequired[bool | None]
+    output_schema: NotRequired[dict[str, Any] | None]
+    base_instructions_override: NotRequired[str | None]
+    session_id: NotRequired[str | None]
+
+
+class MessageAnswer(TypedDict):
+    """`conversation/message`: how the task ended, and its last message."""
+
+    task_id: str
+    status: Literal["completed", "failed", "interrupted"]
+    last_assistant_message: str | None
+    usage: Usage
+    tool_calls: int
+    duration_ms: int
+    trace_id: str
+    error: NotRequired[Failure | None]
+
+
+class MetricsAnswer(TypedDict):
+    """`metrics/get`: the numbers of a session and of its conversations."""
+
+    session: Counts
+    conversations: list[ConversationCounts]
+
+
+class Narrowing(TypedDict):
+    """One thing that was asked for and not given in full, in wire spelling."""
+
+    field: str
+    asked: Any
+    given: Any
+    because: str
+
+
+class NewConversation(TypedDict):
+    """The parameters of the operation `conversation/open`."""
+
+    allow_git: NotRequired[bool | None]
+    include_plan_tool: NotRequired[bool | None]
+    include_apply_patch_tool: NotRequired[bool | None]
+    include_conv_tools: NotRequired[bool | None]
+    tools_web_search_request: NotRequired[bool | None]
+    sandbox: NotRequired[str | None]
+    visibility: NotRequired[str | None]
+    shell_mode: NotRequired[str | None]
+    base_instructions: NotRequired[str | None]
+    user_instructions: NotRequired[str | None]
+    mcp_tool_allowlist: NotRequired[list[str] | None]
+    model: NotRequired[str | None]
+    backend: NotRequired[str | None]
+    agent: NotRequired[AgentSpec | None]
+    cwd: NotRequired[str | None]
+    approval_policy: NotRequired[str | dict[str, Any] | None]
+    storage_policy: NotRequired[str | dict[str, Any] | None]
+    limits: NotRequired[dict[str, float | None] | None]
+    title: NotRequired[str | None]
+    parent_id: NotRequired[str | None]
+    session_id: NotRequired[str | None]
+
+
+class NoParams(TypedDict):
+    """Operations that need no more than their session."""
+
+    session_id: NotRequired[str | None]
+
+
+class ObserveAnswer(TypedDict):
+    """`initialize` with `observe`: who serves the connection, which has no session of its own."""
+
+    session_id: NotRequired[None]
+    protocol_version: str
+    version: str
+    server: ServerInfo
+    capabilities: dict[str, bool]
+
+
+class OpenAnswer(TypedDict):
+    """`conversation/open` and `conversation/set_context`: the context that holds now, and what was narrowed."""
+
+    conversation_id: str
+    context: ContextInfo
+    narrowed: list[Narrowing]
+    warnings: list[str]
+
+
+class PatchApplyBegin(TypedDict):
+    """A patch is about to be applied."""
+
+    call_id: str
+    changes: list[dict[str, str]]
+
+
+class PatchApplyBeginEnvelope(TypedDict):
+    """The event `patch_apply_begin`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["patch_apply_begin"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: PatchApplyBegin
+
+
+class PatchApplyEnd(TypedDict):
+    """A patch was applied whole, or not at all."""
+
+    call_id: str
+    success: bool
+    message: str
+    allowed_by: NotRequired[Decider | None]
+
+
+class PatchApplyEndEnvelope(TypedDict):
+    """The event `patch_apply_end`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["patch_apply_end"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: PatchApplyEnd
+
+
+class PlanStep(TypedDict):
+    """One line of a plan."""
+
+    step: str
+    status: Literal["completed", "in_progress", "pending"]
+
+
+class PlanUpdate(TypedDict):
+    """The model wrote its plan anew."""
+
+    plan: list[PlanStep]
+    explanation: NotRequired[str | None]
+
+
+class PlanUpdateEnvelope(TypedDict):
+    """The event `plan_update`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["plan_update"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: PlanUpdate
+
+
+class RefreshServers(TypedDict):
+    """`mcp/refresh`: have all MCP servers, or these, list their tools again; one that failed is tried again."""
+
+    names: NotRequired[list[str] | None]
+    session_id: NotRequired[str | None]
+
+
+class ResolveAnswer(TypedDict):
+    """`approval/resolve`. True in Python when it was this answer that counted."""
+
+    resolved: bool
+    scope: NotRequired[Literal["conversation", "once", "project", "session"] | None]
+    narrowed: NotRequired[str | None]
+
+
+class ResolveApproval(TypedDict):
+    """`approval/resolve`: of an approval, or of what an MCP server asks a person."""
+
+    approval_id: str
+    decision: Literal["allow", "deny"]
+    scope: NotRequired[Literal["conversation", "once", "project", "session"] | None]
+    ttl_s: NotRequired[float | None]
+    message: NotRequired[str | None]
+    content: NotRequired[dict[str, Any] | None]
+    session_id: NotRequired[str | None]
+
+
+class ResumeSession(TypedDict):
+    """`session/resume`: a session of the past, by its id."""
+
+    model: NotRequired[str | None]
+    cwd: NotRequired[str | None]
+    approval_policy: NotRequired[str | dict[str, Any] | None]
+    sandbox: NotRequired[str | None]
+    network: NotRequired[bool | None]
+    writable_roots: NotRequired[list[str] | None]
+    storage_policy: NotRequired[str | dict[str, Any] | None]
+    limits: NotRequired[dict[str, float | None] | None]
+    session_id: str
+
+
+class RevokeAnswer(TypedDict):
+    """`approval/revoke`. True in Python when there was something to take back."""
+
+    revoked: bool
+
+
+class RevokeGrant(TypedDict):
+    """The parameters of the operation `approval/revoke`."""
+
+    grant_id: str
+    session_id: NotRequired[str | None]
+
+
+class ServerInfo(TypedDict):
+    """Name and version of the server that answers `initialize`."""
+
+    name: str
+    version: str
+
+
+class ServerList(TypedDict):
+    """`mcp/status` and `mcp/refresh`: MCP servers by name."""
+
+    servers: list[dict[str, Any]]
+
+
+class SessionConfigured(TypedDict):
+    """The session stands; its root conversation is ready."""
+
+    root_conversation_id: str
+    protocol_version: str
+    version: str
+    model: str
+    policy: dict[str, Any]
+
+
+class SessionConfiguredEnvelope(TypedDict):
+    """The event `session_configured`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["session_configured"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: SessionConfigured
+
+
+class SessionContextReady(TypedDict):
+    """The context injector has collected."""
+
+    mcpServerCount: int
+    toolCount: int
+    contextAdditions: int
+    agentName: str
+    caller: dict[str, str]
+    timestamp: str
+
+
+class SessionContextReadyEnvelope(TypedDict):
+    """The event `session:context-ready`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["session:context-ready"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: SessionContextReady
+
+
+class SessionInfo(TypedDict):
+    """`session/info`: a session, its model, its policy and its MCP servers."""
+
+    session_id: str
+    root_conversation_id: str
+    protocol_version: str
+    version: str
+    policy: dict[str, Any]
+    model: str
+    mcp: list[dict[str, Any]]
+    narrowed: NotRequired[list[Narrowing]]
+    not_held: NotRequired[list[str]]
+    sandbox_tier: NotRequired[Literal["bubblewrap", "landlock", "none"] | None]
+
+
+class SessionList(TypedDict):
+    """`session/list`: the sessions that are open in this process."""
+
+    sessions: list[SessionInfo]
+
+
+class SessionPreparing(TypedDict):
+    """The context injector begins to collect. Payload keys keep the names of its design."""
+
+    providerCount: int
+    agentName: str
+    caller: dict[str, str]
+    timestamp: str
+
+
+class SessionPreparingEnvelope(TypedDict):
+    """The event `session:preparing`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["session:preparing"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: SessionPreparing
+
+
+class SetContext(TypedDict):
+    """The parameters of the operation `conversation/set_context`."""
+
+    allow_git: NotRequired[bool | None]
+    include_plan_tool: NotRequired[bool | None]
+    include_apply_patch_tool: NotRequired[bool | None]
+    include_conv_tools: NotRequired[bool | None]
+    tools_web_search_request: NotRequired[bool | None]
+    sandbox: NotRequired[str | None]
+    visibility: NotRequired[str | None]
+    shell_mode: NotRequired[str | None]
+    base_instructions: NotRequired[str | None]
+    user_instructions: NotRequired[str | None]
+    mcp_tool_allowlist: NotRequired[list[str] | None]
+    model: NotRequired[str | None]
+    backend: NotRequired[str | None]
+    agent: NotRequired[AgentSpec | None]
+    cwd: NotRequired[str | None]
+    approval_policy: NotRequired[str | dict[str, Any] | None]
+    storage_policy: NotRequired[str | dict[str, Any] | None]
+    limits: NotRequired[dict[str, float | None] | None]
+    title: NotRequired[str | None]
+    conversation_id: str
+    refresh_mcp_view: NotRequired[bool | None]
+    session_id: NotRequired[str | None]
+
+
+class StartSession(TypedDict):
+    """The parameters of the operation `session/start`."""
+
+    model: NotRequired[str | None]
+    cwd: NotRequired[str | None]
+    approval_policy: NotRequired[str | dict[str, Any] | None]
+    sandbox: NotRequired[str | None]
+    network: NotRequired[bool | None]
+    writable_roots: NotRequired[list[str] | None]
+    storage_policy: NotRequired[str | dict[str, Any] | None]
+    limits: NotRequired[dict[str, float | None] | None]
+    session_id: NotRequired[str | None]
+
+
+class Steer(TypedDict):
+    """The parameters of the operation `conversation/steer`."""
+
+    conversation_id: str
+    text: str
+    session_id: NotRequired[str | None]
+
+
+class SteerAnswer(TypedDict):
+    """`conversation/steer`: an empty answer, the text was accepted."""
+
+
+
+class Subscribe(TypedDict):
+    """The parameters of the operation `events/subscribe`."""
+
+    after_seq: NotRequired[int | None]
+    conversation_id: NotRequired[str | None]
+    attend: NotRequired[bool | None]
+    session_id: NotRequired[str | None]
+
+
+class SubscribeAnswer(TypedDict):
+    """`events/subscribe`. What it replays comes after this answer."""
+
+    subscribed: bool
+    last_seq: int
+
+
+class SubscriberLagged(TypedDict):
+    """To one subscriber only: it was too slow. `from_seq..to_seq` is what cannot be had any more."""
+
+    from_seq: int | None
+    to_seq: int | None
+    dropped_deltas: int
+
+
+class SubscriberLaggedEnvelope(TypedDict):
+    """The event `subscriber_lagged`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["subscriber_lagged"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: SubscriberLagged
+
+
+class TaskComplete(TypedDict):
+    """A task has ended by itself, well or badly."""
+
+    status: Literal["completed", "failed"]
+    last_assistant_message: str | None
+    usage: Usage
+
+
+class TaskCompleteEnvelope(TypedDict):
+    """The event `task_complete`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["task_complete"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: TaskComplete
+
+
+class TaskCounts(TypedDict):
+    """Tasks by how they ended, and the share of those that did not end well."""
+
+    started: int
+    completed: int
+    failed: int
+    aborted: dict[str, int]
+    cancel_rate: float
+    failure_rate: float
+
+
+class TaskInfo(TypedDict):
+    """One task of `task/list` and `task/get`."""
+
+    task_id: str
+    conversation_id: str
+    kind: str
+    status: Literal["completed", "failed", "interrupted", "queued", "running"]
+    started_at: str | None
+    chain: list[str]
+    last_assistant_message: NotRequired[str | None]
+
+
+class TaskList(TypedDict):
+    """`task/list`: what runs, then what waits, the next one first."""
+
+    tasks: list[TaskInfo]
+
+
+class TaskParams(TypedDict):
+    """The parameters of the operations `task/get` and `task/cancel`."""
+
+    task_id: str
+    session_id: NotRequired[str | None]
+
+
+class TaskStarted(TypedDict):
+    """A task has the slot and its input is committed."""
+
+    kind: Literal["continuation", "target", "user"]
+    input_preview: NotRequired[str | None]
+
+
+class TaskStartedEnvelope(TypedDict):
+    """The event `task_started`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["task_started"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: TaskStarted
+
+
+class TextInput(TypedDict):
+    """A piece of text in a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class TokenCount(TypedDict):
+    """What one model request cost."""
+
+    usage: Usage
+    context_window: int
+    cache_key: str
+
+
+class TokenCountEnvelope(TypedDict):
+    """The event `token_count`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["token_count"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: TokenCount
+
+
+class TokenOwner(TypedDict):
+    """`internal/validate_token`: the agent that a token belongs to."""
+
+    agent_name: str
+    session_id: str
+    pid: int | None
+
+
+class ToolCallBegin(TypedDict):
+    """A call of the model is about to be handled."""
+
+    call_id: str
+    name: str
+    arguments: Any
+
+
+class ToolCallBeginEnvelope(TypedDict):
+    """The event `tool_call_begin`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["tool_call_begin"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ToolCallBegin
+
+
+class ToolCallEnd(TypedDict):
+    """The one end of a call."""
+
+    call_id: str
+    name: str
+    success: bool
+    output: str
+    truncated: bool
+    duration_ms: int
+
+
+class ToolCallEndEnvelope(TypedDict):
+    """The event `tool_call_end`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["tool_call_end"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: ToolCallEnd
+
+
+class ToolInfo(TypedDict):
+    """One tool in the answer to `conversation/tools`."""
+
+    name: str
+    source: Literal["builtin", "conv", "function", "injector", "mcp"]
+    digest: str
+    server: NotRequired[str | None]
+
+
+class ToolList(TypedDict):
+    """`conversation/tools`, in the order the model gets them."""
+
+    tools: list[ToolInfo]
+    cache_key: str
+
+
+class TurnAborted(TypedDict):
+    """A task was ended from outside."""
+
+    reason: Literal["crash", "interrupted", "limit", "replaced", "shutdown", "timeout"]
+    by_call_id: NotRequired[str | None]
+
+
+class TurnAbortedEnvelope(TypedDict):
+    """The event `turn_aborted`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["turn_aborted"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: TurnAborted
+
+
+class Usage(TypedDict):
+    """The tokens of one request, or the sum of several."""
+
+    input_tokens: NotRequired[int]
+    cached_input_tokens: NotRequired[int]
+    output_tokens: NotRequired[int]
+    reasoning_output_tokens: NotRequired[int]
+    total_tokens: NotRequired[int]
+
+
+class ValidateToken(TypedDict):
+    """`internal/validate_token`. Printing it shows no token."""
+
+    token: str
+    session_id: NotRequired[str | None]
+
+
+class WarningEvent(TypedDict):
+    """Something is not as asked; work goes on."""
+
+    message: str
+    code: NotRequired[str | None]
+    paths: NotRequired[list[str] | None]
+
+
+class WarningEventEnvelope(TypedDict):
+    """The event `warning`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["warning"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: WarningEvent
+
+
+class WebSearchBegin(TypedDict):
+    """The provider searches the web."""
+
+    call_id: str
+
+
+class WebSearchBeginEnvelope(TypedDict):
+    """The event `web_search_begin`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["web_search_begin"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: WebSearchBegin
+
+
+class WebSearchEnd(TypedDict):
+    """The provider has searched the web."""
+
+    call_id: str
+    query: str
+
+
+class WebSearchEndEnvelope(TypedDict):
+    """The event `web_search_end`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["web_search_end"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: WebSearchEnd
+
+
+AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
+
+
+class GeneratedClient:
+    """Every operation as a method with typed parameters and a typed result."""
+
+    async def call(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Send a request and return its result."""
+        raise NotImplementedError
+
+    async def initialize(self, **params: Unpack[Initialize]) -> InitializeAnswer | ObserveAnswer:
+        """`initialize`"""
+        return await self.call("initialize", params)
+
+    async def events_subscribe(self, **params: Unpack[Subscribe]) -> SubscribeAnswer:
+        """`events/subscribe`"""
+        return await self.call("events/subscribe", params)
+
+    async def session_start(self, **params: Unpack[StartSession]) -> SessionInfo:
+        """`session/start`"""
+        return await self.call("session/start", params)
+
+    async def session_resume(self, **params: Unpack[ResumeSession]) -> SessionInfo:
+        """`session/resume`"""
+        return await self.call("session/resume", params)
+
+    async def session_list(self, **params: Unpack[NoParams]) -> SessionList:
+        """`session/list`"""
+        return await self.call("session/list", params)
+
+    async def session_info(self, **params: Unpack[NoParams]) -> SessionInfo:
+        """`session/info`"""
+        return await self.call("session/info", params)
+
+    async def session_close(self, **params: Unpack[CloseSession]) -> CloseAnswer:
+        """`session/close`"""
+        return await self.call("session/close", params)
+
+    async def conversation_open(self, **params: Unpack[NewConversation]) -> OpenAnswer:
+        """`conversation/open`"""
+        return await self.call("conversation/open", params)
+
+    async def conversation_set_context(self, **params: Unpack[SetContext]) -> OpenAnswer:
+        """`conversation/set_context`"""
+        return await self.call("conversation/set_context", params)
+
+    async def conversation_context(self, **params: Unpack[ConversationParams]) -> ContextInfo:
+        """`conversation/context`"""
+        return await self.call("conversation/context", params)
+
+    async def conversation_message(self, **params: Unpack[Message]) -> MessageAnswer | DetachAnswer:
+        """`conversation/message`"""
+        return await self.call("conversation/message", params)
+
+    async def conversation_steer(self, **params: Unpack[Steer]) -> SteerAnswer:
+        """`conversation/steer`"""
+        return await self.call("conversation/steer", params)
+
+    async def conversation_interrupt(self, **params: Unpack[ConversationParams]) -> InterruptAnswer:
+        """`conversation/interrupt`"""
+        return await self.call("conversation/interrupt", params)
+
+    async def conversation_compact(self, **params: Unpack[ConversationParams]) -> CompactAnswer:
+        """`conversation/compact`"""
+        return await self.call("conversation/compact", params)
+
+    async def conversation_list(self, **params: Unpack[NoParams]) -> ConversationList:
+        """`conversation/list`"""
+        return await self.call("conversation/list", params)
+
+    async def conversation_history(self, **params: Unpack[GetHistory]) -> HistoryAnswer:
+        """`conversation/history`"""
+        return await self.call("conversation/history", params)
+
+    async def conversation_tools(self, **params: Unpack[ConversationParams]) -> ToolList:
+        """`conversation/tools`"""
+        return await self.call("conversation/tools", params)
+
+    async def conversation_fork(self, **params: Unpack[ForkConversation]) -> ForkAnswer:
+        """`conversation/fork`"""
+        return await self.call("conversation/fork", params)
+
+    async def conversation_close(self, **params: Unpack[CloseConversation]) -> CloseAnswer:
+        """`conversation/close`"""
+        return await self.call("conversation/close", params)
+
+    async def task_list(self, **params: Unpack[NoParams]) -> TaskList:
+        """`task/list`"""
+        return await self.call("task/list", params)
+
+    async def task_get(self, **params: Unpack[TaskParams]) -> TaskInfo:
+        """`task/get`"""
+        return await self.call("task/get", params)
+
+    async def task_cancel(self, **params: Unpack[TaskParams]) -> CancelAnswer:
+        """`task/cancel`"""
+        return await self.call("task/cancel", params)
+
+    async def approval_list(self, **params: Unpack[ListApprovals]) -> ApprovalList:
+        """`approval/list`"""
+        return await self.call("approval/list", params)
+
+    async def approval_get(self, **params: Unpack[GetApproval]) -> ApprovalText:
+        """`approval/get`"""
+        return await self.call("approval/get", params)
+
+    async def approval_resolve(self, **params: Unpack[ResolveApproval]) -> ResolveAnswer:
+        """`approval/resolve`"""
+        return await self.call("approval/resolve", params)
+
+    async def approval_grants(self, **params: Unpack[ListApprovals]) -> GrantList:
+        """`approval/grants`"""
+        return await self.call("approval/grants", params)
+
+    async def approval_revoke(self, **params: Unpack[RevokeGrant]) -> RevokeAnswer:
+        """`approval/revoke`"""
+        return await self.call("approval/revoke", params)
+
+    async def mcp_status(self, **params: Unpack[NoParams]) -> ServerList:
+        """`mcp/status`"""
+        return await self.call("mcp/status", params)
+
+    async def mcp_refresh(self, **params: Unpack[RefreshServers]) -> ServerList:
+        """`mcp/refresh`"""
+        return await self.call("mcp/refresh", params)
+
+    async def canvas_get(self, **params: Unpack[ConversationParams]) -> CanvasAnswer:
+        """`canvas/get`"""
+        return await self.call("canvas/get", params)
+
+    async def canvas_list(self, **params: Unpack[NoParams]) -> CanvasList:
+        """`canvas/list`"""
+        return await self.call("canvas/list", params)
+
+    async def canvas_clear(self, **params: Unpack[ConversationParams]) -> CanvasClearAnswer:
+        """`canvas/clear`"""
+        return await self.call("canvas/clear", params)
+
+    async def internal_validate_token(self, **params: Unpack[ValidateToken]) -> TokenOwner:
+        """`internal/validate_token`"""
+        return await self.call("internal/validate_token", params)
+
+    async def internal_call(self, **params: Unpack[InternalCall]) -> InternalCallAnswer:
+        """`internal/call`"""
+        return await self.call("internal/call", params)
+
+    async def metrics_get(self, **params: Unpack[GetMetrics]) -> MetricsAnswer:
+        """`metrics/get`"""
+        return await self.call("metrics/get", params)

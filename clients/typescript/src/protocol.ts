@@ -1,0 +1,1800 @@
+// The types of the protocol and a method for each operation. Written by clients/generate.py: do not edit.
+
+/** A whole answer of the model. */
+export interface AgentMessage {
+  text: string;
+  item_id: string;
+}
+
+/** A piece of the answer, as it comes. */
+export interface AgentMessageDelta {
+  text: string;
+  item_id: string;
+  offset: number;
+}
+
+/** The event `agent_message_delta`. */
+export interface AgentMessageDeltaEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "agent_message_delta";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: AgentMessageDelta;
+}
+
+/** The event `agent_message`. */
+export interface AgentMessageEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "agent_message";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: AgentMessage;
+}
+
+/** A whole piece of reasoning. */
+export interface AgentReasoning {
+  text: string;
+  item_id: string;
+}
+
+/** A piece of the reasoning, as it comes. */
+export interface AgentReasoningDelta {
+  text: string;
+  item_id: string;
+  offset: number;
+}
+
+/** The event `agent_reasoning_delta`. */
+export interface AgentReasoningDeltaEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "agent_reasoning_delta";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: AgentReasoningDelta;
+}
+
+/** The event `agent_reasoning`. */
+export interface AgentReasoningEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "agent_reasoning";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: AgentReasoning;
+}
+
+/** A named agent instance that a conversation is to be. */
+export interface AgentSpec {
+  name: string;
+  archetype?: string;
+  backend_type?: string;
+  workspace_policy?: "ephemeral" | "persistent";
+  launch_mode?: "direct" | "managed";
+}
+
+/** Every event; `type` says which one it is. */
+export type AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope;
+
+/** One file of a patch that is asked about. */
+export interface ApprovalFile {
+  path: string;
+  kind: "add" | "delete" | "move" | "update";
+  added: number;
+  removed: number;
+}
+
+/** `approval/list`: what waits for an answer, oldest first. */
+export interface ApprovalList {
+  approvals: Array<ApprovalRequest>;
+  elicitations: Array<ElicitationRequest>;
+}
+
+/** One of the texts of a request. */
+export interface ApprovalPart {
+  name: "arguments" | "command" | "detail" | "files" | "justification" | "matches" | "script";
+  size: number;
+  digest: string;
+}
+
+/** A person is asked. All texts are fit to be shown: what would hide or move is written as `⟨U+202E⟩`. */
+export interface ApprovalRequest {
+  approval_id: string;
+  kind: "escalation" | "exec" | "mcp" | "patch" | "tool";
+  conversation_id: string;
+  chain: Array<string>;
+  title: string;
+  detail: string;
+  matches: Array<string>;
+  scopes: Array<"conversation" | "once" | "project" | "session">;
+  call_id?: string | null;
+  asked_at?: string | null;
+  expires_at?: string | null;
+  command?: string | null;
+  script?: string | null;
+  cwd?: string | null;
+  sandbox?: string | null;
+  files?: Array<ApprovalFile>;
+  server?: string | null;
+  tool?: string | null;
+  arguments?: string | null;
+  justification?: string | null;
+  changed?: Array<string>;
+  size?: number;
+  digest?: string | null;
+  hidden?: number;
+}
+
+/** The event `approval_request`. */
+export interface ApprovalRequestEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "approval_request";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ApprovalRequest;
+}
+
+/** The person, the policy or the clock has answered. */
+export interface ApprovalResolved {
+  approval_id: string;
+  decision: "allow" | "deny";
+  scope?: "conversation" | "once" | "project" | "session" | null;
+  reason?: string | null;
+  chain?: Array<string>;
+  by?: Decider | null;
+}
+
+/** The event `approval_resolved`. */
+export interface ApprovalResolvedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "approval_resolved";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ApprovalResolved;
+}
+
+/** `approval/get`: the request, what texts it has, and a page of one of them. */
+export interface ApprovalText {
+  approval: ApprovalRequest;
+  parts: Array<ApprovalPart>;
+  part: "arguments" | "command" | "detail" | "files" | "justification" | "matches" | "script";
+  offset: number;
+  text: string;
+  next_offset: number | null;
+}
+
+/** Something a person may want to know: a right that was narrowed, a retry. */
+export interface BackgroundEvent {
+  message: string;
+  narrowed?: Array<Record<string, unknown>> | null;
+  discard_deltas?: boolean;
+}
+
+/** The event `background_event`. */
+export interface BackgroundEventEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "background_event";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: BackgroundEvent;
+}
+
+/** Calls that have ended, and how long they took. */
+export interface CallCounts {
+  calls: number;
+  failures: number;
+  duration_ms: number;
+  mean_ms: number;
+  max_ms: number;
+}
+
+/** `task/cancel`: whether the task was cancelled. */
+export interface CancelAnswer {
+  cancelled: boolean;
+}
+
+/** The answer to `canvas/get`: one canvas. */
+export interface CanvasAnswer {
+  html: string;
+  title: string | null;
+  updated_at: string;
+  revision: number;
+}
+
+/** `canvas/clear`: whether there was anything to take away. */
+export interface CanvasClearAnswer {
+  cleared: boolean;
+}
+
+/** One line of `canvas/list`: without the page. */
+export interface CanvasInfo {
+  conversation_id: string;
+  title: string | null;
+  updated_at: string;
+  revision: number;
+  bytes: number;
+}
+
+/** `canvas/list`: those that show something. */
+export interface CanvasList {
+  canvases: Array<CanvasInfo>;
+}
+
+/** An agent's canvas has a new revision. */
+export interface CanvasUpdated {
+  revision: number;
+  title: string | null;
+  bytes: number;
+}
+
+/** The event `canvas_updated`. */
+export interface CanvasUpdatedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "canvas_updated";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: CanvasUpdated;
+}
+
+/** The name and version of a client. */
+export interface ClientInfo {
+  name: string;
+  version?: string;
+}
+
+/** `conversation/close` and `session/close`: how it was closed. */
+export interface CloseAnswer {
+  closed: boolean;
+  already_closed: boolean;
+  forced: boolean;
+}
+
+/** The parameters of the operation `conversation/close`. */
+export interface CloseConversation {
+  conversation_id: string;
+  timeout_s?: number | null;
+  session_id?: string | null;
+}
+
+/** The parameters of the operation `session/close`. */
+export interface CloseSession {
+  timeout_s?: number | null;
+  session_id?: string | null;
+}
+
+/** `conversation/compact`: the size of the history before and after, or why it was left as it is. */
+export interface CompactAnswer {
+  compacted: boolean;
+  before_tokens: number;
+  after_tokens: number;
+  reason?: string | null;
+}
+
+/** `conversation/context`: everything that decides what the model sees and may do. */
+export interface ContextInfo {
+  base_instructions: string | null;
+  user_instructions: string | null;
+  additions: Array<Record<string, unknown>>;
+  policy: Record<string, unknown>;
+  narrowed: Array<Narrowing>;
+  tools_prefs: Record<string, unknown>;
+  mcp_tool_allowlist: Array<string> | null;
+  model: string;
+  storage_policy: unknown;
+  limits: Record<string, unknown>;
+  prompt_tokens: number;
+  cache_key: string;
+}
+
+/** A task did not stop within the timeout of a close and was abandoned. */
+export interface ConversationCloseForced {
+  timeout_s: number;
+}
+
+/** The event `conversation_close_forced`. */
+export interface ConversationCloseForcedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "conversation_close_forced";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ConversationCloseForced;
+}
+
+/** A conversation is gone; its id answers `closed` from now on. */
+export interface ConversationClosed {
+  forced?: boolean;
+}
+
+/** The event `conversation_closed`. */
+export interface ConversationClosedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "conversation_closed";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ConversationClosed;
+}
+
+/** `set_context` was accepted; it holds from the next model request. */
+export interface ConversationContextChanged {
+  fields: Array<string>;
+}
+
+/** The event `conversation_context_changed`. */
+export interface ConversationContextChangedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "conversation_context_changed";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ConversationContextChanged;
+}
+
+/** The numbers of one conversation. */
+export interface ConversationCounts {
+  tasks: TaskCounts;
+  model_requests: number;
+  usage: Usage;
+  tool_calls: number;
+  tools: Record<string, CallCounts>;
+  mcp: CallCounts;
+  mcp_waits: number;
+  mcp_waited_ms: number;
+  compactions: number;
+  conversation_id: string;
+  closed: boolean;
+}
+
+/** One conversation in the answer to `conversation/list`. */
+export interface ConversationInfo {
+  id: string;
+  parent_id: string | null;
+  title: string | null;
+  status: "closed" | "idle" | "running" | "waiting";
+  depth: number;
+  message_count: number;
+  last_active_at: string;
+  model: string;
+  backend: string;
+}
+
+/** `conversation/list`, root first, then by creation. */
+export interface ConversationList {
+  conversations: Array<ConversationInfo>;
+}
+
+/** A conversation was opened; its events follow. */
+export interface ConversationOpened {
+  parent_id: string | null;
+  title: string | null;
+  model: string;
+  backend: string;
+}
+
+/** The event `conversation_opened`. */
+export interface ConversationOpenedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "conversation_opened";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ConversationOpened;
+}
+
+/** The parameters of operations on one conversation. */
+export interface ConversationParams {
+  conversation_id: string;
+  session_id?: string | null;
+}
+
+/** The numbers of a session, or of a conversation. */
+export interface Counts {
+  tasks: TaskCounts;
+  model_requests: number;
+  usage: Usage;
+  tool_calls: number;
+  tools: Record<string, CallCounts>;
+  mcp: CallCounts;
+  mcp_waits: number;
+  mcp_waited_ms: number;
+  compactions: number;
+}
+
+/** Who or what answered an approval, or let a call run without one. */
+export interface Decider {
+  kind: "callback" | "client" | "clock" | "grant" | "interrupt" | "policy" | "shutdown";
+  name?: string | null;
+  grant_id?: string | null;
+}
+
+/** `conversation/message` with `detach`: the id of the task. */
+export interface DetachAnswer {
+  task_id: string;
+}
+
+/** An MCP server asks for something in the middle of a call. */
+export interface ElicitationRequest {
+  elicitation_id: string;
+  server: string;
+  message: string;
+  schema: Record<string, unknown>;
+  url?: string | null;
+  chain?: Array<string>;
+}
+
+/** The event `elicitation_request`. */
+export interface ElicitationRequestEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "elicitation_request";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ElicitationRequest;
+}
+
+/** An elicitation was answered or cancelled. */
+export interface ElicitationResolved {
+  elicitation_id: string;
+  action: "accept" | "cancel" | "decline";
+  chain?: Array<string>;
+}
+
+/** The event `elicitation_resolved`. */
+export interface ElicitationResolvedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "elicitation_resolved";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ElicitationResolved;
+}
+
+/** Something failed. A task's own end is told by its terminal event, not by this. */
+export interface ErrorEvent {
+  code: string;
+  message: string;
+}
+
+/** The event `error`. */
+export interface ErrorEventEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "error";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ErrorEvent;
+}
+
+/** A command of a tool call starts. */
+export interface ExecCommandBegin {
+  call_id: string;
+  command: Array<string>;
+  cwd: string;
+  sandbox?: string | null;
+  allowed_by?: Decider | null;
+}
+
+/** The event `exec_command_begin`. */
+export interface ExecCommandBeginEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "exec_command_begin";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ExecCommandBegin;
+}
+
+/** A command of a tool call has ended. */
+export interface ExecCommandEnd {
+  call_id: string;
+  exit_code: number | null;
+  output: string;
+  truncated: boolean;
+  duration_ms: number;
+  allowed_by?: Decider | null;
+}
+
+/** The event `exec_command_end`. */
+export interface ExecCommandEndEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "exec_command_end";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ExecCommandEnd;
+}
+
+/** A piece of a command's output. */
+export interface ExecCommandOutputDelta {
+  call_id: string;
+  stream: "stderr" | "stdout";
+  text: string;
+  item_id: string;
+  offset: number;
+}
+
+/** The event `exec_command_output_delta`. */
+export interface ExecCommandOutputDeltaEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "exec_command_output_delta";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ExecCommandOutputDelta;
+}
+
+/** Why a task failed: a stable code, and a sentence. */
+export interface Failure {
+  code: string;
+  message: string;
+  errors?: Array<string>;
+}
+
+/** News of another agent that has no counterpart here, kept as it came. */
+export interface ForeignEvent {
+  backend: string;
+  raw: unknown;
+}
+
+/** The event `foreign_event`. */
+export interface ForeignEventEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "foreign_event";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ForeignEvent;
+}
+
+/** `conversation/fork`: the id of the new conversation. */
+export interface ForkAnswer {
+  conversation_id: string;
+}
+
+/** `conversation/fork`: at an item, at the end of a round, or now. */
+export interface ForkConversation {
+  conversation_id: string;
+  at?: string | number | null;
+  session_id?: string | null;
+}
+
+/** `approval/get`: a request that waits, and one of its texts whole. */
+export interface GetApproval {
+  approval_id: string;
+  part?: "arguments" | "command" | "detail" | "files" | "justification" | "matches" | "script" | null;
+  offset?: number;
+  session_id?: string | null;
+}
+
+/** The parameters of the operation `conversation/history`. */
+export interface GetHistory {
+  conversation_id: string;
+  limit?: number | null;
+  session_id?: string | null;
+}
+
+/** `metrics/get`: of the session and all its conversations, or of one of them. */
+export interface GetMetrics {
+  conversation_id?: string | null;
+  session_id?: string | null;
+}
+
+/** One grant, as it is listed. */
+export interface Grant {
+  grant_id: string;
+  kind: "escalation" | "exec" | "mcp" | "patch" | "tool";
+  scope: "conversation" | "once" | "project" | "session";
+  conversation_id: string | null;
+  matches: Array<string>;
+  expires_in_s: number | null;
+}
+
+/** `approval/grants`: the grants that hold, oldest first. */
+export interface GrantList {
+  grants: Array<Grant>;
+}
+
+/** `conversation/history`: messages, the oldest first. */
+export interface HistoryAnswer {
+  entries: Array<HistoryEntry>;
+}
+
+/** Older items were replaced by a summary, or could not be (then `compacted` is false and `reason` says why). */
+export interface HistoryCompacted {
+  compacted: boolean;
+  before_tokens: number;
+  after_tokens: number;
+  removed_items: number;
+  trigger: "limit" | "overflow" | "request";
+  reason?: string | null;
+}
+
+/** The event `history_compacted`. */
+export interface HistoryCompactedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "history_compacted";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: HistoryCompacted;
+}
+
+/** One message in the answer to `conversation/history`. */
+export interface HistoryEntry {
+  role: "assistant" | "user";
+  attachments: Array<Record<string, string>>;
+  text?: string | null;
+}
+
+/** A picture in a message, by its address. */
+export interface ImageInput {
+  type: "image";
+  image_url: string;
+}
+
+/** The parameters of the operation `initialize`. */
+export interface Initialize {
+  client?: ClientInfo | null;
+  protocol_version?: string | null;
+  session_id?: string | null;
+  attend?: boolean | null;
+  observe?: boolean | null;
+}
+
+/** `initialize`: the connection's own session, who serves it, and what that can do. */
+export interface InitializeAnswer {
+  session_id: string;
+  root_conversation_id: string;
+  protocol_version: string;
+  version: string;
+  policy: Record<string, unknown>;
+  model: string;
+  mcp: Array<Record<string, unknown>>;
+  narrowed?: Array<Narrowing>;
+  not_held?: Array<string>;
+  sandbox_tier?: "bubblewrap" | "landlock" | "none" | null;
+  server: ServerInfo;
+  capabilities: Record<string, boolean>;
+}
+
+/** `internal/call`: a tool of a context provider, called back by the agent that the token stands for. */
+export interface InternalCall {
+  token: string;
+  tool: string;
+  arguments?: Record<string, unknown>;
+  session_id?: string | null;
+}
+
+/** `internal/call`: whatever the tool answered, as plain data. */
+export interface InternalCallAnswer {
+  result: unknown;
+}
+
+/** `conversation/interrupt`. True in Python when something was stopped. */
+export interface InterruptAnswer {
+  interrupted: boolean;
+}
+
+/** `approval/list` and `approval/grants`: of all conversations, or what shows in one of them. */
+export interface ListApprovals {
+  conversation_id?: string | null;
+  session_id?: string | null;
+}
+
+/** A picture by path; it is read when the message is accepted. */
+export interface LocalImageInput {
+  type: "local_image";
+  path: string;
+}
+
+/** An MCP server's state changed. */
+export interface McpServerStatus {
+  name: string;
+  status: "disabled" | "failed" | "ready" | "starting" | "stopped" | "untrusted";
+  error?: string | null;
+}
+
+/** The event `mcp_server_status`. */
+export interface McpServerStatusEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "mcp_server_status";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: McpServerStatus;
+}
+
+/** A call goes out to an MCP server. */
+export interface McpToolCallBegin {
+  call_id: string;
+  server: string;
+  tool: string;
+  allowed_by?: Decider | null;
+}
+
+/** The event `mcp_tool_call_begin`. */
+export interface McpToolCallBeginEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "mcp_tool_call_begin";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: McpToolCallBegin;
+}
+
+/** An MCP server has answered, or will not. */
+export interface McpToolCallEnd {
+  call_id: string;
+  server: string;
+  tool: string;
+  success: boolean;
+  duration_ms: number;
+}
+
+/** The event `mcp_tool_call_end`. */
+export interface McpToolCallEndEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "mcp_tool_call_end";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: McpToolCallEnd;
+}
+
+/** An MCP server says how far it is. */
+export interface McpToolCallProgress {
+  call_id: string;
+  progress: number;
+  total: number | null;
+  message: string | null;
+  item_id: string;
+  offset: number;
+}
+
+/** The event `mcp_tool_call_progress`. */
+export interface McpToolCallProgressEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "mcp_tool_call_progress";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: McpToolCallProgress;
+}
+
+/** A view was refreshed between tasks, or a call was refused because its tool is not what was shown. */
+export interface McpToolsChanged {
+  added: Array<string>;
+  removed: Array<string>;
+  withheld: Array<string>;
+}
+
+/** The event `mcp_tools_changed`. */
+export interface McpToolsChangedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "mcp_tools_changed";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: McpToolsChanged;
+}
+
+/** The parameters of the operation `conversation/message`. */
+export interface Message {
+  conversation_id: string;
+  text?: string | null;
+  items?: Array<TextInput | ImageInput | LocalImageInput> | null;
+  message_id?: string | null;
+  sender?: string | null;
+  task_type?: "chat" | "code" | null;
+  previous_result?: unknown;
+  if_busy?: "fail" | "wait" | null;
+  detach?: boolean | null;
+  output_schema?: Record<string, unknown> | null;
+  base_instructions_override?: string | null;
+  session_id?: string | null;
+}
+
+/** `conversation/message`: how the task ended, and its last message. */
+export interface MessageAnswer {
+  task_id: string;
+  status: "completed" | "failed" | "interrupted";
+  last_assistant_message: string | null;
+  usage: Usage;
+  tool_calls: number;
+  duration_ms: number;
+  trace_id: string;
+  error?: Failure | null;
+}
+
+/** `metrics/get`: the numbers of a session and of its conversations. */
+export interface MetricsAnswer {
+  session: Counts;
+  conversations: Array<ConversationCounts>;
+}
+
+/** One thing that was asked for and not given in full, in wire spelling. */
+export interface Narrowing {
+  field: string;
+  asked: unknown;
+  given: unknown;
+  because: string;
+}
+
+/** The parameters of the operation `conversation/open`. */
+export interface NewConversation {
+  allow_git?: boolean | null;
+  include_plan_tool?: boolean | null;
+  include_apply_patch_tool?: boolean | null;
+  include_conv_tools?: boolean | null;
+  tools_web_search_request?: boolean | null;
+  sandbox?: string | null;
+  visibility?: string | null;
+  shell_mode?: string | null;
+  base_instructions?: string | null;
+  user_instructions?: string | null;
+  mcp_tool_allowlist?: Array<string> | null;
+  model?: string | null;
+  backend?: string | null;
+  agent?: AgentSpec | null;
+  cwd?: string | null;
+  approval_policy?: string | Record<string, unknown> | null;
+  storage_policy?: string | Record<string, unknown> | null;
+  limits?: Record<string, number | null> | null;
+  title?: string | null;
+  parent_id?: string | null;
+  session_id?: string | null;
+}
+
+/** Operations that need no more than their session. */
+export interface NoParams {
+  session_id?: string | null;
+}
+
+/** `initialize` with `observe`: who serves the connection, which has no session of its own. */
+export interface ObserveAnswer {
+  session_id?: null;
+  protocol_version: string;
+  version: string;
+  server: ServerInfo;
+  capabilities: Record<string, boolean>;
+}
+
+/** `conversation/open` and `conversation/set_context`: the context that holds now, and what was narrowed. */
+export interface OpenAnswer {
+  conversation_id: string;
+  context: ContextInfo;
+  narrowed: Array<Narrowing>;
+  warnings: Array<string>;
+}
+
+/** A patch is about to be applied. */
+export interface PatchApplyBegin {
+  call_id: string;
+  changes: Array<Record<string, string>>;
+}
+
+/** The event `patch_apply_begin`. */
+export interface PatchApplyBeginEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "patch_apply_begin";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: PatchApplyBegin;
+}
+
+/** A patch was applied whole, or not at all. */
+export interface PatchApplyEnd {
+  call_id: string;
+  success: boolean;
+  message: string;
+  allowed_by?: Decider | null;
+}
+
+/** The event `patch_apply_end`. */
+export interface PatchApplyEndEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "patch_apply_end";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: PatchApplyEnd;
+}
+
+/** One line of a plan. */
+export interface PlanStep {
+  step: string;
+  status: "completed" | "in_progress" | "pending";
+}
+
+/** The model wrote its plan anew. */
+export interface PlanUpdate {
+  plan: Array<PlanStep>;
+  explanation?: string | null;
+}
+
+/** The event `plan_update`. */
+export interface PlanUpdateEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "plan_update";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: PlanUpdate;
+}
+
+/** `mcp/refresh`: have all MCP servers, or these, list their tools again; one that failed is tried again. */
+export interface RefreshServers {
+  names?: Array<string> | null;
+  session_id?: string | null;
+}
+
+/** `approval/resolve`. True in Python when it was this answer that counted. */
+export interface ResolveAnswer {
+  resolved: boolean;
+  scope?: "conversation" | "once" | "project" | "session" | null;
+  narrowed?: string | null;
+}
+
+/** `approval/resolve`: of an approval, or of what an MCP server asks a person. */
+export interface ResolveApproval {
+  approval_id: string;
+  decision: "allow" | "deny";
+  scope?: "conversation" | "once" | "project" | "session" | null;
+  ttl_s?: number | null;
+  message?: string | null;
+  content?: Record<string, unknown> | null;
+  session_id?: string | null;
+}
+
+/** `session/resume`: a session of the past, by its id. */
+export interface ResumeSession {
+  model?: string | null;
+  cwd?: string | null;
+  approval_policy?: string | Record<string, unknown> | null;
+  sandbox?: string | null;
+  network?: boolean | null;
+  writable_roots?: Array<string> | null;
+  storage_policy?: string | Record<string, unknown> | null;
+  limits?: Record<string, number | null> | null;
+  session_id: string;
+}
+
+/** `approval/revoke`. True in Python when there was something to take back. */
+export interface RevokeAnswer {
+  revoked: boolean;
+}
+
+/** The parameters of the operation `approval/revoke`. */
+export interface RevokeGrant {
+  grant_id: string;
+  session_id?: string | null;
+}
+
+/** Name and version of the server that answers `initialize`. */
+export interface ServerInfo {
+  name: string;
+  version: string;
+}
+
+/** `mcp/status` and `mcp/refresh`: MCP servers by name. */
+export interface ServerList {
+  servers: Array<Record<string, unknown>>;
+}
+
+/** The session stands; its root conversation is ready. */
+export interface SessionConfigured {
+  root_conversation_id: string;
+  protocol_version: string;
+  version: string;
+  model: string;
+  policy: Record<string, unknown>;
+}
+
+/** The event `session_configured`. */
+export interface SessionConfiguredEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "session_configured";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: SessionConfigured;
+}
+
+/** The context injector has collected. */
+export interface SessionContextReady {
+  mcpServerCount: number;
+  toolCount: number;
+  contextAdditions: number;
+  agentName: string;
+  caller: Record<string, string>;
+  timestamp: string;
+}
+
+/** The event `session:context-ready`. */
+export interface SessionContextReadyEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "session:context-ready";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: SessionContextReady;
+}
+
+/** `session/info`: a session, its model, its policy and its MCP servers. */
+export interface SessionInfo {
+  session_id: string;
+  root_conversation_id: string;
+  protocol_version: string;
+  version: string;
+  policy: Record<string, unknown>;
+  model: string;
+  mcp: Array<Record<string, unknown>>;
+  narrowed?: Array<Narrowing>;
+  not_held?: Array<string>;
+  sandbox_tier?: "bubblewrap" | "landlock" | "none" | null;
+}
+
+/** `session/list`: the sessions that are open in this process. */
+export interface SessionList {
+  sessions: Array<SessionInfo>;
+}
+
+/** The context injector begins to collect. Payload keys keep the names of its design. */
+export interface SessionPreparing {
+  providerCount: number;
+  agentName: string;
+  caller: Record<string, string>;
+  timestamp: string;
+}
+
+/** The event `session:preparing`. */
+export interface SessionPreparingEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "session:preparing";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: SessionPreparing;
+}
+
+/** The parameters of the operation `conversation/set_context`. */
+export interface SetContext {
+  allow_git?: boolean | null;
+  include_plan_tool?: boolean | null;
+  include_apply_patch_tool?: boolean | null;
+  include_conv_tools?: boolean | null;
+  tools_web_search_request?: boolean | null;
+  sandbox?: string | null;
+  visibility?: string | null;
+  shell_mode?: string | null;
+  base_instructions?: string | null;
+  user_instructions?: string | null;
+  mcp_tool_allowlist?: Array<string> | null;
+  model?: string | null;
+  backend?: string | null;
+  agent?: AgentSpec | null;
+  cwd?: string | null;
+  approval_policy?: string | Record<string, unknown> | null;
+  storage_policy?: string | Record<string, unknown> | null;
+  limits?: Record<string, number | null> | null;
+  title?: string | null;
+  conversation_id: string;
+  refresh_mcp_view?: boolean | null;
+  session_id?: string | null;
+}
+
+/** The parameters of the operation `session/start`. */
+export interface StartSession {
+  model?: string | null;
+  cwd?: string | null;
+  approval_policy?: string | Record<string, unknown> | null;
+  sandbox?: string | null;
+  network?: boolean | null;
+  writable_roots?: Array<string> | null;
+  storage_policy?: string | Record<string, unknown> | null;
+  limits?: Record<string, number | null> | null;
+  session_id?: string | null;
+}
+
+/** The parameters of the operation `conversation/steer`. */
+export interface Steer {
+  conversation_id: string;
+  text: string;
+  session_id?: string | null;
+}
+
+/** `conversation/steer`: an empty answer, the text was accepted. */
+export interface SteerAnswer {
+}
+
+/** The parameters of the operation `events/subscribe`. */
+export interface Subscribe {
+  after_seq?: number | null;
+  conversation_id?: string | null;
+  attend?: boolean | null;
+  session_id?: string | null;
+}
+
+/** `events/subscribe`. What it replays comes after this answer. */
+export interface SubscribeAnswer {
+  subscribed: boolean;
+  last_seq: number;
+}
+
+/** To one subscriber only: it was too slow. `from_seq..to_seq` is what cannot be had any more. */
+export interface SubscriberLagged {
+  from_seq: number | null;
+  to_seq: number | null;
+  dropped_deltas: number;
+}
+
+/** The event `subscriber_lagged`. */
+export interface SubscriberLaggedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "subscriber_lagged";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: SubscriberLagged;
+}
+
+/** A task has ended by itself, well or badly. */
+export interface TaskComplete {
+  status: "completed" | "failed";
+  last_assistant_message: string | null;
+  usage: Usage;
+}
+
+/** The event `task_complete`. */
+export interface TaskCompleteEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "task_complete";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: TaskComplete;
+}
+
+/** Tasks by how they ended, and the share of those that did not end well. */
+export interface TaskCounts {
+  started: number;
+  completed: number;
+  failed: number;
+  aborted: Record<string, number>;
+  cancel_rate: number;
+  failure_rate: number;
+}
+
+/** One task of `task/list` and `task/get`. */
+export interface TaskInfo {
+  task_id: string;
+  conversation_id: string;
+  kind: string;
+  status: "completed" | "failed" | "interrupted" | "queued" | "running";
+  started_at: string | null;
+  chain: Array<string>;
+  last_assistant_message?: string | null;
+}
+
+/** `task/list`: what runs, then what waits, the next one first. */
+export interface TaskList {
+  tasks: Array<TaskInfo>;
+}
+
+/** The parameters of the operations `task/get` and `task/cancel`. */
+export interface TaskParams {
+  task_id: string;
+  session_id?: string | null;
+}
+
+/** A task has the slot and its input is committed. */
+export interface TaskStarted {
+  kind: "continuation" | "target" | "user";
+  input_preview?: string | null;
+}
+
+/** The event `task_started`. */
+export interface TaskStartedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "task_started";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: TaskStarted;
+}
+
+/** A piece of text in a message. */
+export interface TextInput {
+  type: "text";
+  text: string;
+}
+
+/** What one model request cost. */
+export interface TokenCount {
+  usage: Usage;
+  context_window: number;
+  cache_key: string;
+}
+
+/** The event `token_count`. */
+export interface TokenCountEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "token_count";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: TokenCount;
+}
+
+/** `internal/validate_token`: the agent that a token belongs to. */
+export interface TokenOwner {
+  agent_name: string;
+  session_id: string;
+  pid: number | null;
+}
+
+/** A call of the model is about to be handled. */
+export interface ToolCallBegin {
+  call_id: string;
+  name: string;
+  arguments: unknown;
+}
+
+/** The event `tool_call_begin`. */
+export interface ToolCallBeginEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "tool_call_begin";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ToolCallBegin;
+}
+
+/** The one end of a call. */
+export interface ToolCallEnd {
+  call_id: string;
+  name: string;
+  success: boolean;
+  output: string;
+  truncated: boolean;
+  duration_ms: number;
+}
+
+/** The event `tool_call_end`. */
+export interface ToolCallEndEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "tool_call_end";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: ToolCallEnd;
+}
+
+/** One tool in the answer to `conversation/tools`. */
+export interface ToolInfo {
+  name: string;
+  source: "builtin" | "conv" | "function" | "injector" | "mcp";
+  digest: string;
+  server?: string | null;
+}
+
+/** `conversation/tools`, in the order the model gets them. */
+export interface ToolList {
+  tools: Array<ToolInfo>;
+  cache_key: string;
+}
+
+/** A task was ended from outside. */
+export interface TurnAborted {
+  reason: "crash" | "interrupted" | "limit" | "replaced" | "shutdown" | "timeout";
+  by_call_id?: string | null;
+}
+
+/** The event `turn_aborted`. */
+export interface TurnAbortedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "turn_aborted";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: TurnAborted;
+}
+
+/** The tokens of one request, or the sum of several. */
+export interface Usage {
+  input_tokens?: number;
+  cached_input_tokens?: number;
+  output_tokens?: number;
+  reasoning_output_tokens?: number;
+  total_tokens?: number;
+}
+
+/** `internal/validate_token`. Printing it shows no token. */
+export interface ValidateToken {
+  token: string;
+  session_id?: string | null;
+}
+
+/** Something is not as asked; work goes on. */
+export interface WarningEvent {
+  message: string;
+  code?: string | null;
+  paths?: Array<string> | null;
+}
+
+/** The event `warning`. */
+export interface WarningEventEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "warning";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: WarningEvent;
+}
+
+/** The provider searches the web. */
+export interface WebSearchBegin {
+  call_id: string;
+}
+
+/** The event `web_search_begin`. */
+export interface WebSearchBeginEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "web_search_begin";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: WebSearchBegin;
+}
+
+/** The provider has searched the web. */
+export interface WebSearchEnd {
+  call_id: string;
+  query: string;
+}
+
+/** The event `web_search_end`. */
+export interface WebSearchEndEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "web_search_end";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: WebSearchEnd;
+}
+
+/** Each operation by its name. */
+export interface Operations {
+  "initialize": { params: Initialize; result: InitializeAnswer | ObserveAnswer };
+  "events/subscribe": { params: Subscribe; result: SubscribeAnswer };
+  "session/start": { params: StartSession; result: SessionInfo };
+  "session/resume": { params: ResumeSession; result: SessionInfo };
+  "session/list": { params: NoParams; result: SessionList };
+  "session/info": { params: NoParams; result: SessionInfo };
+  "session/close": { params: CloseSession; result: CloseAnswer };
+  "conversation/open": { params: NewConversation; result: OpenAnswer };
+  "conversation/set_context": { params: SetContext; result: OpenAnswer };
+  "conversation/context": { params: ConversationParams; result: ContextInfo };
+  "conversation/message": { params: Message; result: MessageAnswer | DetachAnswer };
+  "conversation/steer": { params: Steer; result: SteerAnswer };
+  "conversation/interrupt": { params: ConversationParams; result: InterruptAnswer };
+  "conversation/compact": { params: ConversationParams; result: CompactAnswer };
+  "conversation/list": { params: NoParams; result: ConversationList };
+  "conversation/history": { params: GetHistory; result: HistoryAnswer };
+  "conversation/tools": { params: ConversationParams; result: ToolList };
+  "conversation/fork": { params: ForkConversation; result: ForkAnswer };
+  "conversation/close": { params: CloseConversation; result: CloseAnswer };
+  "task/list": { params: NoParams; result: TaskList };
+  "task/get": { params: TaskParams; result: TaskInfo };
+  "task/cancel": { params: TaskParams; result: CancelAnswer };
+  "approval/list": { params: ListApprovals; result: ApprovalList };
+  "approval/get": { params: GetApproval; result: ApprovalText };
+  "approval/resolve": { params: ResolveApproval; result: ResolveAnswer };
+  "approval/grants": { params: ListApprovals; result: GrantList };
+  "approval/revoke": { params: RevokeGrant; result: RevokeAnswer };
+  "mcp/status": { params: NoParams; result: ServerList };
+  "mcp/refresh": { params: RefreshServers; result: ServerList };
+  "canvas/get": { params: ConversationParams; result: CanvasAnswer };
+  "canvas/list": { params: NoParams; result: CanvasList };
+  "canvas/clear": { params: ConversationParams; result: CanvasClearAnswer };
+  "internal/validate_token": { params: ValidateToken; result: TokenOwner };
+  "internal/call": { params: InternalCall; result: InternalCallAnswer };
+  "metrics/get": { params: GetMetrics; result: MetricsAnswer };
+}
+
+/** Every operation as a method with typed parameters and a typed result. */
+export abstract class GeneratedClient {
+  /** Send a request and return its result. */
+  abstract call<M extends keyof Operations>(
+    method: M,
+    params: Operations[M]["params"],
+  ): Promise<Operations[M]["result"]>;
+
+  /** `initialize` */
+  initialize(params: Initialize = {}): Promise<InitializeAnswer | ObserveAnswer> {
+    return this.call("initialize", params);
+  }
+
+  /** `events/subscribe` */
+  eventsSubscribe(params: Subscribe = {}): Promise<SubscribeAnswer> {
+    return this.call("events/subscribe", params);
+  }
+
+  /** `session/start` */
+  sessionStart(params: StartSession = {}): Promise<SessionInfo> {
+    return this.call("session/start", params);
+  }
+
+  /** `session/resume` */
+  sessionResume(params: ResumeSession): Promise<SessionInfo> {
+    return this.call("session/resume", params);
+  }
+
+  /** `session/list` */
+  sessionList(params: NoParams = {}): Promise<SessionList> {
+    return this.call("session/list", params);
+  }
+
+  /** `session/info` */
+  sessionInfo(params: NoParams = {}): Promise<SessionInfo> {
+    return this.call("session/info", params);
+  }
+
+  /** `session/close` */
+  sessionClose(params: CloseSession = {}): Promise<CloseAnswer> {
+    return this.call("session/close", params);
+  }
+
+  /** `conversation/open` */
+  conversationOpen(params: NewConversation = {}): Promise<OpenAnswer> {
+    return this.call("conversation/open", params);
+  }
+
+  /** `conversation/set_context` */
+  conversationSetContext(params: SetContext): Promise<OpenAnswer> {
+    return this.call("conversation/set_context", params);
+  }
+
+  /** `conversation/context` */
+  conversationContext(params: ConversationParams): Promise<ContextInfo> {
+    return this.call("conversation/context", params);
+  }
+
+  /** `conversation/message` */
+  conversationMessage(params: Message): Promise<MessageAnswer | DetachAnswer> {
+    return this.call("conversation/message", params);
+  }
+
+  /** `conversation/steer` */
+  conversationSteer(params: Steer): Promise<SteerAnswer> {
+    return this.call("conversation/steer", params);
+  }
+
+  /** `conversation/interrupt` */
+  conversationInterrupt(params: ConversationParams): Promise<InterruptAnswer> {
+    return this.call("conversation/interrupt", params);
+  }
+
+  /** `conversation/compact` */
+  conversationCompact(params: ConversationParams): Promise<CompactAnswer> {
+    return this.call("conversation/compact", params);
+  }
+
+  /** `conversation/list` */
+  conversationList(params: NoParams = {}): Promise<ConversationList> {
+    return this.call("conversation/list", params);
+  }
+
+  /** `conversation/history` */
+  conversationHistory(params: GetHistory): Promise<HistoryAnswer> {
+    return this.call("conversation/history", params);
+  }
+
+  /** `conversation/tools` */
+  conversationTools(params: ConversationParams): Promise<ToolList> {
+    return this.call("conversation/tools", params);
+  }
+
+  /** `conversation/fork` */
+  conversationFork(params: ForkConversation): Promise<ForkAnswer> {
+    return this.call("conversation/fork", params);
+  }
+
+  /** `conversation/close` */
+  conversationClose(params: CloseConversation): Promise<CloseAnswer> {
+    return this.call("conversation/close", params);
+  }
+
+  /** `task/list` */
+  taskList(params: NoParams = {}): Promise<TaskList> {
+    return this.call("task/list", params);
+  }
+
+  /** `task/get` */
+  taskGet(params: TaskParams): Promise<TaskInfo> {
+    return this.call("task/get", params);
+  }
+
+  /** `task/cancel` */
+  taskCancel(params: TaskParams): Promise<CancelAnswer> {
+    return this.call("task/cancel", params);
+  }
+
+  /** `approval/list` */
+  approvalList(params: ListApprovals = {}): Promise<ApprovalList> {
+    return this.call("approval/list", params);
+  }
+
+  /** `approval/get` */
+  approvalGet(params: GetApproval): Promise<ApprovalText> {
+    return this.call("approval/get", params);
+  }
+
+  /** `approval/resolve` */
+  approvalResolve(params: ResolveApproval): Promise<ResolveAnswer> {
+    return this.call("approval/resolve", params);
+  }
+
+  /** `approval/grants` */
+  approvalGrants(params: ListApprovals = {}): Promise<GrantList> {
+    return this.call("approval/grants", params);
+  }
+
+  /** `approval/revoke` */
+  approvalRevoke(params: RevokeGrant): Promise<RevokeAnswer> {
+    return this.call("approval/revoke", params);
+  }
+
+  /** `mcp/status` */
+  mcpStatus(params: NoParams = {}): Promise<ServerList> {
+    return this.call("mcp/status", params);
+  }
+
+  /** `mcp/refresh` */
+  mcpRefresh(params: RefreshServers = {}): Promise<ServerList> {
+    return this.call("mcp/refresh", params);
+  }
+
+  /** `canvas/get` */
+  canvasGet(params: ConversationParams): Promise<CanvasAnswer> {
+    return this.call("canvas/get", params);
+  }
+
+  /** `canvas/list` */
+  canvasList(params: NoParams = {}): Promise<CanvasList> {
+    return this.call("canvas/list", params);
+  }
+
+  /** `canvas/clear` */
+  canvasClear(params: ConversationParams): Promise<CanvasClearAnswer> {
+    return this.call("canvas/clear", params);
+  }
+
+  /** `internal/validate_token` */
+  internalValidateToken(params: ValidateToken): Promise<TokenOwner> {
+    return this.call("internal/validate_token", params);
+  }
+
+  /** `internal/call` */
+  internalCall(params: InternalCall): Promise<InternalCallAnswer> {
+    return this.call("internal/call", params);
+  }
+
+  /** `metrics/get` */
+  metricsGet(params: GetMetrics = {}): Promise<MetricsAnswer> {
+    return this.call("metrics/get", params);
+  }
+}
