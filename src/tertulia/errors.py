@@ -182,8 +182,8 @@ class InvalidOutputError(TertuliaError):
 
     code = "invalid_output"
 
-    def __init__(self, message: str, errors: Sequence[str] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, errors: Sequence[str] = (), **detail: Detail) -> None:
+        super().__init__(message, **detail)
         self.errors = tuple(errors)
         """What is wrong, each with its place in the answer. Not `detail`: it quotes the answer."""
 

@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).parent / "assembly_cost.py"
 ASSEMBLY_FILES = 68
 MESSAGE_FILES = 92
 EXEC_FILES = 110
-MODULES = 270
+MODULES = 272
 OBJECTS = 64
 
 

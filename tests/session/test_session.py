@@ -255,18 +255,17 @@ async def test_nothing_runs_before_a_session_is_entered() -> None:
         await session.open()
 
 
-async def test_a_session_starts_without_settings_and_says_that_nobody_real_answers(
+async def test_without_a_model_a_message_is_refused_and_the_ways_to_get_one_are_listed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in [name for name in os.environ if name.endswith(("_API_KEY", "_BASE_URL"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TERTULIA_HOME", str(tmp_path))
     async with tertulia.Session.start() as session:
-        events = session.events(after=0)
-        assert (await session.root.message("who are you?")).status == "completed"
-        await session.close()
-        warnings = [event.data.code async for event in events if event.type == "warning"]
-        assert warnings == ["no_model"]
+        with pytest.raises(tertulia.errors.NoModelError, match="OPENAI_API_KEY") as refused:
+            await session.root.message("who are you?")
+        assert refused.value.code == "no_model"
+        assert await session.root.history() == []
 
 
 async def test_closing_twice_at_once_or_later_is_the_same() -> None:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import msgspec
@@ -351,10 +352,10 @@ def _line_history(loaded: LoadedSettings) -> _LineHistory:
 
 def _load_readline() -> Any:
     """The module that makes `input` edit lines; None where Python was built without it."""
-    try:
-        import readline
-    except ImportError:
+    if find_spec("readline") is None:
         return None
+    import readline
+
     # A paste of several lines is one message.
     readline.parse_and_bind("set enable-bracketed-paste on")
     return readline
