@@ -7,6 +7,7 @@ only there the standard library's readline edits lines and Ctrl-C reaches it.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
@@ -36,6 +37,8 @@ from tertulia.session.settings.settings import LoadedSettings
 
 _PROMPT = "› "
 _LEAVING = "Ctrl-D or /exit leaves; Ctrl-C once more does, too"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNAL_AGAIN_S = 0.1
 _HISTORY_FILE = "chat-history.json"
 _MAX_HISTORY = 1_000
 _HELP = {
@@ -65,7 +68,7 @@ def run_chat(
     """
     out, notes = (TerminalOutput(stream, loaded.environment.variables) for stream in (sys.stdout, sys.stderr))
     session = _SessionThread(entering, TextView(out, notes, loaded.warnings), notes)
-    with _leave_on_signals(), session:
+    with _Signals(), session:
         session.call(greet(session.entered, out))
         history = _line_history(loaded)
         try:
@@ -77,17 +80,53 @@ def run_chat(
             history.save()
 
 
-@contextmanager
-def _leave_on_signals() -> Generator[None]:
-    def leave(number: int, frame: object) -> None:
-        raise _LeaveSignal
+class _Signals:
+    """Raises KeyboardInterrupt at SIGINT and, once, `_LeaveSignal` at SIGTERM or when the terminal is gone.
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    In the main thread, also while readline waits for a key: a signal that comes just before it waits does not wake it,
+    so a thread sends one again until it was taken.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+        self._closing = threading.Event()
+        self._taken = 0
+        self._left = False
+
+    def __enter__(self) -> None:
+        for number in (self._reading, self._writing):
+            os.set_blocking(number, number == self._reading)
+        self._before = {number: signal.signal(number, self._take) for number in _SIGNALS}
+        self._wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        threading.Thread(target=self._send_again, name="signals", daemon=True).start()
+
+    def __exit__(self, *exc: object) -> None:
+        self._closing.set()
+        signal.set_wakeup_fd(self._wakeup)
+        os.close(self._writing)
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _take(self, number: int, frame: object) -> None:
+        self._taken += 1
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not self._left:
+            self._left = True
+            raise _LeaveSignal
+
+    def _send_again(self) -> None:
+        main, seen, echoes = threading.main_thread().ident or 0, 0, 0
+        while number := os.read(self._reading, 1):
+            if echoes:
+                # What is sent again is written here too.
+                echoes -= 1
+                continue
+            while not self._closing.wait(_SIGNAL_AGAIN_S) and self._taken <= seen:
+                signal.pthread_kill(main, number[0])
+                echoes += 1
+            seen += 1
+        os.close(self._reading)
 
 
 # ---- a new session
