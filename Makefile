@@ -37,13 +37,15 @@ help: ## list the targets
 setup: $(READY) ## create .venv from the pinned requirements and install tertulia into it
 
 # Some systems ship a venv that cannot bring its own pip; then the pip of $(PYTHON) puts one there.
+# --no-deps: the lock names everything. Where pip resolves too, a newer release of a package that
+# another one asks for with an extra (coverage[toml]) is refused for having no hash.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Tertulia needs Python 3.11 or newer: make PYTHON=python3.x ...")'
 	@echo "Setting up .venv"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 \
 		|| $(PYTHON) -m venv --clear .venv >/dev/null 2>&1 \
 		|| { $(PYTHON) -m venv --clear --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
