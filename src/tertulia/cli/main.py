@@ -67,10 +67,16 @@ VERBS = {
 _HOMES = {
     "acp": "serve.acp",
     "app-server": "serve.app_server",
+    "bench": "inspect.bench",
+    "doctor": "inspect.doctor",
     "exec": "exec.command",
     "mcp": "mcp.command",
     "mcp-broker": "serve.mcp_broker",
     "mcp-server": "serve.mcp_server",
+    "models": "models.command",
+    "prompt": "inspect.prompt",
+    "sandbox": "inspect.sandbox",
+    "schema": "inspect.schema",
     "serve": "serve.web",
     "sessions": "sessions.command",
 }

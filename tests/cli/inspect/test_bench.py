@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tertulia.cli.bench import BenchmarkRow, find_benchmarks
+from tertulia.cli.inspect.bench import BenchmarkRow, find_benchmarks
 from tests.cli.running import Shell
 from tests.tables import each_row
 
@@ -32,7 +32,7 @@ def test_a_target_is_met_missed_or_not_there(value: float, target: str, met: boo
 
 
 def test_the_folder_is_the_one_of_the_checkout(tmp_path: Path) -> None:
-    source = tmp_path / "src" / "tertulia" / "apps" / "bench.py"
+    source = tmp_path / "src" / "tertulia" / "cli" / "inspect" / "bench.py"
     (tmp_path / "bench").mkdir()
     with pytest.raises(click.UsageError, match="source checkout"):
         find_benchmarks(source)
@@ -47,7 +47,7 @@ def measures(shell: Shell, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     folder.mkdir()
     (folder / "fast.py").write_text("def run(): return [('a thing', 1234.5, 'ms'), ('another', 0.5, 'x', '<= 1')]")
     (folder / "slow.py").write_text("def run(): return [('a third', 2, 'x', '<= 1')]")
-    monkeypatch.setattr("tertulia.cli.bench.find_benchmarks", lambda source: folder)
+    monkeypatch.setattr("tertulia.cli.inspect.bench.find_benchmarks", lambda source: folder)
     monkeypatch.setattr("sys.path", [*sys.path])
     return folder
 

@@ -24,7 +24,7 @@ from tertulia.cli.mcp.status import (
     probe_servers,
     server_redactor,
 )
-from tertulia.cli.models import model_problem
+from tertulia.cli.models.command import model_problem
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tertulia.cli.schema import as_text
+from tertulia.cli.inspect.schema import as_text
 from tests.cli.running import Shell
 
-CHECKED_IN = Path(__file__).parents[2] / "docs" / "schema.json"
+CHECKED_IN = Path(__file__).parents[3] / "docs" / "schema.json"
 
 
 def test_the_copy_that_is_checked_in_is_what_this_version_speaks() -> None:

@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
-from tertulia.cli.model_trial import ModelTrial, try_model
+from tertulia.cli.models.trial import ModelTrial, try_model
 from tertulia.cli.output.terminal import TerminalOutput, shorten
 from tertulia.errors import InvalidParamsError, NoModelError, NotFoundError
 from tertulia.models.catalog import FACTS, PROVIDERS, ModelFacts, ModelProvider, locate_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tertulia.cli.model_trial import TimedAnswer, try_model
+from tertulia.cli.models.trial import TimedAnswer, try_model
 from tertulia.models.scripted.script import ScriptedReply, call, fail
 from tertulia.models.scripted.scripted_model import ReplyLike, ScriptedModel
 from tertulia.protocol.items import Usage

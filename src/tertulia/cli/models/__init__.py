@@ -1,0 +1,1 @@
+"""`tertulia models`: which models there are and which would answer, the embedded one, one tried out."""
