@@ -18,7 +18,7 @@ import pytest
 PROGRAM = Path(__file__).parent / "assembly_cost.py"
 ASSEMBLY_FILES = 68
 MESSAGE_FILES = 92
-EXEC_FILES = 110
+EXEC_FILES = 112
 MODULES = 272
 OBJECTS = 64
 

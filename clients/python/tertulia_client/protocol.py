@@ -1054,6 +1054,7 @@ class Narrowing(TypedDict):
 class NewConversation(TypedDict):
     """The parameters of the operation `conversation/open`."""
 
+    project_instructions: NotRequired[bool | None]
     allow_git: NotRequired[bool | None]
     include_plan_tool: NotRequired[bool | None]
     include_apply_patch_tool: NotRequired[bool | None]
@@ -1349,6 +1350,7 @@ class SessionPreparingEnvelope(TypedDict):
 class SetContext(TypedDict):
     """The parameters of the operation `conversation/set_context`."""
 
+    project_instructions: NotRequired[bool | None]
     allow_git: NotRequired[bool | None]
     include_plan_tool: NotRequired[bool | None]
     include_apply_patch_tool: NotRequired[bool | None]

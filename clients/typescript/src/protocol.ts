@@ -954,6 +954,7 @@ export interface Narrowing {
 
 /** The parameters of the operation `conversation/open`. */
 export interface NewConversation {
+  project_instructions?: boolean | null;
   allow_git?: boolean | null;
   include_plan_tool?: boolean | null;
   include_apply_patch_tool?: boolean | null;
@@ -1222,6 +1223,7 @@ export interface SessionPreparingEnvelope {
 
 /** The parameters of the operation `conversation/set_context`. */
 export interface SetContext {
+  project_instructions?: boolean | null;
   allow_git?: boolean | null;
   include_plan_tool?: boolean | null;
   include_apply_patch_tool?: boolean | null;

@@ -13,6 +13,7 @@ from tertulia.protocol.inputs import check_text
 
 MAX_PROSE = 64 * 1024
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 # Like the tags around injected messages: user_instructions, context_additions, environment_context. In any spelling: a
 # model reads `< / User_Instructions >` like the real one.
@@ -95,3 +96,8 @@ def environment_list(server: str, variables: object) -> list[dict[str, str]]:
 def escape_tags(text: str) -> str:
     """The text of a file so that it cannot end the message around it, nor look like the next message."""
     return _TAG.sub("&lt;", text)
+
+
+def one_line(text: str) -> str:
+    """A name or a sentence with names in it, as one line that can be shown to a model."""
+    return escape_tags(_CONTROLS.sub("?", text))

@@ -18,7 +18,9 @@ from tertulia.conversation.terms import Terms, TurnContext
 from tertulia.conversation.user_message import (
     INSTRUCTIONS_WITHDRAWN,
     environment_message,
+    project_update,
     seeds,
+    told_project_text,
     user_instructions_message,
 )
 from tertulia.errors import BusyError
@@ -191,6 +193,7 @@ class ConversationState:
         "_clock",
         "_journal",
         "_pending",
+        "_project",
         "awaiting",
         "because",
         "ceiling",
@@ -228,17 +231,22 @@ class ConversationState:
         self.awaiting = 0
         """How many continuations wait for another conversation's answer."""
         self._pending: list[UserMessage] | None = None
+        self._project: str | None = None
         self._clock = clock
         self._journal = journal
         self.last_active = clock.now()
         self.history = HistoryStore(history_limits(terms.rights))
 
-    def seed(self) -> None:
-        """Write the first messages: the user's instructions and an agent's additions, if any, then the environment."""
+    def seed(self, project: str = "") -> None:
+        """Write the first messages: the user's instructions and an agent's additions, if any, then the environment.
+
+        `project`: what files of the project say about working there; empty where there are none.
+        """
         terms = self.terms
         additions = [] if terms.agent is None else [addition.text for addition in terms.agent.additions]
         standing = terms.context.user_instructions
-        items = seeds(standing, terms.cwd, terms.rights, additions, unattended=terms.unattended)
+        items = seeds(standing, terms.cwd, terms.rights, additions, project=project, unattended=terms.unattended)
+        self._project = project
         self.history = HistoryStore(history_limits(terms.rights), items)
         self.note(ItemsRecord(self.id, tuple(items), pinned=True, seed=True))
 
@@ -344,6 +352,14 @@ class ConversationState:
         self.terms = terms
         self.native_session = None
         self.history.limits = history_limits(terms.rights)
+
+    def hear_project(self, text: str) -> None:
+        """The files of its project say this now: told, if it is not what it was told last."""
+        if self._project is None:
+            self._project = told_project_text(self.history.snapshot())
+        if (message := project_update(self._project, text)) is not None:
+            self.instruct([message])
+            self._project = text
 
     def turn_context(self, rights: Rights, shell_environment: dict[str, object]) -> TurnContext:
         """What a turn may use, under the rights of the whole chain."""

@@ -98,6 +98,8 @@ class Terms(msgspec.Struct, frozen=True):
     """Of a conversation that was opened as one. No other conversation inherits it."""
     functions: tuple[Tool, ...] = ()
     """Python functions that only this conversation can call. A child does not inherit them, a fork has them."""
+    project_instructions: bool | None = None
+    """Whether it is told what files of its project say about working there."""
     unattended: bool = False
     """No one can answer approvals in this session, and models are told so."""
 

@@ -1,7 +1,7 @@
 """From what a client sent to what the model reads: one user message, checked whole before anything happens.
 
-And the messages that a history starts with: the user's standing instructions, then the environment. Each starts with a
-tag, so that models, people and listings can tell them from what a user said.
+And the messages that a history starts with: the user's standing instructions, then the environment, then what the files
+of the project say. Each starts with a tag, so that models, people and listings can tell them from what a user said.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -20,7 +20,7 @@ from tertulia.policy.approval_policy import approval_to_wire
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.inputs import ImageInput, InputItem, LocalImageInput, TextInput, check_text
-from tertulia.protocol.items import ImagePart, Part, TextPart, UserMessage
+from tertulia.protocol.items import ImagePart, Item, Part, TextPart, UserMessage
 from tertulia.protocol.sandbox_mode import sandbox_to_wire
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
@@ -116,6 +116,35 @@ def additions_message(texts: Sequence[str], tag: str = "context_additions") -> U
     return UserMessage(new_item_id(), (TextPart(wrapped),), injected=True)
 
 
+PROJECT_CHANGED = "The files of the project were changed: this takes the place of the project instructions above."
+PROJECT_WITHDRAWN = "The project instructions above no longer hold: there are none any more."
+
+_PROJECT = re.compile(r"<project_instructions>\n\n(.*)\n\n</project_instructions>", re.DOTALL)
+
+
+def project_message(text: str) -> UserMessage:
+    """What the files of the project say about working in it."""
+    wrapped = f"<project_instructions>\n\n{text}\n\n</project_instructions>"
+    return UserMessage(new_item_id(), (TextPart(wrapped),), injected=True)
+
+
+def project_update(before: str, now: str) -> UserMessage | None:
+    """The message for a conversation that was told `before`, when the files say `now`; None where nothing is new."""
+    if before == now:
+        return None
+    if not before:
+        return project_message(now)
+    return project_message(f"{PROJECT_CHANGED}\n\n{now}" if now else PROJECT_WITHDRAWN)
+
+
+def told_project_text(items: Iterable[Item]) -> str:
+    """What the last such message of a history says; empty where there is none."""
+    texts = (item.text for item in items if isinstance(item, UserMessage) and item.injected)
+    last = [found[1] for text in texts if (found := _PROJECT.fullmatch(text))][-1:]
+    text = last[0].removeprefix(f"{PROJECT_CHANGED}\n\n") if last else ""
+    return "" if text == PROJECT_WITHDRAWN else text
+
+
 def environment_message(cwd: str, rights: Rights, *, unattended: bool = False) -> UserMessage:
     """Where the conversation works and what it may do there; `unattended`: that no one can answer approvals."""
     approval = approval_to_wire(rights.approval_policy)
@@ -159,9 +188,11 @@ def seeds(
     rights: Rights,
     additions: Sequence[str] = (),
     *,
+    project: str = "",
     unattended: bool = False,
 ) -> tuple[UserMessage, ...]:
     """All of them, in the order in which the model reads them."""
     instructions = (user_instructions_message(user_instructions),) if user_instructions else ()
     added = (additions_message(additions),) if additions else ()
-    return (*instructions, *added, environment_message(cwd, rights, unattended=unattended))
+    files = (project_message(project),) if project else ()
+    return (*instructions, *added, environment_message(cwd, rights, unattended=unattended), *files)

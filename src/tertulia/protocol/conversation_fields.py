@@ -28,6 +28,14 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         kind=Structured(),
         doc="standing wishes; they become the first message of the history",
     ),
+    ConversationField(
+        name="project_instructions",
+        kind=Switch(),
+        doc="whether it is told what [`AGENTS.md`](project-instructions.md) says",
+        setting="whether conversations are told what [`AGENTS.md`](project-instructions.md) says. On the command line, "
+        "in servers and with `Settings.load()` it is `true`, unless set",
+        default=False,
+    ),
     ConversationField(name="title", kind=Structured(), doc="for lists, at most 200 characters"),
     ConversationField(
         name="tools",

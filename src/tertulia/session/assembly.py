@@ -7,6 +7,8 @@ told: a session that cannot be opened leaves no trace.
 from __future__ import annotations
 
 import os.path
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tertulia.conversation.backend import Backend, BackendTable
@@ -43,6 +45,7 @@ from tertulia.session.views import refresh_at_start, refresh_before_task, server
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
+    from tertulia.context.project_instructions import ProjectFiles
     from tertulia.mcp.pool.session_servers import SessionServers
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
@@ -226,7 +229,32 @@ def _conversations(parts: SessionParts) -> Conversations:
         journal=parts.journal,
         on_gone=dismiss_agent,
         on_storage=lambda policy: None if parts.sweeper is None else parts.sweeper.hear(policy),
+        project=partial(_read_project, parts),
     )
+
+
+def _read_project(parts: SessionParts, conversation: ConversationState) -> tuple[str, Sequence[str]]:
+    """What files of its project say to a conversation, and warnings. Other agents read such files themselves."""
+    terms = conversation.terms
+    if not terms.project_instructions or terms.backend != NATIVE or parts.settings.is_broker:
+        return "", ()
+    return parts.project_files.read(terms.cwd)
+
+
+def _refresh_project(parts: SessionParts, scope: TaskScope) -> None:
+    """Between two tasks: what the files say differently now is told."""
+    if scope.conversation.terms.backend == NATIVE:
+        text, warnings = _read_project(parts, scope.conversation)
+        scope.conversation.hear_project(text)
+        for warning in warnings:
+            scope.publish(WarningEvent(warning, "project_instructions"))
+
+
+def _project_files(parts: SessionParts) -> ProjectFiles:
+    from tertulia.context.project_instructions import ProjectFiles
+
+    masks = guarded_paths_of(parts.settings, parts.environment).masks
+    return ProjectFiles([mask.path for mask in masks])
 
 
 def _scheduler(parts: SessionParts) -> Scheduler:
@@ -235,6 +263,7 @@ def _scheduler(parts: SessionParts) -> Scheduler:
     async def make_ready(scope: TaskScope) -> None:
         if (agents := parts.made.agent_registry) is not None:
             await agents.refresh(scope.conversation)
+        _refresh_project(parts, scope)
         if parts.made.servers is not None:
             await refresh_before_task(parts, scope)
 
@@ -310,4 +339,5 @@ _MAKERS = PartMakers(
     servers=_servers,
     agent_registry=members.agent_registry_for,
     backends=_backends,
+    project_files=_project_files,
 )

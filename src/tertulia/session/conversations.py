@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -22,6 +22,7 @@ from tertulia.protocol.events import (
     ConversationClosed,
     ConversationContextChanged,
     ConversationOpened,
+    WarningEvent,
 )
 from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
 from tertulia.protocol.inputs import ChangeFromPython, ContextFields, NewConversation, SetContext, check_text
@@ -89,9 +90,11 @@ class Conversations:
         journal: Journal,
         on_gone: Callable[[ConversationId], None],
         on_storage: Callable[[StoragePolicy], None],
+        project: Callable[[ConversationState], tuple[str, Sequence[str]]] = lambda _: ("", ()),
     ) -> None:
         """`on_gone` is called for each conversation that is closed, or could not be committed, and `on_storage` with
-        the storage policy of each that has new terms.
+        the storage policy of each that has new terms. `project`: what files of its project say to a new one,
+        and warnings.
         """
         self._terms_resolver = terms_resolver
         self._bus = bus
@@ -107,6 +110,7 @@ class Conversations:
         self.watchers = ListWatchers()
         """Called whenever the list is another, or a title in it."""
         self._on_storage = on_storage
+        self._project = project
         self.closed = False
         """The session closes: nothing is opened or changed any more, what is there may still be read."""
         self.root_id = root_id
@@ -267,13 +271,17 @@ class Conversations:
         conversation.title = _title(spec, None)
         _put_below(conversation, parent)
         self._agree(conversation, _merge_narrowed((), open_terms.settled, spec))
+        warnings: Sequence[str] = ()
         if parent is None or shared is None:
-            conversation.seed()
+            text, warnings = self._project(conversation)
+            conversation.seed(text)
         else:
             conversation.inherit(parent, shared)
         # Under the ids of the task that asked for it, so that clients that follow that task hear of it.
         scope = replace(cause or _NO_SCOPE, conversation_id=conversation.id)
         self._admit(conversation, scope)
+        for warning in warnings:
+            self._bus.publish(WarningEvent(warning, "project_instructions"), scope)
         _publish_narrowed(self._bus, open_terms.settled, scope)
         return conversation
 

@@ -335,6 +335,11 @@ class ConversationDetails:
         context = None if agents is None else agents.context(self._state.id)
         return [] if context is None else [server.name for server in context.mcp_servers]
 
+    @property
+    def project_warnings(self) -> tuple[str, ...]:
+        """What cannot be used of the files with its project's instructions."""
+        return self._parts.project_files.warnings(self.cwd) if self._state.terms.project_instructions else ()
+
     def prompt(self) -> list[PromptPart]:
         """What its next request would consist of."""
         return prompt_parts(self._parts, self._state)
@@ -380,7 +385,7 @@ def _message(state: ConversationState, item: Item) -> Iterator[PromptPart]:
         for addition in state.terms.agent.additions:
             yield PromptPart("message", name, addition.provider, addition.tokens, addition.text)
         return
-    source = {"user_instructions": "user", "message": "history"}.get(name, "session")
+    source = {"user_instructions": "user", "message": "history", "project_instructions": "project"}.get(name, "session")
     yield PromptPart("message", name, source, count_tokens(text), text)
 
 

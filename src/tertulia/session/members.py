@@ -195,7 +195,9 @@ def agent_registry_for(parts: SessionParts) -> AgentRegistry:
     injector = SessionContextInjector(clock=parts.clock)
     injector.register(CoreContextProvider())
     injector.register(CanvasContextProvider())
-    injector.register(WorkspaceContextProvider(hidden=hidden, clock=parts.clock))
+    injector.register(
+        WorkspaceContextProvider(hidden=hidden, clock=parts.clock, rules=not parts.settings.project_instructions)
+    )
     injector.register(SkillsContextProvider(hidden=hidden))
     for provider in parts.settings.providers:
         injector.register(provider)

@@ -33,6 +33,7 @@ from tertulia.session.settings.settings import Settings
 from tertulia.session.terms import TermsResolver, WireCache
 
 if TYPE_CHECKING:
+    from tertulia.context.project_instructions import ProjectFiles
     from tertulia.mcp.pool.session_servers import SessionServers
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.command_services import CommandServices
@@ -55,6 +56,7 @@ class PartMakers(msgspec.Struct, frozen=True):
     servers: Callable[[SessionParts], SessionServers]
     agent_registry: Callable[[SessionParts], AgentRegistry]
     backends: Callable[[SessionParts], BackendTable]
+    project_files: Callable[[SessionParts], ProjectFiles]
 
 
 class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True):
@@ -158,6 +160,11 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     def backends(self) -> BackendTable:
         """The backends besides the native one; made when the settings or a conversation name one."""
         return self.make.backends(self)
+
+    @cached_property
+    def project_files(self) -> ProjectFiles:
+        """Reads AGENTS.md; made with the first conversation that is told what it says."""
+        return self.make.project_files(self)
 
 
 class MadeParts:

@@ -40,7 +40,7 @@ def test_an_agent_is_told_more_and_each_part_names_its_provider(shell: Shell) ->
     (shell.folder / "AGENTS.md").write_text("Be tidy.")
     prompt = shown(shell, "--agent", "ada", "--archetype", "employee")
     additions = [name.split(":")[0] for name in parts(prompt, "message")]
-    assert additions == ["core-identity", "canvas", "workspace", "internal-tools", "session"]
+    assert additions == ["core-identity", "canvas", "workspace", "internal-tools", "session", "project"]
     assert [name for name in parts(prompt, "tool") if name.startswith("injector")] == [
         "injector: canvas_update", "injector: canvas_clear",
     ]  # fmt: skip
@@ -89,8 +89,9 @@ def test_what_was_cut_is_said(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setitem(SessionContextInjector.__init__.__kwdefaults__, "max_tokens", 400)
     (shell.folder / "AGENTS.md").write_text("Be tidy. " * 500)
-    ran = shell.run("prompt", "--brief", "--agent", "ada", "--archetype", "employee")
-    assert "cut the context of 'workspace' was cut from" in ran.out
+    off = ("-c", "project_instructions=false")
+    ran = shell.run("prompt", "--brief", "--agent", "ada", "--archetype", "employee", *off)
+    assert "warning the context of 'workspace' was cut from" in ran.out
 
 
 def test_nothing_is_stored_and_no_model_is_asked(shell: Shell, tmp_path: Path) -> None:

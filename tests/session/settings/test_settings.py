@@ -27,7 +27,9 @@ def test_the_defaults_are_those_of_the_design() -> None:
 
 def test_a_session_holds_no_instructions() -> None:
     """S000-02"""
-    assert not [name for name in Settings.__struct_fields__ if "instruction" in name or "allowlist" in name]
+    named = [name for name in Settings.__struct_fields__ if "instruction" in name or "allowlist" in name]
+    assert named == ["project_instructions"]
+    assert Settings().project_instructions is False
     with pytest.raises(TypeError, match="base_instructions"):
         Settings(base_instructions="x")  # type: ignore[call-arg]
 

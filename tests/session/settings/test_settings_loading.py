@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> Files:
 
 def test_with_nothing_anywhere_everything_is_a_default(files) -> None:
     loaded = files.load()
-    usual = Settings(cwd=str(files.repo), project_grant_ttl_s=PROJECT_GRANT_TTL_S)
+    usual = Settings(cwd=str(files.repo), project_grant_ttl_s=PROJECT_GRANT_TTL_S, project_instructions=True)
     assert loaded.settings == usual
     assert set(loaded.provenance.values()) == {"default"}
     assert {name.partition(".")[0] for name in loaded.provenance} == set(Settings.__struct_fields__)

@@ -55,8 +55,8 @@ def command(
 ) -> int:
     """Show what a model is sent first, and what each part costs.
 
-    Instructions, messages and tools of a new conversation, in their order. No model is contacted and nothing is stored.
-    Tokens are estimates: a quarter of the bytes.
+    Instructions, messages (what AGENTS.md says among them) and tools of a new conversation, in their order. No model is
+    contacted and nothing is stored. Tokens are estimates: a quarter of the bytes.
     """
     if archetype is not None and agent is None:
         raise InvalidParamsError("--archetype is a property of an agent; add --agent NAME")
@@ -85,7 +85,7 @@ async def _collect_prompt(settings: Settings, agent: AgentFields | None, *, mcp:
         return PromptListing(
             model=details.model,
             parts=details.prompt(),
-            warnings=list(conversation.warnings),
+            warnings=[*conversation.warnings, *details.project_warnings],
             narrowed=[cut.sentence for cut in (await conversation.context()).narrowed],
             unstarted=sorted(set(asleep)),
         )
@@ -105,7 +105,7 @@ def _table(prompt: PromptListing, out: TerminalOutput) -> None:
     rows.append([("total", "bold"), prompt.model, (f"{_sum(prompt.parts):,}", "bold"), ""])
     write_columns(out, _HEAD, rows, right=frozenset({"TOKENS"}))
     out.line((_shares(prompt.parts), "dim"))
-    for title, lines in (("cut", prompt.warnings), ("narrowed", prompt.narrowed)):
+    for title, lines in (("warning", prompt.warnings), ("narrowed", prompt.narrowed)):
         for line in lines:
             out.line((title, "yellow"), f" {line}")
     if prompt.unstarted:

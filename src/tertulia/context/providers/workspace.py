@@ -6,25 +6,26 @@ Git is not run: a repository decides what its git runs. Its state is read from t
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.context.git_repository import find_repository, git_state
-from tertulia.context.validation import escape_tags
+from tertulia.context.project_instructions import NAMES
+from tertulia.context.validation import escape_tags, one_line
 from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.tools.workspace_file import read_start
 
-RULES = ("AGENTS.md", "CLAUDE.md")
 MAX_RULES_BYTES = 32 * 1024
-
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 class WorkspaceContextProvider:
-    """The agent's directory, or the given one if it has none. Nothing is read below `hidden`."""
+    """The agent's directory, or the given one if it has none. Nothing is read below `hidden`.
+
+    Without `rules` it leaves out the project's own: they reach every conversation another way, see
+    `context/project_instructions.py`.
+    """
 
     name = "workspace"
     priority = 70
@@ -36,11 +37,13 @@ class WorkspaceContextProvider:
         hidden: Sequence[str] = (),
         clock: Clock | None = None,
         max_bytes: int = MAX_RULES_BYTES,
+        rules: bool = True,
     ) -> None:
         self._cwd = cwd
         self._hidden = hidden
         self._clock = clock or SystemClock()
         self._max_bytes = max_bytes
+        self._with_rules = rules
 
     def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str | None:
         """Facts about the workspace, and the project's rules; None without a directory."""
@@ -50,28 +53,29 @@ class WorkspaceContextProvider:
         root = find_repository(cwd)
         machine = os.uname()
         facts = [
-            f"- Directory: {_one_line(cwd)}",
+            f"- Directory: {one_line(cwd)}",
             f"- Date: {Timestamps(self._clock)()[:10]} (UTC)",
             f"- Platform: {machine.sysname} {machine.machine}",
         ]
         if root is not None:
-            facts += [f"- Repository: {_one_line(root)}", f"- Git: {git_state(root)}"]
-        return "\n".join(["## Your workspace", "", *facts, *self._rules(cwd, root)])
+            facts += [f"- Repository: {one_line(root)}", f"- Git: {git_state(root)}"]
+        rules = self._rules(cwd, root) if self._with_rules else ()
+        return "\n".join(["## Your workspace", "", *facts, *rules])
 
     def _rules(self, cwd: str, root: str | None) -> Iterator[str]:
         """The nearest file of rules, up to the top of the repository; a line for each that could not be read."""
         top = Path(os.path.realpath(root or cwd))
         here = Path(os.path.realpath(cwd))
         for folder in (here, *here.parents):
-            for name in RULES:
+            for name in NAMES:
                 path = folder / name
                 if not os.path.lexists(path):
                     continue
-                shown = _one_line(str(path.relative_to(top)))
+                shown = one_line(str(path.relative_to(top)))
                 try:
                     text, more = _text(str(top), str(path.relative_to(top)), self._max_bytes, self._hidden)
                 except InvalidParamsError as error:
-                    yield f"- {_one_line(error.message)}"
+                    yield f"- {one_line(error.message)}"
                     continue
                 if text:
                     yield f"\n## Rules of this project, from {shown}\n\n{text}"
@@ -90,7 +94,3 @@ def _text(top: str, path: str, max_bytes: int, hidden: Sequence[str]) -> tuple[s
     except UnicodeDecodeError:
         raise InvalidParamsError(f"the file of rules {path!r:.200} is not a text in UTF-8") from None
     return escape_tags(text.replace("\0", "").strip()), more
-
-
-def _one_line(text: str) -> str:
-    return escape_tags(_CONTROLS.sub("?", text))

@@ -65,6 +65,8 @@ class ConversationFields(TypedDict, total=False):
     """The system instructions; None: those of the model's family."""
     user_instructions: str | None
     """Stands before the first message."""
+    project_instructions: bool | None
+    """Whether it is told what the `AGENTS.md` files of its project say."""
     tools: Sequence[Tool | Callable[..., Any]] | None
     """Python functions that only this conversation can call: `@tertulia.tool` functions or plain typed ones.
 

@@ -73,6 +73,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute directories; None: wherever the sandbox mode allows. Links in them are followed once, now."""
     storage_policy: StoragePolicy | StorageName | Table = Full()
     """What of conversations may be written down."""
+    project_instructions: bool = False
+    """Whether conversations are told what the `AGENTS.md` files of their project say. Settings that are loaded from the
+    user's files begin with True."""
     mcp_servers: Mapping[str, ServerDefinition | Table] = {}
     """Those of the user; see `mcp/config/server_table.py`."""
     mcp_views: Mapping[str, NamedView | Table] = {}
@@ -248,6 +251,7 @@ def load_settings(
     _add_flags(layers, flags or {}, cwd, environment)
     layers.values.setdefault("cwd", str(cwd))
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
+    layers.values.setdefault("project_instructions", True)
     return LoadedSettings(
         Settings(**layers.values), layers.provenance(Settings.__struct_fields__), warnings, environment
     )
