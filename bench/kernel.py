@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -34,9 +36,11 @@ CANCELS = 200
 def run() -> list[Row]:
     """All rows: name, value, unit, target."""
     rows = [_import_cost(), *_request_cost()]
-    rows += asyncio.run(_conversations())
-    rows += asyncio.run(_turns())
-    rows += asyncio.run(_cancels())
+    with tempfile.TemporaryDirectory() as home:
+        # What is measured is stored as is usual, but not among the sessions of the user.
+        os.environ["TERTULIA_HOME"] = home
+        for measure in (_conversations, _turns, _cancels):
+            rows += asyncio.run(measure())
     return rows
 
 

@@ -1256,6 +1256,7 @@ class SessionConfigured(TypedDict):
     version: str
     model: str
     policy: dict[str, Any]
+    purpose: NotRequired[Literal["broker"] | None]
 
 
 class SessionConfiguredEnvelope(TypedDict):

@@ -1137,6 +1137,7 @@ export interface SessionConfigured {
   version: string;
   model: string;
   policy: Record<string, unknown>;
+  purpose?: "broker" | null;
 }
 
 /** The event `session_configured`. */

@@ -135,7 +135,7 @@ class _Signals:
 def start_chat(loaded: LoadedSettings) -> int:
     """Begin a new session and talk with it; earlier ones are only counted. NoModelError where no model would answer."""
     ModelCatalogue(loaded.settings, loaded.environment).require(loaded.settings.model)
-    earlier = len(list_sessions(loaded.environment.home))
+    earlier = sum(entry.purpose is None for entry in list_sessions(loaded.environment.home))
 
     async def greet(session: Session, out: TerminalOutput) -> None:
         settings, info = loaded.settings, session.info

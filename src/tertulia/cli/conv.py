@@ -18,7 +18,7 @@ from tertulia.cli.exec.run_message import MessageRequest, run_message
 from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.output.tables import conversation_rows, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, json_line
-from tertulia.cli.session_lookup import ResumeRequest, find_open_conversation, find_stored_session
+from tertulia.cli.session_lookup import LAST, ResumeRequest, find_open_conversation, find_stored_session
 from tertulia.conversation.user_message import to_user_message
 from tertulia.protocol.inputs import TextInput
 from tertulia.protocol.tool_spec import CONV_TOOLS
@@ -85,7 +85,7 @@ Exit codes:
 
 def with_session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator: which session it is about, and the flags that hold everywhere."""
-    command = click.option("--last", is_flag=True, help="The session with the newest record.")(global_flags(command))
+    command = click.option("--last", is_flag=True, help=LAST)(global_flags(command))
     return click.option("which", "--session", metavar="ID", help="The session, or the beginning of its ID.")(command)
 
 
@@ -287,7 +287,7 @@ def _run_message(
 
 def _resume_request(flags: GlobalFlags, loaded: LoadedSettings, wanted: tuple[str | None, bool]) -> ResumeRequest:
     which, last = wanted
-    return ResumeRequest.of(flags, loaded, find_stored_session(loaded.environment.home, which, last=last))
+    return ResumeRequest.of(flags, loaded, find_stored_session(loaded, which, last=last))
 
 
 def _text_input(words: Sequence[str]) -> tuple[TextInput, ...]:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 import tertulia
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.terminal import Style, TerminalOutput, one_line_json, shorten
+from tertulia.events.journal import NoJournal
 from tertulia.models.local.weights import first_usable_weights
 from tertulia.models.wire import AnswerItem, AnswerPiece, ModelRequest, TextDelta, Wire
 from tertulia.protocol import events as e
@@ -248,7 +249,7 @@ class RecordingWire:
 async def _play(settings: Settings, model: RecordingWire, out: TerminalOutput) -> None:
     stage = DemoView(out)
     out.line(("Tertulia", "bold"), f" {__version__}: one session holds many isolated conversations. Here are two.")
-    async with Session.start(settings) as session:
+    async with Session.start(settings, journal=NoJournal()) as session:
         guide = session.root
         await guide.set_context(base_instructions="You are the guide: plan, measure, answer.")
         critic = await session.open(

@@ -52,7 +52,7 @@ def command(flags: GlobalFlags, *, which: str | None, last: bool, follow: bool) 
     standard input is no terminal it shows the session and ends.
     """
     loaded = flags.load()
-    session_id = find_stored_session(loaded.environment.home, which, last=last)
+    session_id = find_stored_session(loaded, which, last=last)
     if follow:
         return _follow(loaded, session_id)
     resume_request = ResumeRequest.of(flags, loaded, session_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,27 +14,34 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.cli.global_flags import GlobalFlags
+from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.rollout.sqlite.session_files import is_session_id, sessions_folder
 from tertulia.rollout.sqlite.session_index import find_files, latest_session, list_sessions
+from tertulia.rollout.sqlite.summaries import summary_of
 from tertulia.session.conversations import ROOT
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings, Settings
 
+LAST = "The newest session of this directory; where it has none, the newest of all."
+"""What `--last` means, for every verb that has it."""
 MIN_PREFIX = 4
 _ID_PREFIX = re.compile(r"[0-9a-f-]+")
 _SHOWN = 4
+SHOWN_ID = 8
+"""Characters of an id that are shown where a person does not copy it."""
 
 
 def with_session_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator: the command takes `[ID]` as `which` and `--last` as `last`."""
-    command = click.option("--last", is_flag=True, help="The session with the newest record.")(command)
+    command = click.option("--last", is_flag=True, help=LAST)(command)
     return click.argument("which", metavar="[ID]", required=False)(command)
 
 
-def find_stored_session(home: Path, which: str | None, *, last: bool) -> str:
+def find_stored_session(loaded: LoadedSettings, which: str | None, *, last: bool) -> str:
     """The id of the session that is named by its id, a unique beginning of it (4 characters or more), or --last."""
+    home = loaded.environment.home
     if (which is None) != last:
         raise click.UsageError(
             "give the ID of a session or --last, not both"
@@ -41,10 +49,7 @@ def find_stored_session(home: Path, which: str | None, *, last: bool) -> str:
             else "which session? Give its ID or --last; `tertulia sessions ls` shows them"
         )
     if which is None:
-        newest = latest_session(home)
-        if newest is None:
-            raise NotFoundError(f"there is no stored session yet in {sessions_folder(home)}")
-        return newest
+        return _last_session(loaded)
     if is_session_id(which):
         return find_files(home, which).session_id
     if len(which) < MIN_PREFIX or not _ID_PREFIX.fullmatch(which):
@@ -52,6 +57,19 @@ def find_stored_session(home: Path, which: str | None, *, last: bool) -> str:
             f"{which[:40]!r} is no session: give an ID or at least {MIN_PREFIX} characters of its beginning"
         )
     return _unique_match([entry.id for entry in list_sessions(home) if entry.id.startswith(which)], which, home)
+
+
+def _last_session(loaded: LoadedSettings) -> str:
+    """The newest of this directory. Where there is none, the newest of all, and standard error says where it works."""
+    home, directory = loaded.environment.home, loaded.settings.cwd or "."
+    newest = latest_session(home, directory)
+    if newest is None:
+        raise NotFoundError(f"there is no stored session yet in {sessions_folder(home)}")
+    if newest.works_elsewhere(directory):
+        note = f" no session of {directory} is stored; {newest.id[:SHOWN_ID]}, the newest of all, works in"
+        notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+        notes.line(("note", "yellow"), f"{note} {summary_of(home, newest).cwd}")
+    return newest.id
 
 
 def _unique_match(fitting: list[str], beginning: str, home: Path) -> str:

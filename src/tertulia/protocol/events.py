@@ -44,7 +44,7 @@ TaskKind = Literal["user", "target", "continuation"]
 # ── the session and its conversations ────────────────────────────────────────────────────────────────────────
 
 
-class SessionConfigured(BaseEventData, frozen=True, gc=False):
+class SessionConfigured(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     """The session stands; its root conversation is ready."""
 
     type: ClassVar[str] = "session_configured"
@@ -53,6 +53,8 @@ class SessionConfigured(BaseEventData, frozen=True, gc=False):
     version: str
     model: str
     policy: dict[str, Any]
+    purpose: Literal["broker"] | None = None
+    """What it serves, where it holds no conversation of a person: `--last` never means such a session."""
 
 
 class SessionPreparing(BaseEventData, frozen=True, gc=False):

@@ -118,7 +118,8 @@ def _begin(parts: SessionParts, past: RecordedState | None) -> None:
     """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
     _sweep_stubs(parts)
     policy, model = describe.policy(parts.settings.rights()), parts.root_wire.name
-    parts.bus.publish(SessionConfigured(parts.root_id, describe.PROTOCOL_VERSION, __version__, model, policy))
+    purpose = "broker" if parts.settings.is_broker else None
+    parts.bus.publish(SessionConfigured(parts.root_id, describe.PROTOCOL_VERSION, __version__, model, policy, purpose))
     if past is None:
         parts.conversations.begin()
     else:

@@ -213,3 +213,22 @@ def test_a_link_is_not_read_through(tmp_path: Path) -> None:
     link.symlink_to(file)
     with pytest.raises(StorageError, match=r"link\.db is not a plain file"):
         SqliteReader(link)
+
+
+def test_the_newest_terms_of_the_root(tmp_path: Path) -> None:
+    root = {"kind": "terms", "type": "", "conversation": 3}
+    talk = row(3, None, kind="talk", type="talk", conversation=3)
+    file = written(tmp_path, [talk, row(4, b"1", **root), row(5, b"2", **root), row(6, b"3", kind="terms", type="")])
+    with closing(SqliteReader(file)) as reader:
+        terms = reader.root_terms()
+    assert terms is not None
+    assert (terms.n, terms.body) == (5, b"2")
+
+
+def test_a_session_without_terms_has_none_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, [row(1)])
+    with closing(SqliteReader(file)) as reader:
+        assert reader.root_terms() is None
+        reader._connection.close()
+        with pytest.raises(StorageError):
+            reader.root_terms()

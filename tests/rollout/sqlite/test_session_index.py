@@ -13,7 +13,7 @@ import pytest
 
 from tertulia.errors import BusyError, InvalidParamsError, NotFoundError, StorageError
 from tertulia.protocol.ids import new_session_id
-from tertulia.protocol.storage import HeadersOnly, Ttl
+from tertulia.protocol.storage import HeadersOnly, StoragePolicy, Ttl
 from tertulia.rollout.sqlite import session_index as index_module
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.session_files import Ownership, is_held, session_files
@@ -26,9 +26,10 @@ from tertulia.rollout.sqlite.session_index import (
     refresh,
     remove_session,
 )
+from tertulia.rollout.store import Row
 from tests.deadlines import HANG_S
-from tests.rollout.homes import add_session, age, everything_in, session_rows
-from tests.rollout.stages import NOW, row
+from tests.rollout.homes import add_session, age, encoded, everything_in, session_rows
+from tests.rollout.stages import FULL, NOW, row
 from tests.rollout.still_clock import FakeClock
 
 
@@ -49,6 +50,11 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(index_module, "_look", look)
     return opened
+
+
+def _latest(home: Path, directory: str | None = None) -> str | None:
+    entry = latest_session(home, directory)
+    return None if entry is None else entry.id
 
 
 def test_a_home_without_sessions(home: Path) -> None:
@@ -86,7 +92,60 @@ def test_the_newest_comes_first_and_a_limit_cuts_the_rest(home: Path) -> None:
     ids = [add_session(home, session_rows("x", ts=NOW + age)).session_id for age in (5, 50, 20)]
     assert [entry.id for entry in list_sessions(home)] == [ids[1], ids[2], ids[0]]
     assert [entry.id for entry in list_sessions(home, limit=1)] == [ids[1]]
-    assert latest_session(home) == ids[1]
+    assert _latest(home) == ids[1]
+
+
+def _working_in(*directories: str, age: float, policy: StoragePolicy = FULL, **configured: Any) -> list[Row]:
+    """A session whose root works in these, one after the other."""
+    rows = session_rows("x", policy=policy, ts=NOW + age)
+    header = encoded(model="scripted/tour", **configured)
+    rows[1] = row(2, None, HeadersOnly(), type="session_configured", conversation=0, ts=NOW, header=header)
+    for place, directory in enumerate(directories):
+        body = encoded(title="canary", cwd=directory)
+        rows.append(row(20 + place, body, policy, kind="terms", type="", conversation=3, ts=NOW + age))
+    return rows
+
+
+def test_a_session_that_works_in_the_directory_comes_before_newer_ones(home: Path) -> None:
+    """Issue 19, 6: where the root works now counts, and no path is in the index."""
+    here = add_session(home, _working_in("/elsewhere", "/canary/here", age=5)).session_id
+    moved = add_session(home, _working_in("/canary/here", "/elsewhere", age=50)).session_id
+    assert _latest(home) == moved
+    assert _latest(home, "/canary/here") == here
+    assert _latest(home, "/elsewhere") == moved
+    assert _latest(home, "/nowhere") == moved
+    assert b"canary" not in (home / "sessions" / "index.db").read_bytes()
+
+
+def test_where_a_session_works_is_not_known_once_that_has_expired(home: Path) -> None:
+    """E4: whether or not it was swept by then."""
+    expired = add_session(home, _working_in("/here", age=5, policy=Ttl(60)))
+    entry = find_session(home, expired.session_id)
+    assert (entry.directory_key, entry.works_elsewhere("/there")) == (None, False)
+    add_session(home, _working_in("/elsewhere", age=50))
+    assert _latest(home, "/there") == expired.session_id
+
+
+def test_a_session_that_serves_other_programs_is_never_the_latest(home: Path) -> None:
+    assert _latest(home) is None
+    broker = add_session(home, _working_in("/here", age=50, purpose="broker"))
+    assert find_session(home, broker.session_id).purpose == "broker"
+    assert _latest(home, "/here") is None
+    person = add_session(home, _working_in("/there", age=5)).session_id
+    assert _latest(home, "/here") == person
+
+
+def test_an_index_of_an_older_form_is_read_anew_and_keeps_its_marks(home: Path) -> None:
+    """R2: a mark only ever grows."""
+    add_session(home, session_rows("x"))
+    before, index = list_sessions(home), home / "sessions" / "index.db"
+    with closing(sqlite3.connect(index, isolation_level=None)) as connection:
+        connection.execute("UPDATE mark SET reached = 77")
+        connection.execute("UPDATE entry SET entry = '[]'")
+        connection.execute("PRAGMA user_version = 2")
+    assert list_sessions(home) == before
+    with closing(sqlite3.connect(index)) as connection:
+        assert connection.execute("SELECT reached FROM mark").fetchone() == (77,)
 
 
 def test_only_what_has_changed_is_read_again(home: Path, looked: list[str]) -> None:
@@ -213,7 +272,7 @@ def test_a_session_that_cannot_be_read_says_so_and_the_others_are_there(home: Pa
     assert errors[good.session_id] is None
     assert "damaged" in (errors[bad.session_id] or "")
     assert "not a session's record" in (errors[unknown.session_id] or "")
-    assert latest_session(home) == good.session_id
+    assert _latest(home) == good.session_id
 
 
 def test_what_is_not_a_session_is_not_listed(home: Path, room: Path) -> None:

@@ -21,7 +21,7 @@ from tertulia.cli.exec.standard_input import StdinChoice, read_data, with_data
 from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.terminal import TerminalOutput
-from tertulia.cli.session_lookup import ResumeRequest, find_stored_session
+from tertulia.cli.session_lookup import LAST, ResumeRequest, find_stored_session
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import NotFoundError, TertuliaError
@@ -105,7 +105,7 @@ Exit codes:
 
 @click.command("exec", epilog=_MORE)
 @click.argument("words", nargs=-1, metavar="[resume ID] PROMPT|-")
-@click.option("--last", is_flag=True, help="After `resume`, instead of an ID: the session with the newest record.")
+@click.option("--last", is_flag=True, help=f"After `resume`, instead of an ID. {LAST}")
 @click.option("--json", "as_json", is_flag=True, help="Print events, one JSON object a line.")
 @click.option(
     "--experimental-json",
@@ -240,7 +240,7 @@ def _split(
             raise click.UsageError("--last goes with `exec resume`")
         return None, words
     which, rest = (None, words[1:]) if last else (words[1] if len(words) > 1 else None, words[2:])
-    session_id = find_stored_session(loaded.environment.home, which, last=last)
+    session_id = find_stored_session(loaded, which, last=last)
     return ResumeRequest.of(flags, loaded, session_id), rest
 
 

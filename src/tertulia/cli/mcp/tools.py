@@ -218,7 +218,7 @@ def refresh(flags: GlobalFlags, *, which: str | None, last: bool) -> int:
     has changed since is withheld; this takes them all as they are now. `tertulia mcp tools` shows them first.
     """
     loaded = flags.load()
-    session_id = find_stored_session(loaded.environment.home, which, last=last)
+    session_id = find_stored_session(loaded, which, last=last)
     return asyncio.run(_refresh(ResumeRequest.of(flags, loaded, session_id), loaded))
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 import tertulia
 from tertulia.events.clock import Clock, SystemClock
+from tertulia.events.journal import NoJournal
 from tertulia.models.catalog import model_facts
 from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, ErrorEvent, TaskComplete, TurnAborted
 from tertulia.protocol.items import NO_USAGE, Usage
@@ -81,7 +82,7 @@ async def try_model(settings: Settings, clock: Clock | None = None) -> ModelTria
         include_apply_patch_tool=False,
         shell_mode="none",
     )
-    async with Session.start(tried) as session:
+    async with Session.start(tried, journal=NoJournal()) as session:
         conversation = await session.open(base_instructions=_INSTRUCTIONS)
         answer = await _time(conversation, _GREET, clock)
         if answer.error is not None or not model_facts(conversation.info.model).tools:

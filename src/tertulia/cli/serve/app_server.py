@@ -38,9 +38,7 @@ def command(flags: GlobalFlags, *, which: str | None, codex: bool) -> int:
         raise click.UsageError("--resume does not go with --codex: its clients say `thread/resume`")
     loaded = load_and_warn(flags)
     if which is not None:
-        resume_request = ResumeRequest.of(
-            flags, loaded, find_stored_session(loaded.environment.home, which, last=False)
-        )
+        resume_request = ResumeRequest.of(flags, loaded, find_stored_session(loaded, which, last=False))
         return asyncio.run(serve_stdio(resume_request.settings, resume_request.begin))
     check_model(loaded)
     return asyncio.run(serve_stdio(loaded.settings, connect=_codex(flags, loaded) if codex else RpcConnection))

@@ -13,7 +13,7 @@ import click
 from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.output.tables import format_age, format_count, format_size, write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
-from tertulia.cli.session_lookup import find_stored_session, with_session_argument
+from tertulia.cli.session_lookup import LAST, find_stored_session, with_session_argument
 from tertulia.cli.sessions.export import export
 from tertulia.cli.sessions.replay import find_stored_conversation, replay
 from tertulia.cli.sessions.show import session_fields, shorten_error, show
@@ -26,6 +26,7 @@ from tertulia.rollout.sweep.retention import HomeSweepResult
 from tertulia.session.conversations import ROOT
 from tertulia.session.resume.fork import fork_session
 from tertulia.session.resume.retention_sweep import preview_all, sweep_all
+from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
 \b
@@ -141,6 +142,8 @@ def _write_list(out: TerminalOutput, shown: Sequence[SessionSummary], ids: set[s
 def _about(session: SessionSummary) -> StyledText:
     if session.entry.trouble is not None:
         return shorten_error(session.entry.trouble), "red"
+    if session.entry.purpose is not None:
+        return f"the {session.entry.purpose}, a session of no person", "dim"
     text = session.title or session.preview
     return text if text is not None else ("no text is stored", "dim")
 
@@ -176,7 +179,7 @@ def _match_row(hit: SearchHit, now: float) -> list[StyledText]:
 
 @command.command("rm", epilog=_MORE_RM)
 @click.argument("ids", metavar="ID...", nargs=-1)
-@click.option("--last", is_flag=True, help="The session with the newest record.")
+@click.option("--last", is_flag=True, help=LAST)
 @click.option("sure", "-y", "--yes", is_flag=True, help="Do not ask.")
 @global_flags
 @click.pass_obj
@@ -187,7 +190,7 @@ def rm(flags: GlobalFlags, *, ids: Sequence[str], last: bool, sure: bool) -> int
     """
     loaded = flags.load()
     home, out = loaded.environment.home, TerminalOutput(sys.stdout, loaded.environment.variables)
-    wanted = [find_stored_session(home, None, last=True)] if last and not ids else _find_all(home, ids, last=last)
+    wanted = [find_stored_session(loaded, None, last=True)] if last and not ids else _find_all(loaded, ids, last=last)
     if not sure and out.live and sys.stdin is not None and sys.stdin.isatty() and not _confirm(out, home, wanted):
         out.line("Nothing was deleted.")
         return 0
@@ -203,11 +206,11 @@ def rm(flags: GlobalFlags, *, ids: Sequence[str], last: bool, sure: bool) -> int
     return failed
 
 
-def _find_all(home: Path, ids: Sequence[str], *, last: bool) -> list[str]:
+def _find_all(loaded: LoadedSettings, ids: Sequence[str], *, last: bool) -> list[str]:
     if not ids:
-        find_stored_session(home, None, last=False)
+        find_stored_session(loaded, None, last=False)
     # Each once, and all of them before any is deleted.
-    return list(dict.fromkeys(find_stored_session(home, word, last=last) for word in ids))
+    return list(dict.fromkeys(find_stored_session(loaded, word, last=last) for word in ids))
 
 
 def _confirm(out: TerminalOutput, home: Path, wanted: Sequence[str]) -> bool:
@@ -290,7 +293,7 @@ def fork(flags: GlobalFlags, *, which: str | None, last: bool, at: str | None, c
     """
     loaded = flags.load()
     environment = loaded.environment
-    session_id = find_stored_session(environment.home, which, last=last)
+    session_id = find_stored_session(loaded, which, last=last)
     forked = asyncio.run(
         fork_session(
             environment,

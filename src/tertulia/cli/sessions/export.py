@@ -68,7 +68,7 @@ def export(flags: GlobalFlags, *, which: str | None, last: bool, target: Path | 
     """
     loaded = flags.load()
     home = loaded.environment.home
-    session_id = find_stored_session(home, which, last=last)
+    session_id = find_stored_session(loaded, which, last=last)
     file = find_files(home, session_id).db
     if target is None:
         _write(sys.stdout.buffer, session_id, file)

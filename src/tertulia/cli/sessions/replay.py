@@ -159,7 +159,7 @@ def replay(
         raise click.BadParameter("must be a positive number", param_hint="--speed")
     loaded = flags.load()
     home = loaded.environment.home
-    session_id = find_stored_session(home, which, last=last)
+    session_id = find_stored_session(loaded, which, last=last)
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     if prove:
         return _verify(find_files(home, session_id).db, out, as_json=as_json)

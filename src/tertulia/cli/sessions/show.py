@@ -59,7 +59,7 @@ def show(flags: GlobalFlags, *, which: str | None, last: bool, messages: int, as
     """
     loaded = flags.load()
     home = loaded.environment.home
-    session = summary(home, find_stored_session(home, which, last=last))
+    session = summary(home, find_stored_session(loaded, which, last=last))
     past = RecordedState() if session.entry.trouble is not None else read_recorded_state(home, session.entry.id)
     if as_json:
         shown = {
@@ -98,6 +98,8 @@ def session_fields(session: SessionSummary) -> dict[str, Any]:
         "bytes": entry.size,
         "title": session.title,
         "preview": session.preview,
+        "cwd": session.cwd,
+        "purpose": entry.purpose,
         "trouble": entry.trouble,
     }
 

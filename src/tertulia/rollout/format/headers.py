@@ -16,7 +16,7 @@ from tertulia.protocol.events import EVENT_TYPES, EventData
 from tertulia.protocol.records import names_a_file
 
 _TABLE: dict[str, str] = {
-    "session_configured": "root_conversation_id protocol_version version model policy",
+    "session_configured": "root_conversation_id protocol_version version model policy purpose",
     "session:preparing": "providerCount timestamp",
     "session:context-ready": "mcpServerCount toolCount contextAdditions timestamp",
     "conversation_opened": "parent_id model backend",

@@ -16,7 +16,7 @@ from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS
 from tertulia.rollout.sqlite.session_files import create_private, refuse_link
 
 NAME = "index.db"
-_FORM = 2
+_FORM = 3
 _WAIT_S = 0.2
 
 
@@ -35,9 +35,8 @@ def connect_index(index: Path) -> sqlite3.Connection:
                 f"""
                 BEGIN IMMEDIATE;
                 DROP TABLE IF EXISTS entry;
-                DROP TABLE IF EXISTS mark;
                 CREATE TABLE entry (id TEXT PRIMARY KEY, entry BLOB) WITHOUT ROWID;
-                CREATE TABLE mark (id TEXT PRIMARY KEY, reached INTEGER) WITHOUT ROWID;
+                CREATE TABLE IF NOT EXISTS mark (id TEXT PRIMARY KEY, reached INTEGER) WITHOUT ROWID;
                 PRAGMA user_version = {_FORM};
                 COMMIT;
                 """

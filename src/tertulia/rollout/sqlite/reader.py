@@ -14,7 +14,7 @@ from tertulia.rollout.sqlite.database import close_reader, connect_reader
 from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
 from tertulia.rollout.sqlite.head import Proof, count_missing, prove
 from tertulia.rollout.sqlite.index_file import mark_of
-from tertulia.rollout.sqlite.table import FINISHED, OVER, damaged_row, reached, read_row, select
+from tertulia.rollout.sqlite.table import FINISHED, OVER, ROOT_TERMS, damaged_row, reached, read_row, select
 from tertulia.rollout.store import StoredRow
 
 _BATCH_ROWS = 512
@@ -69,6 +69,17 @@ class SqliteReader:
             # Whatever is wrong with its end will be met there, after all that is sound.
             return _LAST
         return 0 if last is None else last
+
+    def root_terms(self) -> StoredRow | None:
+        """The newest terms of the root; None where none are stored."""
+        batch: list[StoredRow] = []
+        try:
+            n = self._connection.execute(ROOT_TERMS).fetchone()[0]
+            if n is not None:
+                self._fill(batch, n - 1, n)
+        except STORAGE_EXCEPTIONS as error:
+            raise explain(error, self._file) from error
+        return batch[0] if batch else None
 
     def finished(self) -> dict[int, int]:
         """How many tasks of each conversation came to their end, by the row that named it."""

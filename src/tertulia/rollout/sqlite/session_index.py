@@ -1,11 +1,13 @@
 """The list of all sessions: `index.db`, a cache of numbers that may be deleted at any time.
 
-No text of a conversation is ever in it: titles and previews are read from the sessions themselves (`summaries`). An
-entry holds as long as the files it was read from have the same times and sizes.
+No text of a conversation is ever in it: titles and previews are read from the sessions themselves (`summaries`). Of
+where a session works it has a digest, as long as the path itself is stored. An entry holds as long as the files it was
+read from have the same times and sizes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 from collections.abc import Collection, Mapping
@@ -30,7 +32,7 @@ from tertulia.rollout.sqlite.session_files import (
     session_files,
     sessions_folder,
 )
-from tertulia.rollout.sqlite.table import reached
+from tertulia.rollout.sqlite.table import ROOT_TERMS, reached
 
 Stamp = tuple[int, int, int, int]
 """Time in nanoseconds and size, of the file and of its journal."""
@@ -51,6 +53,10 @@ FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 AND talk = (
 ) ORDER BY n DESC LIMIT 1
 """
 """As it is now, of the conversation that had one first: the root, or none at all."""
+_TERMS = f"""
+SELECT CASE WHEN typeof(body) = 'blob' AND length(body) < 1048576 THEN body END
+FROM record WHERE n = ({ROOT_TERMS}) AND (expires IS NULL OR expires > ?1)
+"""
 
 
 class SessionEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -81,6 +87,23 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Why it cannot be read."""
     reached: int = 0
     """The number of its last answer, or beginning."""
+    purpose: str | None = None
+    """What it serves, where it is no session of a person."""
+    directory_key: str | None = None
+    """Where its root works, as `directory_key` makes it; None where that is not stored."""
+
+    def works_elsewhere(self, directory: str) -> bool:
+        """Whether its root is known to work in another directory."""
+        return self.directory_key is not None and self.directory_key != directory_key(self.id, directory)
+
+
+def directory_key(session_id: str, directory: str) -> str:
+    """A digest that tells whether a session works in a directory: no path is in the index.
+
+    Keyed with the session's own random id: the same directory has another digest in every session.
+    """
+    path = directory.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(path, digest_size=16, key=session_id.encode()[:64]).hexdigest()
 
 
 def list_sessions(home: Path, limit: int | None = None) -> list[SessionEntry]:
@@ -88,9 +111,11 @@ def list_sessions(home: Path, limit: int | None = None) -> list[SessionEntry]:
     return sorted(refresh(home).values(), key=lambda entry: entry.updated, reverse=True)[:limit]
 
 
-def latest_session(home: Path) -> str | None:
-    """The session with the newest record."""
-    return next((entry.id for entry in list_sessions(home) if entry.trouble is None), None)
+def latest_session(home: Path, directory: str | None = None) -> SessionEntry | None:
+    """The session of a person with the newest record; one that is known to work elsewhere only where no other is."""
+    candidates = [entry for entry in list_sessions(home) if entry.trouble is None and entry.purpose is None]
+    here = (entry for entry in candidates if directory is not None and not entry.works_elsewhere(directory))
+    return next(here, next(iter(candidates), None))
 
 
 def find_session(home: Path, session_id: str) -> SessionEntry:
@@ -228,11 +253,22 @@ def _summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry
         due_rows=due_rows if isinstance(due_rows, float) else None,
         untidy=bool(untidy),
         reached=reached(connection),
+        purpose=_name(configured.get("purpose")),
+        directory_key=_directory_key(connection, blank.id),
     )
 
 
+def _directory_key(connection: sqlite3.Connection, session_id: str) -> str | None:
+    directory = _object(connection.execute(_TERMS, (SystemClock().now(),)).fetchone()).get("cwd")
+    return directory_key(session_id, directory) if isinstance(directory, str) else None
+
+
 def _header(connection: sqlite3.Connection, kind: str, type: str) -> Mapping[str, Any]:
-    found = connection.execute(_HEADER, (kind, type)).fetchone()
+    return _object(connection.execute(_HEADER, (kind, type)).fetchone())
+
+
+def _object(found: tuple[bytes | None] | None) -> Mapping[str, Any]:
+    """The JSON object in the one cell of a row; an empty one where there is none."""
     try:
         return msgspec.json.decode(found[0], type=dict[str, Any]) if found and found[0] else {}
     except (msgspec.MsgspecError, RecursionError):

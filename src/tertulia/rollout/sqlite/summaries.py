@@ -38,7 +38,7 @@ class SessionSummary(msgspec.Struct, frozen=True):
     preview: str | None = None
     """The beginning of the first user message in it."""
     cwd: str | None = None
-    """Where its first conversation works."""
+    """Where its first conversation works now."""
 
 
 class SearchHit(msgspec.Struct, frozen=True):
@@ -61,12 +61,14 @@ def summary(home: Path, session_id: str) -> SessionSummary:
 
 
 def summary_of(home: Path, entry: SessionEntry) -> SessionSummary:
-    """The same, for an entry that is known. Reads only the beginning of the file."""
+    """The same, for an entry that is known. Of texts it reads only the beginning, and where the root works now."""
     files = SessionFiles(home, entry.id)
     title = preview = script = cwd = None
     if entry.trouble is None and entry.bodies:
         with suppress(StorageError), closing(SqliteReader(files.db, _CLOCK)) as reader:
-            title, preview, script, cwd = _introduction(reader.rows())
+            title, preview, script = _introduction(reader.rows())
+            terms = reader.root_terms()
+            cwd = None if terms is None else _string(_body(terms).get("cwd"))
     # The name of a script is a text, so it stands with the others and not in the index.
     return SessionSummary(replace(entry, model=entry.model or script), is_held(files), title, preview, cwd)
 
@@ -92,18 +94,18 @@ def search(home: Path, text: str, limit: int = 100) -> Iterator[SearchHit]:
 
 
 def _introduction(rows: Iterator[StoredRow]) -> tuple[str | None, ...]:
-    title = preview = script = cwd = None
+    title = preview = script = None
     first = 0
     for row in rows:
         if row.kind == "talk" and not first:
             first = row.n
         elif row.kind == "terms" and row.conversation == first and title is None:
-            title, script, cwd = (_string(_body(row).get(name)) for name in ("title", "model", "cwd"))
+            title, script = (_string(_body(row).get(name)) for name in ("title", "model"))
         elif row.kind in ("said", "queued") and row.type == "user" and not _object(row.header).get("injected"):
             preview = _shortened(_text(_body(row)))
         if preview is not None or row.n > _EARLY_ROWS:
             break
-    return title, preview, script, cwd
+    return title, preview, script
 
 
 def _shortened(text: str) -> str | None:

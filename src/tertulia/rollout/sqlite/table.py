@@ -45,6 +45,11 @@ OVER = (
     " HAVING sum(type = 'tool_call_begin') <> sum(type = 'tool_call_end')"
     " OR sum(type NOT IN ('tool_call_begin', 'tool_call_end'))"
 )
+ROOT_TERMS = (
+    "SELECT max(n) FROM record WHERE n > 0 AND kind = 'terms'"
+    " AND talk = (SELECT min(n) FROM record WHERE n > 0 AND kind = 'talk')"
+)
+"""The number of the newest terms of the root."""
 FINISHED = "SELECT talk, count(*) FROM record WHERE type = 'task_complete' GROUP BY talk"
 
 _NOT_ECHOES = "kind NOT IN ('asked', 'name') AND type NOT IN ('agent_message', 'agent_reasoning', 'token_count')"
