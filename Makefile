@@ -110,7 +110,7 @@ coverage: setup packages fetched ## which lines all tests together take, of ever
 
 fetched: setup
 	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools agents \
-		|| echo "Not everything could be fetched (the embedded model, MCP servers, other agents): those tests are skipped and listed at the end."
+		|| echo "Not everything could be fetched (the embedded model, MCP servers, executors): those tests are skipped and listed at the end."
 
 packages:
 ifneq ($(strip $(DEB_PACKAGES)),)
@@ -145,7 +145,7 @@ node-tools: setup ## fetch the MCP servers and the conformance suite that tests 
 	@[ -e $(NODE_HOME)/node_modules/$(INSPECTOR) ] || { cd $(NODE_HOME) && $(in-node) install --no-save $(NPM_FLAGS) $(INSPECTOR)@2.12.0; } \
 		|| echo "npm could not fetch the MCP Inspector: its tests are skipped."
 
-agents: setup ## fetch the other agents that tests run, offline (npm, 900 MB), once
+agents: setup ## fetch the executors that tests run, offline (npm, 900 MB), once
 	$(call npm-ci,tests/agents,$(AGENTS_HOME))
 	@cmp -s tests/agents/requirements.txt $(AGENTS_HOME)/python/requirements.txt || { \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade \

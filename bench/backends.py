@@ -1,4 +1,4 @@
-"""What a turn of another agent costs us beyond what its own program costs: CPU of this process, and time.
+"""What a turn of an executor costs us beyond what its own program costs: CPU of this process, and time.
 
 The program is `cat`, which prints a recorded answer with forty steps. Time is compared with that of running the same
 program with asyncio alone, in the same run; medians. An ACP agent that answers at once is given prompts through our

@@ -1,4 +1,4 @@
-"""Two other agents, each a conversation: what the first one made is the second one's previous execution result."""
+"""Two executors, each a conversation: what the first one made is the second one's previous execution result."""
 
 import asyncio
 import sys

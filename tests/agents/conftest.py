@@ -1,6 +1,6 @@
 """Every test here is watched for what it leaves behind. `make test` runs a few of each agent, `make torture` all.
 
-A run of another agent's program takes seconds, and there are five programs.
+A run of an executor's program takes seconds, and there are five programs.
 """
 
 from __future__ import annotations

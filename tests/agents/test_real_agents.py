@@ -234,7 +234,7 @@ async def test_a_key_that_is_not_good_is_a_failure_with_the_way_to_log_in(
 async def test_no_mcp_server_but_ours_is_ever_started(
     agent: RealAgent, home: Path, work: Path, mock: Provider, tmp_path: Path
 ) -> None:
-    """DESIGN: foreign agents get exactly one MCP server, ours; those of the user and of the project stay out."""
+    """DESIGN: executors get exactly one MCP server, ours; those of the user and of the project stay out."""
     started, ours = tmp_path / "started", tmp_path / "ours"
     async with session(agent, home, work, mock) as acting:
         settings = home / ".codex" / "config.toml"

@@ -161,7 +161,7 @@ async def test_an_agent_is_told_once(tmp_path: Path) -> None:
 
 
 async def test_another_program_reads_its_own(tmp_path: Path) -> None:
-    """Issue 19 (7): not for foreign agents."""
+    """Issue 19 (7): not for executors."""
     (tmp_path / "AGENTS.md").write_text("Rule.")
     program = {"echo": {"command": ["cat"], "output": "text", "sandbox": {"workspace-write": []}}}
     async with tertulia.Session.start(on(tmp_path, ScriptedModel([]), executors=program)) as session:

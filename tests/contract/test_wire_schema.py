@@ -37,7 +37,7 @@ EVENTS = {
     *("warning", "error", "foreign_event", "subscriber_lagged"),
 }
 
-# Of these a script makes none: they need another provider, another agent, or somebody who does not do as told.
+# Of these a script makes none: they need another provider, an executor, or somebody who does not do as told.
 ELSEWHERE = {
     *("web_search_begin", "web_search_end", "foreign_event", "subscriber_lagged", "conversation_close_forced"),
     *("mcp_tools_changed", "mcp_tool_call_progress", "warning"),

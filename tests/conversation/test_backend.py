@@ -1,4 +1,4 @@
-"""The port for other agents, in a session that has none."""
+"""The port for executors, in a session that has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task done by another agent, as far as no program is needed: see `tests/session/agents/test_backends_command.py`."""
+"""A task done by an executor, as far as no program is needed: see `tests/session/agents/test_backends_command.py`."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ async def test_what_a_conversation_had_cost_is_known_after_a_run_that_did_not_sa
 
 
 async def test_what_its_tools_printed_is_told_within_the_limits_of_the_task() -> None:
-    """DESIGN, limits: `max_output_bytes` holds for other agents' calls as well."""
+    """DESIGN, limits: `max_output_bytes` holds for executors' calls as well."""
     stands = calm(rights=replace(RIGHTS, limits=replace(RIGHTS.limits, max_output_bytes=100)))
     done = ToolUseEnd("c", "tool", {}, None, success=True, output="x" * 1_000)
     await ask(agent(Actor([done, RunFinished("ok")])), stands)

@@ -19,7 +19,7 @@ MADE = NativeSession("t-1", CODEX, "/work", 3, Usage(1, 2, 3, 4, 5), ItemId("i")
     ("agent", "cwd", "revision", "why"),
     [
         (("codex", "/home/a/.codex"), "/work", 3, None),
-        (("claude", "/home/a/.codex"), "/work", 3, "another agent"),
+        (("claude", "/home/a/.codex"), "/work", 3, "another executor"),
         (("codex", "/home/b/.codex"), "/work", 3, "another home"),
         (("codex", "/home/a/.codex"), "/work/sub", 3, "another directory"),
         (("codex", "/home/a/.codex"), "/work", 4, "rewritten"),

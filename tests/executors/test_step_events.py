@@ -1,4 +1,4 @@
-"""What another agent does, told in the words of our own turns."""
+"""What an executor does, told in the words of our own turns."""
 
 from __future__ import annotations
 

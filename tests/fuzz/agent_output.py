@@ -1,4 +1,4 @@
-"""The output of another agent, whole and in pieces."""
+"""The output of an executor, whole and in pieces."""
 
 from __future__ import annotations
 

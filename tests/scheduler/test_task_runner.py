@@ -650,7 +650,7 @@ async def test_a_task_can_do_other_work_than_turns_and_ends_like_any_other() -> 
         assert not on.model.requests
 
 
-# ---- other agents
+# ---- executors
 
 
 class Other:

@@ -107,7 +107,7 @@ async def test_an_id_that_does_not_fit_any_more_gives_way_to_the_transcript_with
     lives: Lives, change: str, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """S003-32, X-58: same agent, same home, same history; and an agent that forgot."""
-    fake, why = FAKE, {"home": "another home", "program": "another agent", "compacted": "rewritten"}
+    fake, why = FAKE, {"home": "another home", "program": "another executor", "compacted": "rewritten"}
     async with lives.start("notes of it", executors=FAKE) as session:
         conversation = await session.open(backend="command:fake")
         await heard(conversation, "one")

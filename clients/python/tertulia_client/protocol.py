@@ -692,7 +692,7 @@ class Failure(TypedDict):
 
 
 class ForeignEvent(TypedDict):
-    """News of another agent that has no counterpart here, kept as it came."""
+    """News of an executor that has no counterpart here, kept as it came."""
 
     backend: str
     raw: Any

@@ -627,7 +627,7 @@ export interface Failure {
   errors?: Array<string>;
 }
 
-/** News of another agent that has no counterpart here, kept as it came. */
+/** News of an executor that has no counterpart here, kept as it came. */
 export interface ForeignEvent {
   backend: string;
   raw: unknown;

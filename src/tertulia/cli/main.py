@@ -48,7 +48,7 @@ VERBS = {
     "conv": "Open, message, read and close conversations of a stored session.",
     "demo": "Watch two isolated conversations in one session; needs no key.",
     "models": "List models, fetch and remove the embedded one, try one out.",
-    "agents": "List other agents that can do the work, try one out.",
+    "executors": "List other programs that can do the work, try one out.",
     "app-server": "Serve a session as JSON-RPC over standard input and output.",
     "serve": "Serve sessions over WebSocket, and MCP, on a port.",
     "mcp-server": "Serve conversations as the tools of an MCP server.",

@@ -17,7 +17,7 @@ from tertulia.protocol.sandbox_mode import SandboxMode
 
 
 class ExecutorPlan(TurnOptions, Protocol):
-    """What a plan says about a task that another agent does."""
+    """What a plan says about a task that an executor does."""
 
     @property
     def input(self) -> tuple[UserMessage, ...]:

@@ -1,4 +1,4 @@
-"""A task done by another agent: what it is told, how it goes on with what it knows, and what becomes of its steps.
+"""A task done by an executor: what it is told, how it goes on with what it knows, and what becomes of its steps.
 
 One history: the agent's words join the conversation's own, and the transcript it is told is a rendering of that.
 """

@@ -50,7 +50,7 @@ class TermsBase(msgspec.Struct, frozen=True):
     backends: Callable[[], Mapping[str, bool]] = _ONLY_NATIVE.copy
     """Who can do its tasks, and whether each can ask a person. Not called where only `native` is named."""
     sandboxes: Callable[[], Mapping[str, Collection[SandboxMode]]] = _NO_SANDBOXES.copy
-    """Of other agents: the modes that each can be held to. One that is not listed has no sandbox of its own to set."""
+    """Of executors: the modes that each can be held to. One that is not listed has no sandbox of its own to set."""
     mcp: McpManager = NoServers()
     """Which tools a name of the allowlist may mean, besides those in the view."""
     conversation: ConversationId | None = None

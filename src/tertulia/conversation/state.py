@@ -69,7 +69,7 @@ class NativeSession(msgspec.Struct, frozen=True):
     def mismatch(self, agent: str, cwd: str, revision: int) -> str | None:
         """Why the agent cannot go on with it; None where it can."""
         if self.agent != agent:
-            return "it is another agent, or has another home"
+            return "it is another executor, or has another home"
         if self.cwd != cwd:
             return "it works in another directory"
         return None if self.revision == revision else "the history was rewritten"

@@ -1,4 +1,4 @@
-"""Publishes the steps of another agent as events of a task, several at once where they come quickly."""
+"""Publishes the steps of an executor as events of a task, several at once where they come quickly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interfaces of an executor: another agent does a conversation's task, reports in steps, and may ask its host.
+"""The interfaces of an executor: another program does a conversation's task, reports in steps, and may ask its host.
 
 A step says what happened in words of our own, whichever agent it was. Steps know nothing of events, storage or
 approvals: `step_events.py` turns them into events, and the conversation implements the host.
@@ -340,5 +340,5 @@ class Executor(Protocol):
         ...
 
     async def forget(self, conversation: str) -> None:
-        """The conversation is closed, or has another agent now: a program that waits for its next task is ended."""
+        """The conversation is closed, or has another executor now: a program that waits for its next task is ended."""
         ...

@@ -1,4 +1,4 @@
-"""Turns the result of a task into the text that another agent may read: its content, without control fields.
+"""Turns the result of a task into the text that an executor may read: its content, without control fields.
 
 A text is told as it is. `value` is the answer itself, and the whole result stands in where there is none. What is not
 a text is told as JSON, without ids of sessions and traces, tokens, events and costs. Nothing else is left out, and what

@@ -1,4 +1,4 @@
-"""What another agent does, as events: the same words as for a turn of our own.
+"""What an executor does, as events: the same words as for a turn of our own.
 
 Every use of a tool gives `tool_call_begin` and `tool_call_end`, once each, whatever the agent reported of it; commands,
 patches, MCP calls and searches give their own between them. How the task ended is not told here: the task's own end
@@ -106,7 +106,7 @@ class StepEvents:
         return [t.PlanUpdate(list(step.steps))]
 
     def _usage(self, step: x.UsageReport) -> EventList:
-        # Neither the window nor the cache of another agent is known.
+        # Neither the window nor the cache of an executor is known.
         return [e.TokenCount(step.turn, 0, "")]
 
     def _notice(self, step: x.Notice) -> EventList:

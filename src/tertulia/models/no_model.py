@@ -1,4 +1,4 @@
-"""Stands where no model is set up, so that a session can begin before one is, or have other agents do its work."""
+"""Stands where no model is set up, so that a session can begin before one is, or have executors do its work."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
     ConversationField(
         name="backend",
         kind=Structured(),
-        doc="`native`, or [another agent](executors.md): `codex`, `claude`, `command:NAME`",
+        doc="`native`, or [an executor](executors.md): `codex`, `claude`, `command:NAME`",
     ),
     ConversationField(name="agent", kind=Structured(), doc="`open` only: the [agent](agents.md) that it is"),
     ConversationField(

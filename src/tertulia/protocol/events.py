@@ -226,7 +226,7 @@ class ErrorEvent(BaseEventData, frozen=True, gc=False):
 
 
 class ForeignEvent(BaseEventData, frozen=True, gc=False):
-    """News of another agent that has no counterpart here, kept as it came."""
+    """News of an executor that has no counterpart here, kept as it came."""
 
     type: ClassVar[str] = "foreign_event"
     backend: str

@@ -79,7 +79,7 @@ class ExecCommandEnd(BaseEventData, frozen=True, gc=False):
     truncated: bool
     duration_ms: int
     allowed_by: Decider | None = None
-    """Of a command that another agent ran itself, and that was asked about after it began to be told."""
+    """Of a command that an executor ran itself, and that was asked about after it began to be told."""
 
 
 class PatchApplyBegin(BaseEventData, frozen=True, gc=False):

@@ -39,7 +39,7 @@ class TaskPlan(msgspec.Struct, frozen=True):
     may_repair: bool = True
     """Whether the model may be asked once to repair an answer; not in a continuation of a task where it was."""
     task_type: Literal["code", "chat"] | None = None
-    """What another agent is told of earlier messages depends on it."""
+    """What an executor is told of earlier messages depends on it."""
     previous_result: Any = None
     """What the step before this one of a pipeline came to."""
     sub_id: str | None = None

@@ -34,7 +34,7 @@ class SessionInfo(Answer, frozen=True):
     mcp: list[dict[str, Any]]
     narrowed: list[Narrowing] = msgspec.field(default_factory=list[Narrowing])
     not_held: list[str] = msgspec.field(default_factory=list[str])
-    """What the sandbox, and those of other agents, cannot hold here; sentences for people."""
+    """What the sandbox, and those of executors, cannot hold here; sentences for people."""
     sandbox_tier: Literal["bubblewrap", "landlock", "none"] | None = None
     """How the commands of the session are confined; null: they are refused, because nothing here can confine them."""
 

@@ -235,7 +235,7 @@ def _conversations(parts: SessionParts) -> Conversations:
 
 
 def _read_project(parts: SessionParts, conversation: ConversationState) -> tuple[str, Sequence[str]]:
-    """What files of its project say to a conversation, and warnings. Other agents read such files themselves."""
+    """What files of its project say to a conversation, and warnings. Executors read such files themselves."""
     terms = conversation.terms
     if not terms.project_instructions or terms.backend != NATIVE or parts.settings.is_broker:
         return "", ()

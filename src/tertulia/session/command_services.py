@@ -85,7 +85,7 @@ class ConversationResources:
         await asyncio.gather(*(resource.forget(conversation) for resource in self._all))
 
     async def take_leave(self, conversation: str, backend: str) -> None:
-        """The conversation has another agent now."""
+        """The conversation has another executor now."""
         if backend in self._agents:
             await self._agents[backend].forget(conversation)
 

@@ -44,7 +44,7 @@ def test_where_it_may_not_write_it_does_not_work() -> None:
 
 
 def test_it_gets_exactly_one_server_or_none() -> None:
-    """DESIGN: foreign agents get exactly one MCP server, with the variables that it needs in its environment."""
+    """DESIGN: executors get exactly one MCP server, with the variables that it needs in its environment."""
     given = session_params(QWEN, AcpSandboxMode(), assignment(server=("relay", "a", "b"), variables={"T": "x"}))
     assert given == {
         "cwd": "/work",

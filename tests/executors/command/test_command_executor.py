@@ -66,7 +66,7 @@ async def test_an_agent_goes_on_with_its_own_conversation_by_its_id(tmp_path: Pa
 
 
 async def test_an_id_that_the_agent_does_not_know_gives_no_id_and_a_failure(tmp_path: Path) -> None:
-    """S003-32, bad input: a resume id of another agent. What it wrote to stderr is in the error."""
+    """S003-32, bad input: a resume id of another executor. What it wrote to stderr is in the error."""
     definition = fake("codex", output="codex-jsonl", resume_with=("resume", "{id}"))
     async with crew(tmp_path) as made:
         steps = await made.run(definition, resume="somebody-else's")

@@ -161,7 +161,7 @@ def test_one_that_goes_on_is_told_before_the_prompt_what_has_changed(
 
 
 def test_its_one_mcp_server_is_ours() -> None:
-    """DESIGN: foreign agents get exactly one MCP server."""
+    """DESIGN: executors get exactly one MCP server."""
     assignment = asked(server=("/usr/bin/tertulia", "mcp-broker", 'a "b"'))
     line = command_line("codex", CODEX, assignment, ("other", "tertulia"))
     config = [tomllib.loads(line[place + 1]) for place, word in enumerate(line) if word == "-c"]

@@ -22,7 +22,7 @@ def found(home: Path, cwd: Path) -> tuple[str, ...]:
 
 
 def test_those_of_the_user_and_of_projects_that_the_user_trusts(tmp_path: Path) -> None:
-    """DESIGN: foreign agents get exactly one MCP server, ours."""
+    """DESIGN: executors get exactly one MCP server, ours."""
     home, project = tmp_path / "home", tmp_path / "project"
     written(home / "config.toml", f'[mcp_servers.a]\ncommand = "x"\n[projects."{project}"]\ntrust_level = "trusted"\n')
     written(project / ".fake" / "config.toml", '[mcp_servers.b]\ncommand = "x"\n[mcp_servers.a]\nurl = "y"\n')

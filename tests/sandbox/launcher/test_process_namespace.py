@@ -133,7 +133,7 @@ class Storm:
 
 @pytest.mark.parametrize("user", [None, NOBODY], ids=["as we are", "ordinary user"])
 def test_l5_daemons_end_when_all_of_ours_are_killed_at_once(user: int | None) -> None:
-    """L5: of an MCP server and of another agent; product, keepers, launcher and guardian die in one sweep."""
+    """L5: of an MCP server and of an executor; product, keepers, launcher and guardian die in one sweep."""
     _need_namespace(user)
     storm = Storm(user=user)
     try:

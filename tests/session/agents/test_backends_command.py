@@ -1,4 +1,4 @@
-"""Conversations that another agent works for, in a whole session: one that is a program of ours."""
+"""Conversations that an executor works for, in a whole session: one that is a program of ours."""
 
 from __future__ import annotations
 

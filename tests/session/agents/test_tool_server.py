@@ -1,4 +1,4 @@
-"""The one MCP server that another agent gets, as that agent sees it."""
+"""The one MCP server that an executor gets, as that program sees it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_what_has_to_be_asked_is_asked_of_the_sessions_people(decision: st
 
 
 async def test_it_has_its_server_also_where_the_session_has_no_other_tools() -> None:
-    """Issue 17, item 15; DESIGN: foreign agents get exactly one MCP server, ours, and always."""
+    """Issue 17, item 15; DESIGN: executors get exactly one MCP server, ours, and always."""
     async with visited(mcp_servers={}) as acting:
         conversation = await acting.session.open(backend="command:caller")
         answer = await asked(conversation, "conv_list")

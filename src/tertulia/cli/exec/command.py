@@ -128,7 +128,9 @@ Exit codes:
 @click.option("schema_file", "--output-schema", metavar="FILE", type=_FILE, help="A JSON Schema for the answer.")
 @click.option("images", "-i", "--image", metavar="FILE", type=_FILE, multiple=True, help="Show a picture; repeatable.")
 @click.option(
-    "--backend", metavar="NAME", help="What does the work: native, codex, claude, acp:NAME, command:NAME; see `agents`."
+    "--backend",
+    metavar="NAME",
+    help="What does the work: native, codex, claude, acp:NAME, command:NAME; see `executors`.",
 )
 @click.option(
     "stdin", "--stdin", flag_value="wait", help="Wait for the end of standard input, however long it is silent."

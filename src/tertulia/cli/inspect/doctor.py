@@ -147,7 +147,7 @@ def _sandbox_advice(tier: TierChoice) -> str:
 def _outside(namespace: Namespace) -> Iterator[str]:
     """What happens to programs that run outside the sandbox when this process is killed."""
     if namespace.kind:
-        yield "a server or another agent ends with this process, however that ends: each has a process namespace"
+        yield "a server or an executor ends with this process, however that ends: each has a process namespace"
     if namespace.kind == "users":
         yield "it is a user namespace too, in which sudo does not work; `pid_namespace = false` for a server avoids it"
     yield from may_remain(namespace)

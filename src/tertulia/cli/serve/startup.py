@@ -39,7 +39,7 @@ def check_model(loaded: LoadedSettings) -> None:
     models = ModelCatalogue(loaded.settings, loaded.environment)
     chosen = models.choose(loaded.settings.model)
     if isinstance(chosen, NoModel):
-        # Clients can name one for each conversation, and another agent needs none.
+        # Clients can name one for each conversation, and an executor needs none.
         TerminalOutput(sys.stderr, loaded.environment.variables).line(("warning", "yellow"), f" {chosen.reason}")
     else:
         models.find(chosen)

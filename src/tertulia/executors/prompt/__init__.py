@@ -1,1 +1,1 @@
-"""The history of a conversation as a prompt for another agent."""
+"""The history of a conversation as a prompt for an executor."""

@@ -36,7 +36,7 @@ from tertulia.sandbox.tier import SIGNAL_ATTEMPT, OnProcessEnd, ProcessEnd, Spaw
 _PREFIX = "tertulia-"
 NOT_COVERED = (
     "protected names (`.git`, `.mcp.json`) can be changed in a root; what starts programs is put back after a command",
-    "what an MCP server or another agent changes among them is not put back",
+    "what an MCP server or an executor changes among them is not put back",
     "our own Python can be changed inside a writable root",
     "metadata: mode, owner, times and attributes of the user's own files outside can be changed",
     "the names of masked files can be listed",

@@ -161,13 +161,13 @@ _ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         .sqlite_history .rediscli_history .dbshell .lesshst .viminfo
         """,
     ),
-    # other agents
-    ("another agent's login and sessions", ("codex",), ".codex/"),
-    ("another agent's login and sessions", ("claude",), ".claude/ .claude.json .config/claude/"),
-    ("another agent's login and sessions", ("gemini", "qwen"), ".gemini/ .qwen/"),
-    ("another agent's login and sessions", ("opencode",), ".config/opencode/ .local/share/opencode/"),
+    # executors
+    ("another coding program's login and sessions", ("codex",), ".codex/"),
+    ("another coding program's login and sessions", ("claude",), ".claude/ .claude.json .config/claude/"),
+    ("another coding program's login and sessions", ("gemini", "qwen"), ".gemini/ .qwen/"),
+    ("another coding program's login and sessions", ("opencode",), ".config/opencode/ .local/share/opencode/"),
     (
-        "another agent's login and sessions",
+        "another coding program's login and sessions",
         ("goose", "aider", "crush", "amp", "llm"),
         """
         .config/goose/ .local/share/goose/ .aider.conf.yml .config/crush/ .local/share/crush/ .config/amp/

@@ -114,7 +114,7 @@ def redactor_of(settings: Settings, environment: Environment) -> Redactor:
 
 
 def _executor_secrets(settings: Settings) -> Iterator[str]:
-    """Keys in the tables of other agents: the same kinds of values as for servers. What is no table has none."""
+    """Keys in the tables of executors: the same kinds of values as for servers. What is no table has none."""
     for table in (*settings.executors.values(), *settings.acp.values()):
         members = _members(table)
         words, variables = members.get("args"), _members(members.get("env"))

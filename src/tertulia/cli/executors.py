@@ -1,4 +1,4 @@
-"""`tertulia agents`: lists other agents that can do a conversation's work, and tries one out."""
+"""`tertulia executors`: lists other programs that can do a conversation's work, and tries one out."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from tertulia.session.settings.settings import Settings
 _MORE = """
 \b
 Examples:
-  tertulia agents ls
-  tertulia agents test codex
+  tertulia executors ls
+  tertulia executors test codex
   tertulia exec --backend codex "Fix the failing test"
 """
 _MORE_LS = """
 \b
 Examples:
-  tertulia agents ls
-  tertulia agents ls --json
+  tertulia executors ls
+  tertulia executors ls --json
 """
 _MORE_TEST = """
 \b
 Examples:
-  tertulia agents test codex
-  tertulia agents test -s read-only claude "Which files are here?"
-  tertulia agents test acp:codex
+  tertulia executors test codex
+  tertulia executors test -s read-only claude "Which files are here?"
+  tertulia executors test acp:codex
 
 \b
 Exit codes:
@@ -53,8 +53,8 @@ _VERSION_TIMEOUT_S = 20.0
 _SHOWN = 60
 
 
-class InstalledAgent(msgspec.Struct, frozen=True):
-    """One agent, and whether it is installed on this machine."""
+class InstalledExecutor(msgspec.Struct, frozen=True):
+    """One executor, and whether it is installed on this machine."""
 
     backend: str
     program: str | None
@@ -66,7 +66,9 @@ class InstalledAgent(msgspec.Struct, frozen=True):
     """False for presets that were never run in tests."""
 
 
-command = verb_group("agents", "List other agents that can do a conversation's work, and try one out.", _MORE)
+command = verb_group(
+    "executors", "List executors, other programs that can do a conversation's work, and try one out.", _MORE
+)
 
 
 @command.command("ls", epilog=_MORE_LS)
@@ -74,19 +76,19 @@ command = verb_group("agents", "List other agents that can do a conversation's w
 @global_flags
 @click.pass_obj
 def ls(flags: GlobalFlags, *, as_json: bool) -> int:
-    """Show the known agents, which of them are installed, and how to install the others.
+    """Show the known executors, which of them are installed, and how to install the others.
 
     Each program is only asked for its version.
     """
     loaded = flags.load()
     variables = loaded.environment.variables
     definitions = executors_from_wire(loaded.settings.executors)
-    definitions |= {name: agent.program for name, agent in acp_agents_from_wire(loaded.settings.acp).items()}
-    agents = [find_agent(name, agent, variables) for name, agent in definitions.items()]
+    definitions |= {name: acp.program for name, acp in acp_agents_from_wire(loaded.settings.acp).items()}
+    found = [find_executor(name, definition, variables) for name, definition in definitions.items()]
     if as_json:
-        click.echo(json_line(agents), nl=False)
+        click.echo(json_line(found), nl=False)
         return 0
-    rows = [_row(agent) for agent in agents]
+    rows = [_row(executor) for executor in found]
     write_columns(TerminalOutput(sys.stdout, variables), ("BACKEND", "VERSION", "PROGRAM"), rows)
     return 0
 
@@ -97,7 +99,7 @@ def ls(flags: GlobalFlags, *, as_json: bool) -> int:
 @global_flags
 @click.pass_obj
 def try_out(flags: GlobalFlags, *, backend: str, prompt: str) -> int:
-    """Give the agent BACKEND one prompt and show its answer. Nothing is stored."""
+    """Give the executor BACKEND one prompt and show its answer. Nothing is stored."""
     loaded = flags.load()
     variables = loaded.environment.variables
     reply = asyncio.run(_try(loaded.settings, backend, prompt))
@@ -111,12 +113,12 @@ def try_out(flags: GlobalFlags, *, backend: str, prompt: str) -> int:
     return 0
 
 
-def find_agent(name: str, definition: ExecutorDefinition, variables: Mapping[str, str]) -> InstalledAgent:
-    """Look for an agent's program and ask it for its version."""
+def find_executor(name: str, definition: ExecutorDefinition, variables: Mapping[str, str]) -> InstalledExecutor:
+    """Look for an executor's program and ask it for its version."""
     environment = child_environment(definition, variables)
     program = shutil.which(definition.command[0], path=environment.get("PATH"))
     version = None if program is None else _version([program, *definition.version], environment)
-    return InstalledAgent(name, program, version, definition.install or None, name not in UNTESTED)
+    return InstalledExecutor(name, program, version, definition.install or None, name not in UNTESTED)
 
 
 def _version(argv: list[str], environment: Mapping[str, str]) -> str | None:
@@ -135,12 +137,12 @@ def _version(argv: list[str], environment: Mapping[str, str]) -> str | None:
     return lines[0].strip()[:_SHOWN] or None
 
 
-def _row(agent: InstalledAgent) -> tuple[StyledText, StyledText, StyledText]:
-    doubt = "" if agent.tested else "; untested"
-    if agent.program is None:
-        way = f"not installed; get it with `{agent.install}`" if agent.install else "not installed"
-        return agent.backend, "-", (way + doubt, "dim")
-    return agent.backend, agent.version or "?", agent.program + doubt
+def _row(executor: InstalledExecutor) -> tuple[StyledText, StyledText, StyledText]:
+    doubt = "" if executor.tested else "; untested"
+    if executor.program is None:
+        way = f"not installed; get it with `{executor.install}`" if executor.install else "not installed"
+        return executor.backend, "-", (way + doubt, "dim")
+    return executor.backend, executor.version or "?", executor.program + doubt
 
 
 async def _try(settings: Settings, backend: str, prompt: str) -> Reply:

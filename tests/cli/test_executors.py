@@ -1,4 +1,4 @@
-"""`tertulia agents`: which there are, and whether one works."""
+"""`tertulia executors`: which there are, and whether one works."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def program(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
 
 def test_the_list_shows_versions_and_how_to_get_what_is_missing(shell: Shell, program: Path) -> None:
     """Issue 11, point 5; bad input: program missing (which one, how to install)."""
-    ran = shell.run("agents", "ls", "-c", GONE, "-c", OTHER, "-c", 'executors.broken={command=["broken"]}')
+    ran = shell.run("executors", "ls", "-c", GONE, "-c", OTHER, "-c", 'executors.broken={command=["broken"]}')
     assert ran.code == 0
     rows = [line.split(maxsplit=2) for line in ran.out.splitlines()[1:]]
     others = [row[0] for row in rows if not row[0].startswith("acp:")]
@@ -48,7 +48,7 @@ def test_the_list_shows_versions_and_how_to_get_what_is_missing(shell: Shell, pr
 
 
 def test_the_list_as_json(shell: Shell, program: Path) -> None:
-    ran = shell.run("agents", "ls", "--json")
+    ran = shell.run("executors", "ls", "--json")
     first, second, *_ = json.loads(ran.out)
     assert first == {
         "backend": "codex",
@@ -62,7 +62,7 @@ def test_the_list_as_json(shell: Shell, program: Path) -> None:
 
 
 def test_one_that_answers_works_and_leaves_no_session(shell: Shell) -> None:
-    ran = shell.run("agents", "test", "-c", ECHO, "command:echo", "parrot")
+    ran = shell.run("executors", "test", "-c", ECHO, "command:echo", "parrot")
     assert ran.code == 0
     answer, verdict = ran.out.splitlines()
     assert answer == "parrot"
@@ -71,19 +71,19 @@ def test_one_that_answers_works_and_leaves_no_session(shell: Shell) -> None:
 
 
 def test_one_that_does_not_is_named_with_the_reason(shell: Shell) -> None:
-    ran = shell.run("agents", "test", "-s", "danger-full-access", "-c", GONE, "command:gone")
+    ran = shell.run("executors", "test", "-s", "danger-full-access", "-c", GONE, "command:gone")
     assert ran.code == 1
     assert ran.err == "command:gone does not work: command:gone is not installed: there is no `no-such-agent` in PATH\n"
-    ran = shell.run("agents", "test", "nobody")
+    ran = shell.run("executors", "test", "nobody")
     assert (ran.code, ran.out) == (2, "")
     assert "backend 'nobody' is unknown" in ran.err
 
 
 def test_without_a_verb_it_explains_itself(shell: Shell) -> None:
-    assert "Usage: tertulia agents" in shell.run("agents").out
+    assert "Usage: tertulia executors" in shell.run("executors").out
 
 
-def test_exec_has_another_agent_do_the_task_and_resume_goes_on_with_it(shell: Shell) -> None:
+def test_exec_has_an_executor_do_the_task_and_resume_goes_on_with_it(shell: Shell) -> None:
     """Issue 11, point 5: `tertulia exec --backend`."""
     ran = shell.run("exec", "-c", ECHO, "--backend", "command:echo", "first")
     assert (ran.code, ran.out) == (0, "first\n")
