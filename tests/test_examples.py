@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadlines import HANG_S
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9][0-9]_*.py"))
 MAX_LINES = 59
-TIMEOUT_S = 45  # below pytest's own, so that what the example printed is shown
+TIMEOUT_S = HANG_S  # below pytest's own, so that what the example printed is shown
 
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 

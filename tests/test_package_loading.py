@@ -28,7 +28,7 @@ _FIRST = """
 import time
 from {name} import meeting
 if meeting.in_second.wait(0.3):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not meeting.waits_for_an_import(meeting.thread) and time.monotonic() < deadline:
         pass
 from {name}.second import WORD
@@ -56,13 +56,13 @@ def first(load):
     begun.set()
     load("circle")
 def second(load):
-    begun.wait(10)
+    begun.wait(60)
     while "circle.first" not in sys.modules:
         if load is locked: break
     load("circle.second")
 with ThreadPoolExecutor(2) as pool:
     both = [pool.submit(first, {load}), pool.submit(second, {load})]
-    print([type(each.exception(30)).__name__ for each in both])
+    print([type(each.exception(90)).__name__ for each in both])
 """
 
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.deadlines import HANG_S
+
 USAGE = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
 
 
@@ -41,7 +43,7 @@ class Provider:
         if json.loads(body).get("tools"):
             self.bodies.append(body)
         answer = self.answer
-        self.going.wait(60)
+        self.going.wait(HANG_S)
         if json.loads(body).get("tools") and self.calls:
             return called(path, self.calls.pop(0)(body))
         return responses(answer) if path.startswith("/v1/responses") else messages(answer)

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadlines import HANG_S
+
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 50.0
+DEADLINE_S = HANG_S
 SCRIPT = {
     "replies": [{"text": "", "tool_calls": [{"name": "shell", "arguments": {"command": ["touch", "x"]}}]}, "done"],
 }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clients.reaching import ROOT, app_server, serving, surroundings
+from tests.deadlines import HANG_S
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +24,7 @@ async def journey(entering: AbstractAsyncContextManager[Any]) -> None:
     """Open, message, stream events, answer an approval, and be refused."""
     from tertulia_client import RpcError
 
-    async with asyncio.timeout(50), entering as client:
+    async with asyncio.timeout(HANG_S), entering as client:
         with pytest.raises(RpcError) as early:
             await client.session_info()
         assert (early.value.code, early.value.number) == ("not_initialized", -32002)
@@ -75,7 +76,7 @@ async def test_what_waits_is_told_when_the_server_is_gone(tmp_path: Path) -> Non
         await client.initialize()
         events = client.events()
     try:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(HANG_S):
             async for _ in events:
                 pass
             with pytest.raises(ConnectionClosedError):

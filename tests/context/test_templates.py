@@ -100,9 +100,9 @@ def test_a_variable_that_is_no_text_is_refused() -> None:
 def test_ten_megabytes_take_linear_time(unit: str) -> None:
     """HARDENING C19."""
     template = unit * (10_000_000 // len(unit))
-    began = time.perf_counter()
+    began = time.thread_time()
     render_template(template, {"x": "1"})
-    assert time.perf_counter() - began < 15
+    assert time.thread_time() - began < 15
 
 
 @pytest.mark.slow

@@ -15,14 +15,13 @@ from tertulia.testing import ScriptedModel
 from tests.contract.python_session import past, soon
 from tests.deadlines import HANG_S
 
-# Prints the lines of the file `lines`, and waits for the file `go` where a line says so.
+# Prints the lines of the file `lines`, and goes no further where one of them says so: it has to be ended.
 AGENT = """
-import os, sys, time
+import signal, sys
 sys.stdin.read()
 for line in open("lines"):
     if line.startswith("WAIT"):
-        while not os.path.exists("go"):
-            time.sleep(0.01)
+        signal.pause()
     else:
         sys.stdout.write(line)
         sys.stdout.flush()
@@ -117,7 +116,6 @@ async def test_no_end_takes_back_what_was_told(tmp_path: Path, ending: str) -> N
         if ending == "interrupted":
             await other.interrupt()
         assert (await soon(running)).status == ending
-        (tmp_path / "go").touch()
         durable = [event for event in seen if event.seq is not None]
         first = await past(session, conversation_id=other.id)
         assert durable == [event for event in first if event.seq in {told.seq for told in durable}]

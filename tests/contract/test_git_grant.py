@@ -9,6 +9,7 @@ import pytest
 
 import tertulia
 from tertulia.testing import ScriptedModel, call
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 
 COMMIT = call("shell", {"command": ["git", "commit", "-am", "by the agent"]})
@@ -20,15 +21,15 @@ def work(tmp_path: Path) -> Path:
     work = tmp_path / "work"
     work.mkdir()
     for line in ("init -q", "config user.name Ada", "config user.email a@b.c", "commit -q --allow-empty -m first"):
-        subprocess.run(["git", *line.split()], cwd=work, check=True, timeout=30)
+        subprocess.run(["git", *line.split()], cwd=work, check=True, timeout=HANG_S)
     (work / "file").write_text("one")
-    subprocess.run(["git", "add", "."], cwd=work, check=True, timeout=30)
+    subprocess.run(["git", "add", "."], cwd=work, check=True, timeout=HANG_S)
     return work
 
 
 def subjects(work: Path) -> list[str]:
     ran = subprocess.run(
-        ["git", "log", "--format=%s"], cwd=work, check=True, capture_output=True, text=True, timeout=30
+        ["git", "log", "--format=%s"], cwd=work, check=True, capture_output=True, text=True, timeout=HANG_S
     )
     return ran.stdout.split("\n")[:-1]
 

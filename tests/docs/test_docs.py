@@ -46,7 +46,7 @@ from tests.docs.pages import PAGES, README, ROOT, names, table
 from tests.tables import each_row
 from tests.test_exported_members import CONVERSATION_FOR_SURFACES, SESSION_FOR_SURFACES
 
-TIMEOUT_S = 45
+TIMEOUT_S = HANG_S
 OPEN_FIELDS = "session.md#what-a-conversation-can-be-given"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadlines import HANG_S
 from tests.docs.pages import ROOT, program
 from tests.wheel import unpacked
 
@@ -29,7 +30,7 @@ def test_the_examples_of_a_guide_run_from_an_installed_wheel(guide: Path, tmp_pa
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
-        timeout=45,
+        timeout=HANG_S,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -17,6 +17,7 @@ from tertulia.executors.command.command_executor import CommandExecutor, PlainTe
 from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.executors.executor import Assignment, RunEnd, Step
 from tertulia.sandbox.sandbox import Sandbox
+from tests.deadlines import HANG_S
 
 PROGRAM = str(Path(__file__).with_name("fake_agent.py"))
 EVERY_MODE = {"read_only": (), "workspace_write": (), "danger_full_access": ()}
@@ -50,7 +51,7 @@ def codex_table(**fields: Any) -> dict[str, Any]:
 
 async def until(ready: Callable[[], object]) -> None:
     """Let others work until it is so: a program has to start first."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         for _ in count():
             if ready():
                 return

@@ -185,7 +185,7 @@ def caller(arguments: list[str]) -> None:
         tools = [tool["name"] for tool in ask("tools/list")["tools"]]
         results = [ask("tools/call", **call)["content"][0]["text"] for call in wanted]
         server.stdin.close()  # type: ignore[union-attr]
-        server.wait(10)
+        server.wait(100)
     tell(json.dumps({"tools": tools, "results": results, "code": server.returncode}))
 
 

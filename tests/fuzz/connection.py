@@ -9,9 +9,10 @@ from typing import Any
 from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
+from tests.deadlines import HANG_S
 from tests.server.client import MemorySink, model
 
-_DEADLINE_S = 15.0
+_DEADLINE_S = HANG_S
 
 SEEDS = [
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n{"jsonrpc":"2.0","id":2,"method":"conversation/list"}',

@@ -15,7 +15,7 @@ import tertulia
 from tertulia.models.http.http_wire import PIECE_CHARACTERS, HttpWire
 from tertulia.models.wire import AnswerFailure, AnswerItem, ReasoningDelta, TextDelta
 from tests.deadlines import HANG_S
-from tests.loop_steps import MOST_S, loop_steps
+from tests.loop_steps import MOST_S, longest_step
 from tests.models.apis import RESPONSES, Api, Recording, every_api
 from tests.models.mock_provider import event
 from tests.models.wire_contract import a_request
@@ -74,16 +74,18 @@ def a_wire(api: Api) -> tuple[HttpWire, int]:
 @every_api
 async def test_a_long_answer_is_given_in_short_pieces(api: Api) -> None:
     """L1: of 7.5 million characters in one event each step that handled the piece took as long as all of it."""
-    wire, _ = a_wire(api)
-    longest = total = 0
-    async with loop_steps() as steps:
+
+    async def answer() -> None:
+        wire, _ = a_wire(api)
+        longest = total = 0
         async for piece in wire.stream(a_request(dialect=wire.dialect)):
             if isinstance(piece, TextDelta | ReasoningDelta):
                 longest, total = max(longest, len(piece.text)), total + len(piece.text)
             elif isinstance(piece, AnswerItem):
                 assert len(piece.item.text) == CHARACTERS
-    assert (longest, total) == (PIECE_CHARACTERS, CHARACTERS)
-    assert steps.longest_s < MOST_S
+        assert (longest, total) == (PIECE_CHARACTERS, CHARACTERS)
+
+    assert await longest_step(answer) < MOST_S
 
 
 @every_api
@@ -100,24 +102,38 @@ async def test_reading_a_long_answer_takes_little_more_memory_than_it_has_bytes(
     assert peak < 2.5 * size
 
 
-@every_api
-@pytest.mark.parametrize("measured", ["time", "memory"])
-async def test_a_session_takes_a_long_answer_in_short_steps_and_little_memory(api: Api, measured: str) -> None:
-    """L1: at most 100 ms a step and four times the message, with a reader that encodes each event as a client's is."""
-    wire, size = a_wire(api)
+async def read_by_a_client(session: tertulia.Session) -> int:
+    """How many bytes the events of a long answer have, each encoded as it is for a client."""
     sent = 0
-    async with tertulia.Session.start(tertulia.Settings(model=wire)) as session, loop_steps() as steps:
-        if measured == "memory":
-            tracemalloc.start(1)
+    async for published in session.root.stream("Go."):
+        sent += len(published.json())
+    return sent
+
+
+@every_api
+async def test_a_session_takes_a_long_answer_in_short_steps(api: Api) -> None:
+    """L1: at most 100 ms each."""
+
+    async def answer() -> None:
+        wire, size = a_wire(api)
+        async with tertulia.Session.start(tertulia.Settings(model=wire)) as session:
+            assert await read_by_a_client(session) > 2 * size
+
+    assert await longest_step(answer) < MOST_S
+
+
+@every_api
+async def test_a_session_takes_a_long_answer_in_little_memory(api: Api) -> None:
+    """L1: four times the message."""
+    wire, size = a_wire(api)
+    async with tertulia.Session.start(tertulia.Settings(model=wire)) as session:
+        tracemalloc.start(1)
         try:
-            async for published in session.root.stream("Go."):
-                sent += len(published.json())
+            assert await read_by_a_client(session) > 2 * size
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert sent > 2 * size
     assert peak < 4 * size
-    assert measured == "memory" or steps.longest_s < MOST_S
 
 
 def a_wire_that_says(api: Api, character: str, event_bytes: int) -> tuple[HttpWire, int]:

@@ -43,9 +43,10 @@ from tertulia.protocol.items import (
     text_parts,
 )
 from tertulia.protocol.tool_spec import ToolSpec
+from tests.deadlines import HANG_S
 from tests.thorough import examples
 
-DEADLINE = 30
+DEADLINE = HANG_S
 
 Act = Literal[
     "answers",  # with a text of several deltas

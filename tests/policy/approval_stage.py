@@ -11,6 +11,7 @@ from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAc
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
+from tests.deadlines import HANG_S
 
 A, B, ROOT = ConversationId("a"), ConversationId("b"), ConversationId("root")
 
@@ -70,7 +71,7 @@ class ApprovalStage:
 
     async def asked(self, count: int = 1) -> list[ApprovalRequest]:
         """The requests that wait, as soon as there are so many."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while len(self.queue.pending()) < count:
                 self._news.clear()
                 await self._news.wait()

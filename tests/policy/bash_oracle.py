@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.policy.commands.command_analysis import safe_environment
+from tests.deadlines import HANG_S
 
 NEEDED = ("strace", "bash", "git", "timeout")
 needs_strace = pytest.mark.skipif(
@@ -94,7 +95,7 @@ class TracedBash:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=50,
+            timeout=HANG_S,
             check=False,
         )
         calls = _EXECVE.findall(trace.read_text(encoding="utf-8", errors="surrogateescape"))

@@ -235,10 +235,10 @@ def test_hostile_text_takes_linear_time(text: str) -> None:
     redactor = Redactor()
 
     def seconds(text: str) -> float:
-        start = time.perf_counter()
+        start = time.thread_time()
         redactor.text(text)
         redactor.json(msgspec.json.encode(text))
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     assert min(seconds(text) for _ in range(3)) < 0.5
 
@@ -249,10 +249,10 @@ def test_ordinary_text_costs_next_to_nothing() -> None:
     text = ("He said: we need 1200 tokens for that; see the well-known page at example.org/a_b. " * 13)[:1024]
 
     def seconds() -> float:
-        start = time.perf_counter()
+        start = time.thread_time()
         for _ in range(200):
             redactor.text(text)
-        return (time.perf_counter() - start) / 200
+        return (time.thread_time() - start) / 200
 
     assert min(seconds() for _ in range(5)) < 50e-6
 

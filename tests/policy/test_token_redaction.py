@@ -99,9 +99,9 @@ def test_the_last_that_were_valid_are_remembered_and_older_ones_forgotten() -> N
 def test_a_long_text_takes_linear_time(text: str) -> None:
     """A dump in hexadecimal, and one that was made to be slow."""
     tokens = holding(*range(40))
-    began = time.perf_counter()
+    began = time.thread_time()
     tokens.text(text)
-    assert time.perf_counter() - began < 10
+    assert time.thread_time() - began < 10
 
 
 TOKEN, OTHER = (hashlib.sha256(name).hexdigest() for name in (b"one", b"other"))

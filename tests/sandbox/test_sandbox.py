@@ -19,6 +19,7 @@ from tertulia.sandbox import sandbox
 from tertulia.sandbox.bubblewrap import BubblewrapTier
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.selftest import ATTEMPTS, try_to_escape
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import DEADLINE_S, ROOT, Place, need
 
 
@@ -155,7 +156,7 @@ def test_a24_a_process_of_one_and_a_half_gigabytes_starts_a_command_as_fast(tmp_
     need("bubblewrap")
     line = [sys.executable, "-c", LARGE, str(tmp_path)]
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin"}
-    ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=55, check=True)
+    ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=HANG_S, check=True)
     assert float(ran.stdout.split()[0]) <= 20
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.deadlines import HANG_S
 from tests.sandbox import probe, probe_home
 from tests.sandbox.confined import ROOT, as_ordinary_user, need, ordinary_python
 from tests.sandbox.escaping import Scene
@@ -26,7 +27,7 @@ LEAKS_OF = {"bubblewrap": ((), ()), "landlock": (LEFT_OPEN_BY_LANDLOCK, ("/deep/
 def as_ourselves(*how: str) -> dict:
     line = [sys.executable, "-m", "tests.sandbox.escaping", *how]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "CANARY": "canary-9c1b77"}
-    ran = subprocess.run(line, capture_output=True, text=True, timeout=55, check=False, env=environment, cwd=ROOT)
+    ran = subprocess.run(line, capture_output=True, text=True, timeout=HANG_S, check=False, env=environment, cwd=ROOT)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
@@ -127,7 +128,7 @@ def test_the_attempts_would_succeed_without_a_sandbox() -> None:
         places["far"] = str(scene.folder / "far")
         line = [sys.executable, "-I", "-S", probe.__file__, json.dumps(places)]
         environment = {**os.environ, "CANARY": places["canary"]}
-        ran = subprocess.run(line, capture_output=True, timeout=55, check=True, env=environment, cwd=scene.outside)
+        ran = subprocess.run(line, capture_output=True, timeout=HANG_S, check=True, env=environment, cwd=scene.outside)
         succeeded = {name for name, ok in json.loads(ran.stdout).items() if ok}
         assert {name for name in probe.ATTEMPTS if name.startswith("A1 truncate")} <= succeeded
         assert {"A1 create", "A1 mkdir", "A2 through a link to a file", "A3 chmod", "A4 git hook"} <= succeeded
@@ -172,7 +173,7 @@ def test_the_attempts_at_a_home_would_succeed_without_a_sandbox() -> None:
     scene = Scene("same")
     try:
         line = [sys.executable, "-I", "-S", probe_home.__file__, json.dumps(scene.home.places())]
-        ran = subprocess.run(line, capture_output=True, timeout=55, check=True, cwd=scene.outside)
+        ran = subprocess.run(line, capture_output=True, timeout=HANG_S, check=True, cwd=scene.outside)
         failed = sorted(name for name, ok in json.loads(ran.stdout).items() if not ok)
         # A folder cannot be made where its parent's name is a file's: every other attempt finds its hole.
         assert [name for name in failed if not name.startswith("S1 make the folder")] == []

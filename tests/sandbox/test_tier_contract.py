@@ -20,6 +20,7 @@ from tertulia.errors import ClosedError, InvalidParamsError, SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.runner import Command, TerminalSize
 from tertulia.sandbox.sandbox import Sandbox
+from tests.deadlines import QuietTime
 from tests.sandbox.confined import DAEMON, DEADLINE_S, ROOT, Place, need, tagged
 
 TIERS = ("bubblewrap", "landlock", "none")
@@ -196,11 +197,16 @@ async def test_a16_only_the_three_streams_are_inherited(tried: Tried) -> None:
 async def test_a17_a_timeout_leaves_no_daemon_behind(tried: Tried) -> None:
     """A17, H3, target 10: double fork, setsid, every polite signal ignored; gone when `run` returns."""
     place = tried.place
-    finished = await tried.run(sys.executable, "-I", "-S", "-c", DAEMON, place.tag, timeout_s=1.0)
-    assert (finished.exit_code, finished.ended) == (124, "timeout")
+    for timeout_s in (1.0, 4.0, 16.0, 64.0):
+        time_taken = QuietTime()
+        finished = await tried.run(sys.executable, "-I", "-S", "-c", DAEMON, place.tag, timeout_s=timeout_s)
+        assert (finished.exit_code, finished.ended) == (124, "timeout")
+        assert time_taken.seconds < timeout_s + 1
+        assert place.survivors() == []
+        if finished.output.total:
+            # On a busy machine it may have been ended before it came so far.
+            break
     assert finished.output.text() == "up\n"
-    assert finished.duration_s < 2.0
-    assert place.survivors() == []
 
 
 async def test_a17_cancelling_leaves_no_daemon_behind(tried: Tried) -> None:

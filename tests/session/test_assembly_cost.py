@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.deadlines import HANG_S
+
 PROGRAM = Path(__file__).parent / "assembly_cost.py"
 ASSEMBLY_FILES = 68
 MESSAGE_FILES = 92
@@ -39,7 +41,7 @@ def measure(home: Path, *arguments: str) -> dict[str, Any]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=HANG_S,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

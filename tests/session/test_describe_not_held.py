@@ -16,6 +16,7 @@ from tertulia.sandbox.availability import install_command
 from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.launcher.landlock_tier import NOT_COVERED
 from tertulia.sandbox.launcher.launched_process import may_remain
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 from tests.session.staging import Stage, stage
 
@@ -60,7 +61,7 @@ async def test_s6_the_lesser_tier_is_named() -> None:
 
 async def next_warning(acting: Stage) -> WarningEvent:
     """The first one of the session, from its first event on."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         async for event in acting.session.events(after=0):
             if isinstance(event.data, WarningEvent):
                 return event.data

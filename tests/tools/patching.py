@@ -14,6 +14,7 @@ from typing import Any
 from tertulia.tools.patch import disk_program
 from tertulia.tools.patch.plan import make_plan
 from tertulia.tools.patch.text import parse_patch
+from tests.deadlines import HANG_S
 
 DISK = [sys.executable, "-I", disk_program.__file__]
 needed = [program for program in ("diff", "patch") if shutil.which(program) is None]
@@ -34,7 +35,12 @@ def applied(files: dict[str, str], *lines: str) -> dict[str, str]:
 def run_disk(place: Path, request: Any, prefix: Sequence[str] = ()) -> dict[str, Any]:
     """The disk part as it runs in the sandbox: by path, isolated, with its request on stdin."""
     done = subprocess.run(
-        [*prefix, *DISK], cwd=place, input=json.dumps(request).encode(), capture_output=True, timeout=50, check=False
+        [*prefix, *DISK],
+        cwd=place,
+        input=json.dumps(request).encode(),
+        capture_output=True,
+        timeout=HANG_S,
+        check=False,
     )
     answer: dict[str, Any] = json.loads(done.stdout) if done.stdout else {"crashed": done.stderr.decode()}
     return answer

@@ -27,10 +27,11 @@ from tertulia.tools.dispatch import (
 from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Handoff, Result, TargetResult, Tool
+from tests.deadlines import HANG_S
 from tests.tables import Large, each_row
 from tests.tools.calling import HandClock, StubTool, at_most_100_ms, call, context
 
-DEADLINE = 30.0
+DEADLINE = HANG_S
 HANDOFF = Handoff(ConversationId("other"), (), lambda result: Result(result.text or ""))
 
 

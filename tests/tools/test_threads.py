@@ -21,7 +21,7 @@ from tests.tables import each_row
 from tests.tools.calling import context
 
 who = contextvars.ContextVar("who", default="nobody")
-DEADLINE = 30.0
+DEADLINE = HANG_S
 
 
 class Gate:

@@ -63,7 +63,7 @@ class Workbench:
         self.asked: list[ApprovalRequest] = []
         self.told: list[tuple[str, EventData]] = []
         self.rights = self.with_rights("on-request")
-        self.approvals = ApprovalQueue(SystemClock(), timeout_s=20)
+        self.approvals = ApprovalQueue(SystemClock(), timeout_s=HANG_S)
         self.place = CommandEnvironment(
             runner=runner,
             approvals=self.approvals,
@@ -71,7 +71,7 @@ class Workbench:
             guarded=guarded,
             environment=ENVIRONMENT,
             environment_policy="as in the test",
-            timeout_s=20,
+            timeout_s=HANG_S,
         )
         self.terminals = Terminals(lambda conversation, data: self.told.append((conversation, data)))
         place = self.place
@@ -118,7 +118,7 @@ class Workbench:
         )
 
     async def call(
-        self, name: str, arguments: Any, *, conversation: str = "conversation", timeout_s: float = 20
+        self, name: str, arguments: Any, *, conversation: str = "conversation", timeout_s: float = HANG_S
     ) -> Result:
         """What the model reads."""
         made = call(name, arguments, kind="custom" if isinstance(arguments, str) else "function")

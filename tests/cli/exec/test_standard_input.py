@@ -10,6 +10,7 @@ import pytest
 from tertulia.cli.exec.standard_input import with_data
 from tests.cli.running import Shell
 from tests.cli.stored_sessions import Screen
+from tests.deadlines import HANG_S
 
 
 def test_a_pipe_is_added_to_the_prompt_as_data(shell: Shell) -> None:
@@ -42,7 +43,7 @@ def test_a_silent_pipe_without_a_person_is_left_and_said(shell: Shell) -> None:
     reading, writing = os.pipe()
     try:
         with shell.start("exec", "-m", shell.script("Done."), "Hello", stdin=reading) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=HANG_S)
     finally:
         os.close(reading)
         os.close(writing)
@@ -55,7 +56,7 @@ def test_it_is_waited_for_where_the_user_says_so(shell: Shell) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             # Longer than it waits for a silent pipe otherwise.
             process.wait(timeout=3)
-        out, err = process.communicate(b"late", timeout=60)
+        out, err = process.communicate(b"late", timeout=HANG_S)
     assert (process.returncode, out) == (0, b"Done.\n")
     assert b"goes on without" not in err
     assert r"<standard_input>\nlate\n</standard_input>" in shell.run("sessions", "export", "--last").out

@@ -40,7 +40,7 @@ def broker(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
 async def pid_of_server(said: dict[str, str]) -> int:
     token = Path(said["token_file"]).read_text()
     async with (
-        httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=30) as http,
+        httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=HANG_S) as http,
         client(streamable_http_client(said["url"], http_client=http), "new") as connected,
     ):
         async with asyncio.timeout(HANG_S):

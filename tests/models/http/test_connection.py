@@ -20,6 +20,7 @@ from tertulia.models.http.provider_error import ProviderAddress, ProviderAttempt
 from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerPiece, RetryNotice, TextDelta
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import UserMessage, text_parts
+from tests.mcp.virtual_time import in_virtual_time
 from tests.models.apis import RESPONSES, Api, every_api
 from tests.models.mock_provider import MockProvider, Reply, Told, event, in_turn, refused, streamed
 from tests.models.wire_contract import DEADLINE, a_request, check_answer, read, until
@@ -210,13 +211,14 @@ async def test_a_provider_that_never_answers_counts_as_cut() -> None:
     assert len(mock.seen) == 2
 
 
+@in_virtual_time
 async def test_a_stream_that_says_something_now_and_then_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer in all than it may be silent; comments count."""
     events = RESPONSES.events(PLAIN)
     slow = [part for one in events for part in (one, b": still here\n\n")]
 
     async def pause(writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.25)
 
     monkeypatch.setattr("tests.models.mock_provider.pause", pause)
     pieces, mock = await asked(RESPONSES, streamed(*slow), stream_idle_timeout_ms=300)

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from tertulia.models.local import llama_program
+from tests.deadlines import HANG_S
 from tests.models.local_staging import FAKE
 
-DEADLINE = 30
+DEADLINE = HANG_S
 
 
 class Model:

@@ -68,7 +68,7 @@ async def schemathesis(
         *(f"--header={header}" for header in headers),
         *(
             f"--exclude-checks={','.join((*WITHOUT, *without))}",
-            "--request-timeout=10",
+            "--request-timeout=100",
             "--seed=1",
             f"--max-examples={times(30, 8)}",
             *options,

@@ -176,7 +176,9 @@ async def test_a_client_drives_a_whole_session_over_pipes(command: list[str]) ->
 
 async def test_when_the_input_ends_what_was_asked_is_still_answered(command: list[str]) -> None:
     asked = HELLO + line("conversation/message", 1, conversation_id="root", text="hello")
-    done = await asyncio.to_thread(subprocess.run, command, input=asked, capture_output=True, timeout=20, check=True)
+    done = await asyncio.to_thread(
+        subprocess.run, command, input=asked, capture_output=True, timeout=HANG_S, check=True
+    )
     answers = [m for m in map(json.loads, done.stdout.splitlines()) if m.get("id") == 1]
     assert [m["result"]["status"] for m in answers] == ["completed"]
 

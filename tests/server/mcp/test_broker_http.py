@@ -44,7 +44,7 @@ class Address:
     async def transport(self) -> AsyncIterator[Any]:
         headers = {"authorization": f"Bearer {self.token}"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            httpx2.AsyncClient(headers=headers, timeout=HANG_S) as http,
             streamable_http_client(self.url, http_client=http) as streams,
         ):
             yield streams

@@ -21,7 +21,7 @@ def test_bytes_go_both_ways_and_an_end_is_passed_on(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "socket"))
         listening.listen()
-        listening.settimeout(20)
+        listening.settimeout(HANG_S)
         with started(tmp_path / "socket") as relay:
             assert relay.stdin is not None
             assert relay.stdout is not None
@@ -40,7 +40,7 @@ def test_it_leaves_when_our_side_does_although_the_agent_says_nothing(tmp_path: 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "socket"))
         listening.listen()
-        listening.settimeout(20)
+        listening.settimeout(HANG_S)
         with started(tmp_path / "socket") as relay:
             line, _ = listening.accept()
             line.close()

@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.tool import Result
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 from tests.tables import each_row
 from tests.tools.workbench import Answer, Workbench, allow, deny, workbench
@@ -30,7 +31,7 @@ Tier = Literal["bubblewrap", "landlock"]
 def git(place: Path, *words: str, check: bool = True) -> str:
     """As the user runs it."""
     line = ["git", "-c", "protocol.file.allow=always", *words]
-    ran = subprocess.run(line, cwd=place, env=ENVIRONMENT, capture_output=True, timeout=30, check=check)
+    ran = subprocess.run(line, cwd=place, env=ENVIRONMENT, capture_output=True, timeout=HANG_S, check=check)
     return ran.stdout.decode().strip()
 
 
@@ -479,6 +480,6 @@ def test_the_program_of_the_test_leaves_its_mark(tmp_path: Path) -> None:
     evil = tmp_path / "evil.sh"
     evil.write_text(EVIL.format(outside=tmp_path))
     evil.chmod(0o755)
-    subprocess.run([str(evil)], check=True, stdin=subprocess.DEVNULL, timeout=30)
+    subprocess.run([str(evil)], check=True, stdin=subprocess.DEVNULL, timeout=HANG_S)
     assert os.path.exists(tmp_path / ".git" / "it-ran")
     assert os.path.exists(tmp_path / "it-ran")
