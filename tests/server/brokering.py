@@ -33,10 +33,14 @@ ERAS = {"old": "legacy", "new": "auto"}
 """How the SDK's client is told which era to speak."""
 
 
+WAITED_FOR: dict[str, Any] = {"required": True, "startup_timeout_sec": HANG_S}
+"""So that its tools are there for the first call, however long its program takes to start on a busy machine."""
+
+
 def bare_server(*options: str, **fields: Any) -> dict[str, Any]:
     """The table of a bare server; it may be called without asking."""
     command, *args = bare(*options)
-    return {"command": command, "args": args, "approval": "approve", **fields}
+    return {"command": command, "args": args, "approval": "approve", **WAITED_FOR, **fields}
 
 
 class Person:

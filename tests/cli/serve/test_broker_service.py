@@ -20,12 +20,12 @@ from tests.cli.running import Shell
 from tests.cli.serving import configure
 from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare
-from tests.server.brokering import alive, client, text
+from tests.server.brokering import WAITED_FOR, alive, client, text
 
 
 @contextmanager
 def broker(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
-    configure(shell, "fake", bare(), approval="approve")
+    configure(shell, "fake", bare(), approval="approve", **WAITED_FOR)
     with shell.start("mcp-broker", "--http", "0", *arguments) as process:
         try:
             assert process.stdout is not None

@@ -19,7 +19,7 @@ from tests.deadlines import HANG_S, QuietTime
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes import bare
 from tests.mcp.fakes.number import number_here
-from tests.server.brokering import alive, client, over_pipes, text
+from tests.server.brokering import WAITED_FOR, alive, client, over_pipes, text
 
 eras = pytest.mark.parametrize("era", ["old", "new"])
 SECRET = "correct-horse-battery-staple"
@@ -39,7 +39,7 @@ def reached(*arguments: str, **variables: str) -> Any:
 
 
 def serve(shell: Shell, *options: str, **fields: Any) -> None:
-    configure(shell, "fake", bare(*options), approval="approve", **fields)
+    configure(shell, "fake", bare(*options), approval="approve", **WAITED_FOR, **fields)
 
 
 @eras

@@ -16,7 +16,7 @@ from tests.cli.serving import configure
 from tests.deadlines import HANG_S
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes import bare
-from tests.server.brokering import alive, client, over_pipes, text
+from tests.server.brokering import WAITED_FOR, alive, client, over_pipes, text
 
 eras = pytest.mark.parametrize("era", ["old", "new"])
 HELLO = {
@@ -36,7 +36,7 @@ def pid_in(record: Path) -> int:
 async def test_one_program_is_served_and_the_servers_go_with_it(shell: Shell, era: str, tmp_path: Path) -> None:
     """Issue 8, item 6: over stdio."""
     record = tmp_path / "record"
-    configure(shell, "fake", bare("--record", str(record)), approval="approve")
+    configure(shell, "fake", bare("--record", str(record)), approval="approve", **WAITED_FOR)
     async with client(over_pipes("--alone"), era) as connected:
         assert "fake__echo" in [tool.name for tool in (await connected.list_tools()).tools]
         assert text(await connected.call_tool("fake__echo", {"text": "hi"})) == "hi"
@@ -46,7 +46,7 @@ async def test_one_program_is_served_and_the_servers_go_with_it(shell: Shell, er
 
 
 def start(shell: Shell, record: Path, **options: Any) -> subprocess.Popen[bytes]:
-    configure(shell, "fake", bare("--record", str(record)), approval="approve")
+    configure(shell, "fake", bare("--record", str(record)), approval="approve", **WAITED_FOR)
     broker = shell.start("mcp-broker", "--alone", **options)
     assert broker.stdin is not None
     assert broker.stdout is not None
