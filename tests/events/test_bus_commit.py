@@ -11,7 +11,7 @@ import pytest
 
 from tertulia.errors import InternalError, StoragePolicyViolationError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
-from tertulia.protocol.events import ErrorEvent, Event, SubscriberLagged
+from tertulia.protocol.events import ErrorEvent, Event, ForeignEvent, SubscriberLagged
 from tertulia.protocol.storage import StoragePolicy
 from tests.events.scripted import (
     SESSION,
@@ -26,6 +26,7 @@ from tests.events.scripted import (
     numbers,
     ticks,
 )
+from tests.loop_steps import MOST_S, loop_steps
 
 FULL = OSError(28, "No space left on device")
 
@@ -60,6 +61,18 @@ async def test_a_durable_event_is_committed_before_anybody_hears_of_it(bus, jour
     await ticks()
     assert drain(subscription) == journal.kept == [event]
     assert bus.last_seq == 1
+
+
+async def test_many_large_events_that_are_committed_at_once_do_not_hold_the_loop(bus, journal) -> None:
+    """L1: what each weighs was found out when all were delivered, in one step of 270 ms."""
+    for _ in range(100):
+        bus.publish(ForeignEvent("codex", {"steps": [{"step": "x", "status": "pending"}] * 1_000}))
+        await ticks()
+    async with loop_steps() as steps:
+        journal.commit()
+        await ticks()
+    assert bus.last_seq == 100
+    assert steps.longest_s < MOST_S / 2
 
 
 async def test_passing_events_do_not_overtake_what_is_held(bus, journal) -> None:

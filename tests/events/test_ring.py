@@ -34,10 +34,14 @@ def numbered(seq: int, data: EventData | None = None) -> Event:
     return Event(0, seq, "", data.type, SESSION, SESSION, None, None, None, None, data)
 
 
+def add(ring: Ring, event: Event) -> None:
+    ring.add(event, event_weight(event.data))
+
+
 def filled(count: int, max_events: int = 1000, max_bytes: int = ROOM) -> Ring:
     ring = Ring(max_events, max_bytes)
     for seq in range(1, count + 1):
-        ring.add(numbered(seq))
+        add(ring, numbered(seq))
     return ring
 
 
@@ -59,7 +63,7 @@ def test_readers_that_are_behind_are_told_in_order_what_is_forgotten_and_no_othe
     early, gone = Slow(ring), Slow(ring)
     ring.behind.discard(gone)
     for seq in range(1, 6):
-        ring.add(numbered(seq))
+        add(ring, numbered(seq))
     assert early.missed_numbers == [1, 2, 3]
     assert gone.missed_numbers == []
 
@@ -68,7 +72,7 @@ def test_a_reader_may_leave_while_it_is_told() -> None:
     ring = Ring(1, ROOM)
     impatient, patient = Slow(ring, patience=1), Slow(ring)
     for seq in range(1, 4):
-        ring.add(numbered(seq))
+        add(ring, numbered(seq))
     assert (impatient.missed_numbers, patient.missed_numbers) == ([1], [1, 2])
 
 
@@ -76,9 +80,9 @@ def test_the_bound_in_bytes_holds_whatever_the_number() -> None:
     """G2: events of very different sizes."""
     ring = Ring(1000, 4 * event_weight(message()))
     for seq in range(1, 9):
-        ring.add(numbered(seq))
+        add(ring, numbered(seq))
     assert (ring.first, ring.last) == (5, 8)
-    ring.add(numbered(9, message("x" * 1000)))
+    add(ring, numbered(9, message("x" * 1000)))
     assert ring.first > 6
     assert ring.last == 9
 
@@ -86,11 +90,11 @@ def test_the_bound_in_bytes_holds_whatever_the_number() -> None:
 def test_an_event_larger_than_the_ring_is_forgotten_at_once_and_its_readers_are_told() -> None:
     ring = Ring(1000, 4 * event_weight(message()))
     slow = Slow(ring)
-    ring.add(numbered(1))
-    ring.add(numbered(2, message("x" * 100_000)))
+    add(ring, numbered(1))
+    add(ring, numbered(2, message("x" * 100_000)))
     assert (ring.first, ring.last, list(ring.after(0))) == (3, 2, [])
     assert slow.missed_numbers == [1, 2]
-    ring.add(numbered(3))
+    add(ring, numbered(3))
     assert numbers(list(ring.after(0))) == [3]
 
 

@@ -27,7 +27,9 @@ from tertulia.tools.dispatch import (
 from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Handoff, Result, TargetResult, Tool
+from tertulia.tools.update_plan import UpdatePlan
 from tests.deadlines import HANG_S
+from tests.loop_steps import MOST_S, loop_steps
 from tests.tables import Large, each_row
 from tests.tools.calling import HandClock, StubTool, at_most_100_ms, call, context
 
@@ -49,13 +51,13 @@ class Answer:
     def context_for(self, call: ToolCall) -> CallContext:
         return context(call_id=call.call_id, **self._context)
 
-    def check(self, *calls: ToolCall) -> list[CheckedCall]:
-        checked, self.dropped = check_calls(calls, self.registry, self.offered, self.context_for)
+    async def check(self, *calls: ToolCall) -> list[CheckedCall]:
+        checked, self.dropped = await check_calls(calls, self.registry, self.offered, self.context_for)
         return checked
 
-    def prepare(self, *calls: ToolCall, timeout_s: float | None = DEADLINE) -> Dispatch:
+    async def prepare(self, *calls: ToolCall, timeout_s: float | None = DEADLINE) -> Dispatch:
         self.dispatch = Dispatch(
-            self.check(*calls),
+            await self.check(*calls),
             self.context_for,
             began=lambda call: self.news.append(f"{call.call_id} began"),
             ended=lambda ended: self.news.append(f"{ended.call.call_id} ended"),
@@ -64,7 +66,7 @@ class Answer:
         return self.dispatch
 
     async def __call__(self, *calls: ToolCall, timeout_s: float | None = DEADLINE) -> list[CompletedCall]:
-        dispatch = self.prepare(*calls, timeout_s=timeout_s)
+        dispatch = await self.prepare(*calls, timeout_s=timeout_s)
         await dispatch.run()
         return dispatch.outputs
 
@@ -141,7 +143,7 @@ async def test_a_refused_call_gets_its_error_and_the_others_run(refused: ToolCal
     calls = [call("echo", {"text": "a"}, "first"), refused, call("echo", {"text": "b"}, "last")]
 
     with at_most_100_ms():
-        checked = answer.check(*calls)
+        checked = await answer.check(*calls)
     assert [each.refusal is None for each in checked] == [True, False, True]
     assert echo.runs == []
 
@@ -155,10 +157,23 @@ async def test_a_refused_call_gets_its_error_and_the_others_run(refused: ToolCal
     assert answer.news == [f"{name} {what}" for name in ("first", "refused", "last") for what in ("began", "ended")]
 
 
-def test_the_reason_names_the_place_in_the_arguments() -> None:
-    (checked,) = Answer(StubTool("echo", parameters=TEXT)).check(call("echo", {"text": 3}))
+async def test_the_reason_names_the_place_in_the_arguments() -> None:
+    (checked,) = await Answer(StubTool("echo", parameters=TEXT)).check(call("echo", {"text": 3}))
     assert checked.refusal is not None
     assert msgspec.json.decode(checked.refusal.text)["reason"] == "$.text: expected string, got integer"
+
+
+async def test_an_answer_with_many_large_calls_leaves_the_loop_to_others() -> None:
+    """L1, L6: 128 calls, each of which is read for 10 ms, were checked in one step of 1.3 s."""
+    lists = {"plan": [[]] * 40_000}
+    steps_of_plans = {"plan": [{"step": "x", "status": "pending"}] * 1_000}
+    plan = UpdatePlan()
+    for arguments, success in ((lists, False), (steps_of_plans, True)):
+        calls = [call("update_plan", arguments, f"call-{number}") for number in range(32)]
+        async with loop_steps() as steps:
+            ended = await Answer(plan)(*calls)
+        assert [each.result.success for each in ended] == [success] * 32
+        assert steps.longest_s < MOST_S
 
 
 async def test_all_calls_are_checked_before_any_runs() -> None:
@@ -370,8 +385,9 @@ async def test_an_error_of_ours_keeps_its_code() -> None:
 
 async def test_ctrl_c_is_not_a_tools_business() -> None:
     answer = Answer(StubTool("bad", failing(KeyboardInterrupt())))
+    dispatch = await answer.prepare(call("bad"))
     with pytest.raises(KeyboardInterrupt):
-        answer.prepare(call("bad")).run().send(None)
+        dispatch.run().send(None)
 
 
 async def test_a_function_that_exits_its_thread_is_an_error_output() -> None:
@@ -479,7 +495,7 @@ async def test_a_short_output_is_as_it_was() -> None:
 
 
 async def cancelled_while_running(answer: Answer, *calls: ToolCall) -> Dispatch:
-    dispatch = answer.prepare(*calls)
+    dispatch = await answer.prepare(*calls)
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         running = group.create_task(dispatch.run())
         for _ in range(20):

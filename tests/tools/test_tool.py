@@ -14,7 +14,7 @@ from tertulia.policy.limits import NO_LIMITS, Limits
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_spec import ToolSpec, is_legal
 from tertulia.schema.schema import Schema
-from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls
+from tertulia.tools.dispatch import CheckedCall, Dispatch, check_call
 from tertulia.tools.function import tool
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import ChainView, Handoff, Result, TargetResult, Tool, define_tool
@@ -42,8 +42,7 @@ members = pytest.mark.parametrize(
 
 def checked_by(member: Tool, arguments: Any) -> CheckedCall:
     registry = ToolRegistry([member])
-    (checked,), _ = check_calls([call(member.spec.name, arguments)], registry, {member.spec.name}, lambda _: context())
-    return checked
+    return check_call(call(member.spec.name, arguments), registry, {member.spec.name}, lambda _: context())
 
 
 @members

@@ -6,7 +6,7 @@ import msgspec
 
 from tertulia.protocol.events import EventData
 from tertulia.protocol.tool_events import PlanStep, PlanUpdate
-from tertulia.tools.dispatch import Dispatch, check_calls
+from tertulia.tools.dispatch import Dispatch, check_call
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import Result
 from tertulia.tools.update_plan import UpdatePlan
@@ -16,13 +16,13 @@ from tests.tools.calling import call, context
 
 async def answer(arguments: object) -> tuple[Result, list[EventData]]:
     published: list[EventData] = []
-    checked, _ = check_calls(
-        [call("update_plan", arguments)],
+    checked = check_call(
+        call("update_plan", arguments),
         ToolRegistry([UpdatePlan()]),
         {"update_plan"},
         lambda _: context(published.append),
     )
-    dispatch = Dispatch(checked, lambda _: context(published.append), began=str, ended=str)
+    dispatch = Dispatch([checked], lambda _: context(published.append), began=str, ended=str)
     await dispatch.run()
     return dispatch.outputs[0].result, published
 

@@ -24,7 +24,7 @@ from tertulia.sandbox.masks.guarded_paths import GuardedPaths, Mask
 from tertulia.sandbox.runner import CommandRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.command_environment import CommandEnvironment
-from tertulia.tools.dispatch import Dispatch, check_calls
+from tertulia.tools.dispatch import Dispatch, check_call
 from tertulia.tools.patch.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.shell.exec_command import ExecCommand, WriteStdin
@@ -123,9 +123,9 @@ class Workbench:
         """What the model reads."""
         made = call(name, arguments, kind="custom" if isinstance(arguments, str) else "function")
         names = {spec.name for spec in self.registry.specs()}
-        checked, _ = check_calls([made], self.registry, names, lambda call: self.context(call, conversation))
+        checked = check_call(made, self.registry, names, lambda call: self.context(call, conversation))
         dispatch = Dispatch(
-            checked, lambda call: self.context(call, conversation), began=str, ended=str, timeout_s=timeout_s
+            [checked], lambda call: self.context(call, conversation), began=str, ended=str, timeout_s=timeout_s
         )
         await dispatch.run()
         return dispatch.outputs[0].result

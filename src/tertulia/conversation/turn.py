@@ -55,7 +55,7 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
     while True:
         scope.take_pending()
         answer, offered = await _request_with_retry(scope, script)
-        checked = _record(scope, answer, offered)
+        checked = await _record(scope, answer, offered)
         # Not committed yet: that is done before a tool runs that may change something, or with the task's end.
         scope.check_wanted()
         if checked:
@@ -136,14 +136,16 @@ async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     return answer
 
 
-def _check(scope: TaskScope, calls: list[ToolCall], offered: OfferedTools) -> tuple[list[CheckedCall], list[ToolCall]]:
+async def _check(
+    scope: TaskScope, calls: list[ToolCall], offered: OfferedTools
+) -> tuple[list[CheckedCall], list[ToolCall]]:
     reach = scope.around.toolbox.reach(offered, scope.conversation.id, scope.conversation.terms)
-    return check_calls(calls, reach, offered.names, _context_for(scope))
+    return await check_calls(calls, reach, offered.names, _context_for(scope))
 
 
-def _record(scope: TaskScope, answer: ModelAnswer, offered: OfferedTools) -> list[CheckedCall]:
+async def _record(scope: TaskScope, answer: ModelAnswer, offered: OfferedTools) -> list[CheckedCall]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
-    checked, dropped = _check(scope, answer.calls, offered) if answer.calls else ([], [])
+    checked, dropped = await _check(scope, answer.calls, offered) if answer.calls else ([], [])
     unwanted = set(map(id, dropped))
     items = [item for item in answer.items if id(item) not in unwanted]
     scope.say(items)

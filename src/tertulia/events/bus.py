@@ -17,7 +17,7 @@ from tertulia.errors import ClosedError, InternalError, InvalidParamsError, Tert
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.events.journal import Journal
 from tertulia.events.metrics import COUNTED, Metrics
-from tertulia.events.ring import Ring
+from tertulia.events.ring import Ring, event_weight
 from tertulia.events.subscription import Mailbox, Subscription, visible_in
 from tertulia.protocol.events import ErrorEvent, Event, EventData
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
@@ -69,7 +69,8 @@ class EventBus:
         self._session = EventScope(session_id)
         self._ring = Ring(ring_events, ring_bytes, last_seq)
         self._numbered = last_seq
-        self._held: deque[tuple[Event, asyncio.Future[None] | None]] = deque()
+        # With what each weighs: of a large one that takes a while, and many may be committed in one step of the loop.
+        self._held: deque[tuple[Event, asyncio.Future[None] | None, int]] = deque()
         # Each flush with the event it waits for; the same order as above.
         self._flushes: deque[tuple[Event, asyncio.Future[None]]] = deque()
         self._unheard: TertuliaError | None = None
@@ -117,10 +118,11 @@ class EventBus:
         if data.durable:
             future = self._journal.write(event, storage)
             self._numbered += 1
+        weight = event_weight(data) if data.durable else 0
         if future is None and not self._held:
-            self._deliver(event)
+            self._deliver(event, weight)
         else:
-            self._held.append((event, future))
+            self._held.append((event, future, weight))
             if future is not None and (future.done() or not self._told_at_once):
                 future.add_done_callback(self._on_written)
         return event
@@ -208,21 +210,21 @@ class EventBus:
 
     def _settle(self) -> None:
         """Deliver what is committed by now, in order, as far as it goes."""
-        committed: list[Event] = []
+        committed: list[tuple[Event, int]] = []
         error = None
         while self._held and error is None:
-            event, written = self._held[0]
+            event, written, weight = self._held[0]
             if written is not None and not written.done():
                 break
             error = None if written is None else _failure(written)
             if error is None:
                 self._held.popleft()
-                committed.append(event)
+                committed.append((event, weight))
                 self._reach(event)
         # Flushes wake before subscribers: a subscriber that gets the begin of a tool call finds it running.
         if not self._closed:
-            for event in committed:
-                self._deliver(event)
+            for event, weight in committed:
+                self._deliver(event, weight)
         if error is not None:
             self._give_up(error)
 
@@ -234,8 +236,8 @@ class EventBus:
 
     def _give_up(self, error: TertuliaError) -> None:
         """Take back everything that is held, and send every subscription the error."""
-        last, _ = self._held[-1]
-        for _, written in self._held:
+        last, _, _ = self._held[-1]
+        for _, written, _ in self._held:
             _retrieve_exception(written)
         self._held.clear()
         self._numbered = self._ring.last
@@ -252,7 +254,7 @@ class EventBus:
 
     # ── delivery ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _deliver(self, event: Event) -> None:
+    def _deliver(self, event: Event, weight: int) -> None:
         if event.type in COUNTED:
             self.metrics.count(event)
         if self._gone:
@@ -263,7 +265,7 @@ class EventBus:
             for box in self._boxes.get(conversation, ()):
                 box.put(event)
         if event.seq is not None:
-            self._ring.add(event)
+            self._ring.add(event, weight)
 
     def _everybody(self) -> list[Mailbox]:
         self._sweep()

@@ -55,12 +55,11 @@ class Ring:
         """The number of the oldest event kept; one past the newest when none is."""
         return self.last - len(self._events) + 1
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event, weight: int) -> None:
         """Keep the event numbered `last + 1`, and forget as many of the oldest as the bounds ask."""
-        size = event_weight(event.data)
         self._events.append(event)
-        self._weights.append(size)
-        self._bytes += size
+        self._weights.append(weight)
+        self._bytes += weight
         self.last += 1
         while self._bytes > self._max_bytes or len(self._events) > self._max_events:
             self._forget()

@@ -29,7 +29,7 @@ from tertulia.session import describe
 from tertulia.session.parts import SessionParts
 from tertulia.session.shutdown import close_conversation, start_closing
 from tertulia.session.submission import new_sub_id, submit_plan
-from tertulia.tools.dispatch import Dispatch, check_calls, refusal, render_result
+from tertulia.tools.dispatch import Dispatch, check_call, refusal, render_result
 from tertulia.tools.tool import CallContext, ConversationEntries, Handoff, Result, TargetResult
 
 _NOT_FOUND = "conversation not found"
@@ -161,9 +161,9 @@ async def call_conv_tool(parts: SessionParts, caller: ConversationState, name: s
     limit = caller.terms.rights.limits.max_output_bytes
     call = ToolCall(new_item_id(), CallId(f"cli-{new_item_id()}"), name, arguments)
     offered = parts.toolbox.offered(caller.terms, caller.terms.rights)
-    checked, _ = check_calls([call], parts.toolbox.registry, offered.names, lambda call: _context(parts, caller, call))
+    checked = check_call(call, parts.toolbox.registry, offered.names, lambda call: _context(parts, caller, call))
     dispatch = Dispatch(
-        checked,
+        [checked],
         lambda call: _context(parts, caller, call),
         began=lambda call: None,
         ended=lambda ended: None,

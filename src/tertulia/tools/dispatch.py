@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Container, Generator, Iterator,
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
+from time import thread_time
 from typing import Any
 
 import msgspec
@@ -38,6 +39,8 @@ lists takes longer than all the rest."""
 MAX_PARALLEL = 16
 """Calls that run at once."""
 _MAX_REASON_BYTES = 2_000
+_STEP_S = 0.02
+"""Of the processor: after so long the loop gets a turn, between two calls. One call alone takes less than 100 ms."""
 
 _TOO_MANY = LimitError(f"an answer may have {MAX_CALLS} calls; make this one in the next")
 
@@ -74,16 +77,32 @@ class CallProgress:
         """None while it has not begun, while it runs, and for ever if it was cancelled meanwhile."""
 
 
+class _LoopTurns:
+    """Many calls of one answer are many short steps, and others run in between."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since = thread_time()
+
+    async def give(self) -> None:
+        """Let others run, if this step has taken long."""
+        if thread_time() - self._since > _STEP_S:
+            await asyncio.sleep(0)
+            self._since = thread_time()
+
+
 # ── checking ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def check_calls(
+async def check_calls(
     calls: Sequence[ToolCall], tools: ToolLookup, offered: Container[str], context_for: ContextFor
 ) -> tuple[list[CheckedCall], list[ToolCall]]:
     """Check all calls of an answer, with no side effect: (those to run or refuse, in order; those to drop).
 
     Dropped is a call whose id was used before in the same answer: two outputs of one id could not be told apart.
     """
+    turns = _LoopTurns()
     used: set[CallId] = set()
     checked: list[CheckedCall] = []
     dropped: list[ToolCall] = []
@@ -92,14 +111,16 @@ def check_calls(
             dropped.append(call)
             continue
         used.add(call.call_id)
+        await turns.give()
         if len(checked) < MAX_CALLS:
-            checked.append(_check(call, tools, offered, context_for))
+            checked.append(check_call(call, tools, offered, context_for))
         else:
             checked.append(CheckedCall(call, None, None, refusal(_TOO_MANY)))
     return checked, dropped
 
 
-def _check(call: ToolCall, tools: ToolLookup, offered: Container[str], context_for: ContextFor) -> CheckedCall:
+def check_call(call: ToolCall, tools: ToolLookup, offered: Container[str], context_for: ContextFor) -> CheckedCall:
+    """Check one call, with no side effect."""
     tool = tools.get(call.name)
     try:
         if tool is None or canonical_name(call.name) not in offered or tool.spec.kind == "hosted":
@@ -214,7 +235,9 @@ class Dispatch:
 
         Only a cancellation comes through, and the error of `committed`: then nothing of that batch has run.
         """
+        turns = _LoopTurns()
         for batch in self._batches():
+            await turns.give()
             if _is_cancelled():
                 # A tool kept the cancellation to itself; no other begins after it.
                 raise asyncio.CancelledError

@@ -21,10 +21,11 @@ from tertulia.errors import (
 )
 from tertulia.policy.approval_policy import APPROVAL_ORDER, NEVER, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.approvals.approval_queue import ApprovalQueue, Permission
-from tertulia.policy.approvals.approval_request import with_label
+from tertulia.policy.approvals.approval_request import ApprovalParts, with_label
 from tertulia.policy.display_text import sha256
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider
+from tests.loop_steps import MOST_S, loop_steps
 from tests.policy.approval_stage import ROOT, A, ApprovalStage, B, HandClock, request, subject
 from tests.tables import each_row
 
@@ -620,15 +621,35 @@ async def test_every_text_of_a_request_is_there_whole_until_it_is_answered() -> 
     [asked] = await stage.asked()
     assert len(asked.detail) < 20_000
     assert asked.scopes == ["once"]
-    event, texts = stage.queue.texts(asked.approval_id)
-    assert event == asked
+    prepared = stage.queue.prepared(asked.approval_id)
+    assert prepared.event == asked
+    texts = prepared.texts
+    assert prepared.digests == {name: sha256(text) for name, text in texts.items()}
     assert texts["detail"].count("⟨U+202E⟩") == 80_000
     assert (len(texts["detail"]), sha256(texts["detail"])) == (asked.size, asked.digest)
     assert asked.hidden > 1_000_000
     stage.queue.resolve(asked.approval_id, "allow")
     await asking
     with pytest.raises(NotFoundError, match="waits for an answer"):
-        stage.queue.texts(asked.approval_id)
+        stage.queue.prepared(asked.approval_id)
+
+
+async def test_no_length_of_a_request_holds_the_loop() -> None:
+    """A1, L1: neither when it is asked nor with each page that is read; 160,000 signs took 400 ms every time."""
+    for length in (4_000, 80_000):
+        stage = ApprovalStage()
+        signs = "\u202e\u200b" * (length // 2)
+        async with loop_steps() as steps:
+            asking = stage.start(
+                request(detail=signs, subject=subject("bash", signs), parts=ApprovalParts(command=("bash", signs)))
+            )
+            [asked] = await stage.asked()
+            for _ in range(10):
+                assert stage.queue.prepared(asked.approval_id).texts["command"].count("U+202E") == length // 2
+                await asyncio.sleep(0)
+            stage.queue.resolve(asked.approval_id, "allow")
+            await asking
+        assert steps.longest_s < MOST_S
 
 
 async def test_a_queue_that_closes_while_a_long_request_is_made_ready_asks_nobody() -> None:

@@ -21,6 +21,7 @@ from tertulia.policy.approvals.approval_request import (
     MAX_EVENT_BYTES,
     ApprovalKind,
     ApprovalParts,
+    EventTexts,
     as_one_line,
     command_text,
     event_texts,
@@ -44,6 +45,10 @@ POLICIES = st.builds(
 )
 KINDS = st.sampled_from(["exec", "patch", "escalation", "mcp", "tool"])
 NOBODY_TRUSTED = APPROVAL_ORDER.meet(NEVER, UNTRUSTED)
+
+
+def event_texts_of(detail: str, matches: list[str], parts: ApprovalParts) -> EventTexts:
+    return event_texts(whole_texts(detail, matches, parts), matches, parts)
 
 
 @each_row(
@@ -207,7 +212,7 @@ def test_only_a_shell_is_given_a_script(argv: tuple[str, ...], script: str | Non
 def test_a_request_of_an_ordinary_size_is_whole_in_its_event() -> None:
     """A1: of a patch of 20,589 characters 4,101 were shown."""
     patch = "".join(f"+line {number}\n" for number in range(1_700))[:20_589]
-    texts = event_texts(with_label("The patch", patch), ["patch: " + patch.replace("\n", " ")], ApprovalParts())
+    texts = event_texts_of(with_label("The patch", patch), ["patch: " + patch.replace("\n", " ")], ApprovalParts())
     assert (texts.hidden, texts.whole) == (0, True)
     assert all(f"│ +line {number}\n" in texts.detail for number in range(1_600))
 
@@ -216,7 +221,7 @@ def test_where_an_event_would_be_too_long_the_detail_is_cut_last() -> None:
     """B10."""
     script = "x" * 30_000
     parts = ApprovalParts(command=("bash", "-c", script), justification="why", arguments="{}")
-    texts = event_texts(script, [f"exec: {script}"], parts)
+    texts = event_texts_of(script, [f"exec: {script}"], parts)
     assert (texts.detail, texts.hidden, texts.whole) == (script, 0, False)
     assert texts.script is not None
     assert "29,000 characters are not shown here" in texts.script
@@ -229,7 +234,7 @@ def test_no_event_is_longer_than_it_may_be_and_it_says_what_is_missing(length: i
     """B10."""
     text = "\u202e" * length
     files = tuple(ApprovalFile(f"{number}" * 200, "add", 1, 0) for number in range(1_000))
-    texts = event_texts(text, [text] * 5, ApprovalParts(arguments=text, justification=text, files=files))
+    texts = event_texts_of(text, [text] * 5, ApprovalParts(arguments=text, justification=text, files=files))
     assert len(msgspec.json.encode(texts)) < 2 * MAX_EVENT_BYTES
     assert texts.hidden == length * len("⟨U+202E⟩") - 12_000
     assert len(texts.files) == 64

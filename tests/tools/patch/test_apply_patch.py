@@ -13,7 +13,7 @@ import pytest
 from tertulia.errors import ApprovalDeniedError
 from tertulia.protocol.events import EventData
 from tertulia.protocol.tool_events import ApprovalFile, Decider, PatchApplyBegin, PatchApplyEnd
-from tertulia.tools.dispatch import Dispatch, check_calls
+from tertulia.tools.dispatch import Dispatch, check_call
 from tertulia.tools.patch.apply_patch import DISK_COMMAND, ApplyPatch
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Result
@@ -48,13 +48,13 @@ class Bench:
 
     async def answer(self, text: str) -> Result:
         tool = ApplyPatch(self.confined, self.approve, lambda paths, call: None)
-        checked, _ = check_calls(
-            [call("apply_patch", text, kind="custom")],
+        checked = check_call(
+            call("apply_patch", text, kind="custom"),
             ToolRegistry([tool]),
             {"apply_patch"},
             lambda _: context(self.events.append),
         )
-        dispatch = Dispatch(checked, lambda _: context(self.events.append), began=str, ended=str)
+        dispatch = Dispatch([checked], lambda _: context(self.events.append), began=str, ended=str)
         await dispatch.run()
         return dispatch.outputs[0].result
 

@@ -27,7 +27,13 @@ from tertulia.errors import (
 )
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.policy.approval_policy import ApprovalPolicy, approval_to_wire
-from tertulia.policy.approvals.approval_request import GrantScope, PartName, RequestedAction, policy_verdict
+from tertulia.policy.approvals.approval_request import (
+    GrantScope,
+    PreparedRequest,
+    RequestedAction,
+    policy_verdict,
+    prepare_request,
+)
 from tertulia.policy.approvals.grants import Grant, Grants, IdSequence
 from tertulia.policy.approvals.project_grants import AllGrants, ProjectGrants
 from tertulia.policy.display_text import value_text
@@ -54,8 +60,8 @@ Publish = Callable[[EventData], object]
 Decision = Literal["allow", "deny"]
 
 
-_LONG = 64 * 1024
-"""Characters of a request from which on it is made ready in a thread: escaping a large patch takes a while."""
+_LONG = 4 * 1024
+"""Characters of a request from which on it is made ready in a thread: each may take ten microseconds to escape."""
 
 
 class Permission(msgspec.Struct, frozen=True, gc=False):
@@ -101,9 +107,13 @@ _UNNAMED = Decider("client")
 class _PendingApproval(msgspec.Struct, frozen=True, eq=False):
     request: RequestedAction
     policy: ApprovalPolicy
-    event: ApprovalRequest
+    shown: PreparedRequest
     publish: Publish
     answer: asyncio.Future[_Answer]
+
+    @property
+    def event(self) -> ApprovalRequest:
+        return self.shown.event
 
     @property
     def is_open(self) -> bool:
@@ -228,12 +238,12 @@ class ApprovalQueue:
         self._settle_what_is_granted()
         return Resolution(True, given)
 
-    def texts(self, approval_id: str) -> tuple[ApprovalRequest, dict[PartName, str]]:
+    def prepared(self, approval_id: str) -> PreparedRequest:
         """A request that waits, and every text of it whole. NotFound once it is settled: nothing of it is kept."""
         waiting = self._pending.get(approval_id)
         if waiting is None or not waiting.is_open:
             raise NotFoundError(f"no approval {approval_id[:80]!r} waits for an answer")
-        return waiting.event, waiting.request.texts(waiting.policy)
+        return waiting.shown
 
     def pending(self, conversation: ConversationId | None = None) -> list[ApprovalRequest]:
         """The requests that wait, oldest first: all, or those that one conversation sees."""
@@ -286,13 +296,12 @@ class ApprovalQueue:
     async def _answer(self, request: RequestedAction, policy: ApprovalPolicy, publish: Publish) -> _Answer:
         approval_id = self._ids.next()
         now = self._clock.now()
-        moments = {"asked_at": self._at(now), "expires_at": self._at(now + self._timeout_s)}
-        event = partial(request.as_event, approval_id, policy, **moments)
+        prepare = partial(prepare_request, request, approval_id, policy, self._at(now), self._at(now + self._timeout_s))
         if len(request.detail) > _LONG:
-            shown = await asyncio.to_thread(event)
+            shown = await asyncio.to_thread(prepare)
             self._check_that_it_can_be_asked(request)
         else:
-            shown = event()
+            shown = prepare()
         loop = asyncio.get_running_loop()
         waiting = _PendingApproval(request, policy, shown, publish, loop.create_future())
         self._pending[approval_id] = waiting

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -105,9 +105,8 @@ def whole_texts(detail: str, matches: Sequence[str], parts: ApprovalParts) -> di
     return {name: text for name, text in texts.items() if text is not None}
 
 
-def event_texts(detail: str, matches: Sequence[str], parts: ApprovalParts) -> EventTexts:
+def event_texts(texts: Mapping[PartName, str], matches: Sequence[str], parts: ApprovalParts) -> EventTexts:
     """What goes into the event: everything, or the beginning and the end of what is long, with the number left out."""
-    texts = whole_texts(detail, matches, parts)
     files = tuple(msgspec.structs.replace(file, path=visible(file.path)) for file in parts.files)
     whole = sum(len(text.encode()) for text in texts.values()) <= MAX_EVENT_BYTES
     remaining, lines = dict(texts), [visible(match) for match in matches]
@@ -234,20 +233,21 @@ class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
         label = f"CHANGED since this was last allowed for longer ({len(self.changed)})"
         return f"{with_label(label, chr(10).join(map(as_one_line, self.changed)))}\n{self.detail}"
 
-    def texts(self, policy: ApprovalPolicy) -> dict[PartName, str]:
+    def texts(self, policy: ApprovalPolicy | None) -> dict[PartName, str]:
         """Every text of it, whole and fit to be shown."""
         return whole_texts(self.whole_detail, self.matches(policy), self.parts)
 
     def as_event(
         self, approval_id: str, policy: ApprovalPolicy | None = None, *, asked_at: str | None = None,
-        expires_at: str | None = None,
+        expires_at: str | None = None, whole: Mapping[PartName, str] | None = None,
     ) -> ApprovalRequest:  # fmt: skip
-        """What a person sees.
+        """What a person sees; `whole` are its `texts`, where they were made already.
 
         A grant that outlives the moment is offered only where all that it will match can be seen.
         """
-        parts, detail = self.parts, visible(self.whole_detail, lines=True)
-        texts = event_texts(self.whole_detail, self.matches(policy), parts)
+        whole = whole or self.texts(policy)
+        parts, detail = self.parts, whole["detail"]
+        texts = event_texts(whole, self.matches(policy), parts)
         return ApprovalRequest(
             approval_id=approval_id,
             kind=self.kind,
@@ -276,6 +276,25 @@ class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
             digest=sha256(detail),
             hidden=texts.hidden,
         )
+
+
+class PreparedRequest(msgspec.Struct, frozen=True):
+    """A request with all that clients may read of it, made once: to make a megabyte fit to be shown takes a while."""
+
+    event: ApprovalRequest
+    texts: dict[PartName, str]
+    """Every one whole."""
+    digests: dict[PartName, str]
+    """The SHA-256 of each."""
+
+
+def prepare_request(
+    request: RequestedAction, approval_id: str, policy: ApprovalPolicy, asked_at: str, expires_at: str
+) -> PreparedRequest:
+    """The request as clients get it."""
+    texts = request.texts(policy)
+    event = request.as_event(approval_id, policy, asked_at=asked_at, expires_at=expires_at, whole=texts)
+    return PreparedRequest(event, texts, {name: sha256(text) for name, text in texts.items()})
 
 
 def policy_verdict(policy: ApprovalPolicy, kind: ApprovalKind, *, known_safe: bool) -> Literal["run", "ask", "deny"]:

@@ -10,7 +10,7 @@ from typing import Any
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.policy.approvals.approval_request import MAX_PAGE
 from tertulia.policy.approvals.grants import Grant
-from tertulia.policy.display_text import sha256, visible
+from tertulia.policy.display_text import visible
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import GetApproval, ListApprovals, ResolveApproval, RevokeGrant
 from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest
@@ -56,15 +56,15 @@ class Approvals:
         NotFound once it is settled: nothing of it is kept.
         """
         params = parse(GetApproval, {"approval_id": approval_id, "part": part, "offset": offset})
-        request, texts = self._parts.command_services.approvals.texts(params.approval_id)
-        name = params.part or "detail"
+        request = self._parts.command_services.approvals.prepared(params.approval_id)
+        texts, name = request.texts, params.part or "detail"
         text = texts.get(name)
         if text is None:
             raise NotFoundError(f"this request has no part {name!r}; it has {', '.join(texts)}")
         end = params.offset + MAX_PAGE
         return ApprovalText(
-            approval=request,
-            parts=[ApprovalPart(part_name, len(whole), sha256(whole)) for part_name, whole in texts.items()],
+            approval=request.event,
+            parts=[ApprovalPart(part, len(whole), request.digests[part]) for part, whole in texts.items()],
             part=name,
             offset=params.offset,
             text=text[params.offset : end],

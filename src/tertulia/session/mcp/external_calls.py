@@ -15,7 +15,7 @@ from tertulia.protocol.ids import CallId, new_item_id, new_span_id, new_task_id,
 from tertulia.protocol.items import ToolCall, readable_arguments
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.session.parts import SessionParts
-from tertulia.tools.dispatch import CheckedCall, CompletedCall, Dispatch, check_calls
+from tertulia.tools.dispatch import CheckedCall, CompletedCall, Dispatch, check_call
 from tertulia.tools.tool import CallContext, Result
 
 _EXTERNAL = "outside-"
@@ -64,7 +64,7 @@ async def call_externally(
         )
 
     dispatch = Dispatch(
-        _check_call(parts, conversation, call, sources, context),
+        [_check_call(parts, conversation, call, sources, context)],
         context,
         began=lambda call: publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call))),
         ended=lambda end: publish(_end_of(call, end)),
@@ -87,8 +87,8 @@ def _check_call(
     call: ToolCall,
     sources: Collection[str],
     context: Callable[[ToolCall], CallContext],
-) -> list[CheckedCall]:
+) -> CheckedCall:
     offered = parts.toolbox.offered(conversation.terms, context(call).rights, delegating=False)
     reachable = {spec.name for spec in offered.specs if spec.source in sources}
     reach = parts.toolbox.reach(offered, conversation.id, conversation.terms)
-    return check_calls([call], reach, reachable, context)[0]
+    return check_call(call, reach, reachable, context)
