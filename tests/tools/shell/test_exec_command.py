@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tertulia.protocol.events import BackgroundEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ExecCommandEnd
 from tertulia.tools.shell.live_command import MAX_TERMINALS
@@ -161,6 +162,20 @@ async def test_typing_is_asked_for_like_a_command(tmp_path: Path) -> None:
         assert (await typed(bench, session_id, **SOON)).success
         assert not (bench.root / "made").exists()
         assert len(bench.asked) == 2
+
+
+async def test_typing_by_a_grant_says_which(tmp_path: Path) -> None:
+    """A1: calls that ran by a grant say which, also this one."""
+    async with workbench(tmp_path, lambda request: {"decision": "allow", "scope": "session"}) as bench:
+        bench.with_rights("untrusted")
+        session_id = number(await bench.call("exec_command", {"cmd": "sh", "tty": True, **SOON}))
+        for _ in range(2):
+            assert (await typed(bench, session_id, "echo hello\n", **SOON)).success
+        assert len(bench.asked) == 2
+        told = [event.message for event in bench.events if isinstance(event, BackgroundEvent)]
+        assert told == [
+            f"typed into a command that runs, as allowed by the grant {bench.approvals.grants()[1].grant_id}"
+        ]
 
 
 async def test_typing_into_a_command_outside_the_sandbox_is_asked_each_time(tmp_path: Path) -> None:

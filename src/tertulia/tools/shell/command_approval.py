@@ -29,6 +29,7 @@ from tertulia.policy.approvals.approval_request import (
 from tertulia.policy.commands.command_analysis import CommandAnalysis, analyse_command, only_reads_in, safe_environment
 from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles, named_files
 from tertulia.policy.commands.safe_programs import known_program
+from tertulia.protocol.events import BackgroundEvent
 from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import MAX_ARGUMENT_BYTES, Command, CommandResult, Confinement, TerminalSize
@@ -196,7 +197,12 @@ async def approve_typing(place: CommandEnvironment, command: Command, chars: str
         parts=ApprovalParts(command=command.argv, cwd=command.cwd, sandbox=describe_confinement(command.confinement)),
     )
     with call.unhurried():
-        await place.approvals.ask(request, call.rights.approval_policy, call.publish)
+        granted = await place.approvals.ask(request, call.rights.approval_policy, call.publish)
+    if granted.decider.kind == "grant":
+        # The begin of the command has told what let it run; what is typed later has no event of its own.
+        call.publish(
+            BackgroundEvent(f"typed into a command that runs, as allowed by the grant {granted.decider.grant_id}")
+        )
 
 
 async def _ask(
