@@ -35,6 +35,31 @@ def compiled(document: Any) -> Schema:
         ({"properties": {"a": {"items": LIMIT}}}, {"a": [{}, {"n": 1}, 3]}, {"a": [{"n": 5}, {"n": 1}, 3]}),
         ({"$ref": "#/$defs/limit", "$defs": {"limit": LIMIT}}, {}, {"n": 5}),
         ({"allOf": [LIMIT, {"properties": {"m": {"default": 1}}, "required": ["m"]}]}, {}, {"n": 5, "m": 1}),
+        # A schema that is used twice is written once.
+        (
+            {"properties": {"a": {"default": 1}, "b": {"$ref": "#/properties/a"}}, "required": ["a", "b"]},
+            {},
+            {"a": 1, "b": 1},
+        ),
+        (
+            {
+                "properties": {"a": {"allOf": [{"$ref": "#/$defs/x"}]}},
+                "required": ["a"],
+                "$defs": {"x": {"default": 2}},
+            },
+            {},
+            {"a": 2},
+        ),
+        (
+            {
+                "properties": {"a": {"$ref": "#/$defs/x", "default": 3}},
+                "required": ["a"],
+                "$defs": {"x": {"default": 2}},
+            },
+            {},
+            {"a": 3},
+        ),
+        ({"properties": {"a": {"$ref": "#/$defs/x"}}, "required": ["a"], "$defs": {"x": {"type": "string"}}}, {}, {}),
         # Which alternative is meant is not known yet.
         ({"anyOf": [LIMIT, {"type": "null"}]}, {}, {}),
         ({"properties": {"a": {"default": {}, **LIMIT}}, "required": ["a"]}, {}, {"a": {}}),

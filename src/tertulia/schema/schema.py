@@ -24,8 +24,8 @@ ResolveReference = Callable[[str], Any]
 
 
 def has_defaults(schema: Any) -> bool:
-    """Whether this place of a schema requires a property that has a default."""
-    return any(True for _ in _required_defaults(schema))
+    """Whether this place of a schema requires a property that has a default, or may have one by what it refers to."""
+    return any("default" in table or "$ref" in table or "allOf" in table for _, table in _required_tables(schema))
 
 
 def fill_defaults(value: Any, schema: Any, resolve: ResolveReference, budget: Budget) -> Any:
@@ -56,9 +56,9 @@ def _object(value: dict[str, Any], schema: dict[str, Any], resolve: ResolveRefer
         for name, below in properties.items():
             if name in value and (member := fill_defaults(value[name], below, resolve, budget)) is not value[name]:
                 changed[name] = member
-    for name, default in _required_defaults(schema):
-        if name not in value:
-            changed[name] = _copy(default, budget)
+    for name, table in _required_tables(schema):
+        if name not in value and (found := _default(table, resolve, budget)):
+            changed[name] = _copy(found[0], budget)
     return {**value, **changed} if changed else value
 
 
@@ -67,13 +67,33 @@ def _list(value: list[Any], item: dict[str, Any], resolve: ResolveReference, bud
     return members if any(new is not old for new, old in zip(members, value, strict=True)) else value
 
 
-def _required_defaults(schema: Any) -> list[tuple[str, Any]]:
+def _required_tables(schema: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The required properties of this place, each with its schema."""
     if not is_object(schema) or not is_object(properties := schema.get("properties")):
         return []
     names = schema.get("required")
     known = [name for name in names if isinstance(name, str) and name in properties] if is_array(names) else []
-    tables = [(name, table) for name in known if is_object(table := properties[name])]
-    return [(name, table["default"]) for name, table in tables if "default" in table]
+    return [(name, table) for name in known if is_object(table := properties[name])]
+
+
+def _default(schema: Any, resolve: ResolveReference, budget: Budget) -> list[Any]:
+    """The default of a schema, if it has one: its own, or else that of what it refers to.
+
+    Some generators write a schema that is used twice only once, and refer to it.
+    """
+    budget.descend()
+    found: list[Any] = []
+    if is_object(schema):
+        parts = schema.get("allOf")
+        others = [
+            *([resolve(schema["$ref"])] if isinstance(schema.get("$ref"), str) else []),
+            *(parts if is_array(parts) else []),
+        ]
+        found = [schema["default"]] if "default" in schema else []
+        for other in others:
+            found = found or _default(other, resolve, budget)
+    budget.depth += 1
+    return found
 
 
 def _copy(default: Any, budget: Budget) -> Any:
