@@ -74,6 +74,33 @@ def test_a_journal_that_another_program_moved_into_the_file_is_no_loss(
     assert [found.n for found in read(files)] == [1, 2, 3, 4]
 
 
+_DELETIONS = ("DELETE FROM record WHERE n = 1", "DELETE FROM record WHERE n > 0")
+_EDITS = (
+    *_DELETIONS,
+    "UPDATE record SET n = 7 WHERE n = 2",
+    "UPDATE record SET header_crc = header_crc + 1, header = x'7b7d' WHERE n = 2",
+    "INSERT INTO record SELECT 9, kind, type, ts, 9, talk, 0, expires, header_crc, body_crc, header, body FROM record",
+)
+
+
+# What is edited in a former life, and not deleted, is found by `--verify` and by whoever reads it.
+@pytest.mark.parametrize(("edit", "lives"), [*((edit, 1) for edit in _EDITS), *((edit, 2) for edit in _DELETIONS)])
+def test_a_store_that_another_program_edits_is_noticed_at_the_next_answer(
+    files: SessionFiles, file: OwnedFile, edit: str, lives: int
+) -> None:
+    """R1: by way of SQLite, so that every reader finds it so; messages went on to be completed."""
+    if lives == 2:
+        file.close()
+        file.commit([row(3)])
+    edit = f"{edit} WHERE n = 2" if edit.startswith("INSERT") else edit
+    other = f"import sqlite3; c = sqlite3.connect({str(files.db)!r}); c.execute({edit!r}); c.commit()"
+    subprocess.run([sys.executable, "-c", other], timeout=HANG_S, check=True)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="was changed by another program") as refusal:
+            file.commit([row(4)])
+        assert refusal.value.detail == {"file": str(files.db), "kind": "lost"}
+
+
 def test_a_file_that_was_only_touched_is_the_same_file(files: SessionFiles, file: OwnedFile) -> None:
     os.utime(files.db)
     file.commit([row(3)])

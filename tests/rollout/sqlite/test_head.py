@@ -127,9 +127,9 @@ def test_a_loss_is_not_forgotten_when_the_session_goes_on(files: SessionFiles) -
         "1 record is missing between 1 and 3",
         "1 record is missing since before the session was resumed",
     )
+    by_hand(files, "DELETE FROM record WHERE n = 4")
     file = OwnedFile(files, FakeClock(NOW))
     file.commit([row(6, conversation=6), row(7)])
-    by_hand(files, "DELETE FROM record WHERE n = 4")
     file.enforce(1, NoStorage(), ("task_complete",))
     file.close()
     assert missing(files) == 2

@@ -2,37 +2,45 @@
 
 An open file can be deleted, moved, replaced or cut short, and writing to it goes on without an error: what is written
 then is found by no reader. So the owner looks before every commit. A look is three calls of `stat`; only what cannot be
-told from these is read again, by a connection of its own that has nothing in its cache.
+told from these is read again, by a connection of its own that has nothing in its cache. What another program changed by
+way of SQLite every reader finds so: where SQLite says that there was such a change, the records are compared with what
+their owner knows of them.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 from tertulia.errors import StorageError
 from tertulia.rollout.sqlite.database import connect_reader
 from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, explain
+from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.session_files import SessionFiles
 from tertulia.rollout.sqlite.table import last_record
 
-FileLoss = Literal["gone", "replaced", "changed"]
+T = TypeVar("T")
+FileLoss = Literal["gone", "replaced", "changed", "edited"]
 _IN_WORDS: dict[FileLoss, str] = {
     "gone": "was deleted or moved away",
     "replaced": "was replaced by another file",
     "changed": "was cut short or overwritten",
+    "edited": "was changed by another program",
 }
 
 
 class FileIdentity:
     """What the database, its journal and the lock looked like when their owner last touched them."""
 
-    __slots__ = ("_db", "_files", "_lock", "_lock_id", "_paths", "_wal")
+    __slots__ = ("_connection", "_db", "_files", "_lock", "_lock_id", "_paths", "_version", "_wal")
 
-    def __init__(self, files: SessionFiles) -> None:
+    def __init__(self, files: SessionFiles, connection: sqlite3.Connection) -> None:
         """As they are now. FileNotFoundError where one is missing: an owner who has opened them has all three."""
         self._files = files
+        self._connection = connection
+        self._version = _changes_of_others(connection)
         self._paths = (str(files.db), str(files.wal))
         self._lock = str(files.lock)
         self._lock_id = _id(os.stat(self._lock))
@@ -51,6 +59,8 @@ class FileIdentity:
     def note_checkpoint(self) -> None:
         """The owner has moved the journal into the database. StorageError where one of them is gone."""
         self._db, self._wal = (self._found(path) for path in self._paths)
+        # A file that its owner has rebuilt counts as changed, too.
+        self._version = self._current_version()
 
     def _found(self, path: str) -> os.stat_result:
         found = _stat(path)
@@ -58,7 +68,7 @@ class FileIdentity:
             raise lost_file_error(self._files, path, "gone")
         return found
 
-    def check(self, connection: sqlite3.Connection) -> None:
+    def check(self, head: Head) -> None:
         """StorageError where what the owner wrote would not be found any more under the session's name."""
         for path, known in ((self._paths[0], self._db), (self._paths[1], self._wal)):
             now = self._found(path)
@@ -68,11 +78,25 @@ class FileIdentity:
                 raise lost_file_error(self._files, path, "changed")
             if (now.st_size, now.st_mtime_ns) != (known.st_size, known.st_mtime_ns):
                 # Only the owner writes to either of them, and he has looked since.
-                self._read_again(connection, path)
+                self._read_again(path)
         if _id(self._found(self._lock)) != self._lock_id:
             raise lost_file_error(self._files, self._lock, "replaced")
+        version = self._current_version()
+        if version != self._version:
+            if not self._explained(head.is_in):
+                raise lost_file_error(self._files, self._paths[0], "edited")
+            self._version = version
 
-    def _read_again(self, connection: sqlite3.Connection, path: str) -> None:
+    def _current_version(self) -> int:
+        return self._explained(_changes_of_others)
+
+    def _explained(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return look(self._connection)
+        except STORAGE_EXCEPTIONS as error:
+            raise explain(error, self._files.db) from error
+
+    def _read_again(self, path: str) -> None:
         """Another program touched it. Moving a journal into its database is no harm: what counts is what is found.
 
         Pages that only the journal still has are written into the database at once: a journal in which a byte is
@@ -82,12 +106,12 @@ class FileIdentity:
             fresh = connect_reader(self._files.db)
             try:
                 sound = fresh.execute("PRAGMA quick_check(1)").fetchone()[0] == b"ok"
-                sound = sound and last_record(fresh) == last_record(connection)
+                sound = sound and last_record(fresh) == last_record(self._connection)
             finally:
                 fresh.close()
             if sound:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            self.note_checkpoint()
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._db, self._wal = (self._found(path) for path in self._paths)
         except StorageError:
             sound = False
         except STORAGE_EXCEPTIONS as error:
@@ -107,6 +131,11 @@ def lost_file_error(files: SessionFiles, path: str, change: FileLoss) -> Storage
         file=str(files.db),
         kind="lost",
     )
+
+
+def _changes_of_others(connection: sqlite3.Connection) -> int:
+    """A number that is another one after another program has committed something, or emptied the journal."""
+    return connection.execute("PRAGMA data_version").fetchone()[0]
 
 
 def _stat(path: str) -> os.stat_result | None:

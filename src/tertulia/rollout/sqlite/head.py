@@ -96,6 +96,14 @@ class Head:
             self.is_behind = False
             self._version = max(self._version, HEADED)
 
+    def is_in(self, connection: sqlite3.Connection) -> bool:
+        """Whether the records are those that it knows: none deleted, added or exchanged. Raises sqlite3.Error."""
+        hashed = _begun(self._parts[-1].digest if self._parts else "")
+        for n, proof in connection.execute(_PROOFS, (_last_n(self._parts), _LAST)):
+            hashed.update(_link(n, proof))
+        same = hashed.digest() == self._hash.digest()
+        return same and _newly_missing(connection, self._parts) <= max(0, self._missing)
+
     def write(self, connection: sqlite3.Connection, links: Sequence[tuple[int, int]] = ()) -> None:
         """Have the row say what there is, with these records; part of a transaction of the caller's."""
         hashed, count, n = self._hash.copy(), self._count + len(links), self._n

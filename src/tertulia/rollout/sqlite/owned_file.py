@@ -75,7 +75,7 @@ class OwnedFile:
     def commit(self, rows: Sequence[Row]) -> None:
         """Add records, all or none."""
         connection = self._connected()
-        self._look(FileIdentity.check, connection)
+        self._look(FileIdentity.check, self._head)
         try:
             self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
         except STORAGE_EXCEPTIONS as error:
@@ -84,7 +84,7 @@ class OwnedFile:
             self._note(FileIdentity.note_commit)
         if self._durable:
             # The disk may have taken its time: what was deleted meanwhile is noticed now.
-            self._look(FileIdentity.check, connection)
+            self._look(FileIdentity.check, self._head)
 
     def enforce(self, conversation: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
         """Erase what the policy forbids of a conversation, without a trace."""
@@ -115,7 +115,7 @@ class OwnedFile:
         if self._journal_bytes < self._checkpoint_at:
             return
         try:
-            self._look(FileIdentity.check, self._connection)
+            self._look(FileIdentity.check, self._head)
             try:
                 with self._explained(), _impatient(self._connection):
                     # Readers are not waited for: it will be tried again.
@@ -131,7 +131,7 @@ class OwnedFile:
         """Leave the file tidy, and give up ownership, also where it raises. Whatever was committed is safe."""
         try:
             if self._connection is not None:
-                self._look(FileIdentity.check, self._connection)
+                self._look(FileIdentity.check, self._head)
                 self._write_head(self._connection)
                 self._tidy(self._connection)
                 note_mark(self._files.db, table.reached(self._connection))
@@ -158,7 +158,7 @@ class OwnedFile:
         with self._explained():
             connection = self._connection = self._open()
             # One that was opened anew, after an error, must be the one that we had.
-            former, self._identity = self._identity, FileIdentity(self._files)
+            former, self._identity = self._identity, FileIdentity(self._files, connection)
             self._look(FileIdentity.check_former, former)
             self._head = Head.of(connection, table.reached(connection) < mark_of(self._files.db))
             self._unclean = table.is_erasing(connection)
@@ -221,7 +221,7 @@ class OwnedFile:
 
     def _erase(self, act: Callable[[sqlite3.Connection], int]) -> int:
         connection = self._connected()
-        self._look(FileIdentity.check, connection)
+        self._look(FileIdentity.check, self._head)
         head = self._head
         try:
             with self._explained(), transaction(connection):
