@@ -283,9 +283,9 @@ class PreparedRequest(msgspec.Struct, frozen=True):
 
     event: ApprovalRequest
     texts: dict[PartName, str]
-    """Every one whole."""
+    """Every text of it, whole, by its name."""
     digests: dict[PartName, str]
-    """The SHA-256 of each."""
+    """The SHA-256 of each of these texts."""
 
 
 def prepare_request(
