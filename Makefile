@@ -171,7 +171,7 @@ bench: setup ## measure; BENCH=name chooses what
 	@$(BIN)/tertulia bench $(BENCH)
 
 lock: setup ## pin the dependencies of pyproject.toml; UPGRADE=--upgrade moves the pins too
-	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --extra acp --extra local --extra mcp --extra web --group dev --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --extra acp --extra keyring --extra local --extra mcp --extra web --group dev --universal --python-version 3.11 \
 		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock $(UPGRADE)
 
 format: setup ## let ruff mend what it can

@@ -16,6 +16,8 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TERM", "xterm")
+    # Never the keyring of the person who runs the tests.
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -71,7 +71,9 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     installed.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tertulia "$@"\n')
     installed.chmod(0o755)
     path = f"{binaries}{os.pathsep}{os.environ['PATH']}"
-    return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT / "src")}
+    # The keyring: never that of the person who runs the tests.
+    keyring = {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
+    return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT / "src"), **keyring}
 
 
 def run(command: list[str], cwd: Path, env: dict[str, str], said: str = "") -> subprocess.CompletedProcess[str]:

@@ -16,6 +16,7 @@ from tertulia.models.http.http_wire import HttpWire
 from tertulia.models.http.messages import MessagesWire
 from tertulia.models.http.responses import ResponsesWire
 from tertulia.models.http.sse import EventSplitter
+from tertulia.models.provider_keys import ProviderKeys
 from tertulia.models.wire import AnswerItem, AnswerPiece, ModelRequest, Wire
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import (
@@ -62,7 +63,7 @@ class Api(msgspec.Struct, frozen=True):
         """A wire to a mock. It never waits between attempts."""
         sleep = settings.pop("sleep", no_wait)
         provider = ModelProvider(base_url=url, wire=self.name, **{"env_key": ENV_KEY, **settings})
-        return self.kind("mock", model, provider, {ENV_KEY: key}.get, sleep=sleep)
+        return self.kind("mock", model, provider, ProviderKeys({ENV_KEY: key or ""}), sleep=sleep)
 
     def answer(self, told: Told) -> Reply:
         """The stream of a whole answer."""

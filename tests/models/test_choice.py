@@ -84,7 +84,7 @@ def test_the_reason_names_the_variables_and_no_value(home: Path) -> None:
 def test_without_a_key_the_embedded_model_answers_if_it_was_pulled(home: Path) -> None:
     pull(home)
     assert choose(None, home) == ModelChoice(
-        "local/smollm2", "no model is configured, no key is set, and the embedded model was pulled"
+        "local/smollm2", "no model is configured, no key is there, and the embedded model was pulled"
     )
 
 

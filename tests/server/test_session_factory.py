@@ -8,11 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, StorageError
+from tertulia.models.key_store import KeyStore
+from tertulia.models.provider_keys import ProviderKeys
 from tertulia.server.session_factory import DirectorySettings, SessionFactory, SessionRequest, known_models
 from tertulia.session.handle import Conversation
 from tertulia.session.host import Host
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import current_environment
+from tests.models.test_key_store import NO_KEYRING
 from tests.server.acp_editor import scripted
 
 
@@ -108,9 +111,13 @@ def test_only_models_are_offered_whose_key_is_there(tmp_path: Path) -> None:
     """Issue 10 (4)."""
 
     def offered(**variables: str) -> list[str]:
-        return known_models(Environment.read({"HOME": str(tmp_path), **variables}))
+        environment = Environment.read({"HOME": str(tmp_path), **variables})
+        return known_models(environment, ProviderKeys(environment.variables, environment.keys_file))
 
     assert offered() == []
     assert offered(OPENAI_API_KEY=" ") == []
     assert "openai/gpt-5.2" in offered(OPENAI_API_KEY="k")
     assert all(name.startswith("anthropic/claude-") for name in offered(ANTHROPIC_API_KEY="k"))
+    environment = Environment.read({"HOME": str(tmp_path)})
+    KeyStore(environment.keys_file, NO_KEYRING).keep("anthropic", "sk-ant-stored-0123456789")
+    assert {name.partition("/")[0] for name in offered()} == {"anthropic"}

@@ -13,23 +13,18 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from importlib.util import find_spec
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar
-
-import msgspec
 
 from tertulia.cli.exec.run_message import MessageOutcome
 from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
 from tertulia.cli.exec.text_output import TextView
+from tertulia.cli.line_history import LineHistory
 from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import TertuliaError
-from tertulia.policy.private_file import PrivateFile, VersionedContent
-from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.protocol.events import Event
-from tertulia.protocol.storage import Full, storage_from_wire
 from tertulia.rollout.sqlite.session_index import list_sessions
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.session import Session
@@ -39,8 +34,6 @@ _PROMPT = "› "
 _LEAVING = "Ctrl-D or /exit leaves; Ctrl-C once more does, too"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNAL_AGAIN_S = 0.1
-_HISTORY_FILE = "chat-history.json"
-_MAX_HISTORY = 1_000
 _HELP = {
     "/help": "show this",
     "/conversations": "list the conversations of this session",
@@ -70,7 +63,7 @@ def run_chat(
     session = _SessionThread(entering, TextView(out, notes, loaded.warnings), notes)
     with _Signals(), session:
         session.call(greet(session.entered, out))
-        history = _line_history(loaded)
+        history = LineHistory.of(loaded)
         try:
             return _Chat(session, out).run()
         except _LeaveSignal:
@@ -338,63 +331,3 @@ class _SessionThread:
         while self._shown < seq:
             self._news.clear()
             await self._news.wait()
-
-
-# ---- lines of earlier conversations
-
-
-class _StoredLines(VersionedContent, frozen=True):
-    lines: list[str] = msgspec.field(default_factory=list)
-    """The oldest line stands first in it."""
-
-
-class _LineHistory:
-    """What the arrow keys bring back: lines of this run and, where they may be stored, of earlier ones."""
-
-    def __init__(self, file: PrivateFile[_StoredLines] | None, redactor: Redactor) -> None:
-        """`file` None: nothing is stored."""
-        self._file = file
-        self._redactor = redactor
-        self._readline = _load_readline()
-        self._before = 0
-        if self._readline is not None:
-            for line in self._stored():
-                self._readline.add_history(line)
-            self._before = self._readline.get_current_history_length()
-
-    def save(self) -> None:
-        """Store the lines of this run, with secrets replaced. One that cannot be stored is no loss worth an error."""
-        if self._file is None or self._readline is None:
-            return
-        end = self._readline.get_current_history_length()
-        items = [self._readline.get_history_item(at + 1) for at in range(self._before, end)]
-        lines = [self._redactor.text(line) for line in items if line]
-        if not lines:
-            return
-        with suppress(TertuliaError), self._file.locked():
-            self._file.write(_StoredLines(lines=[*self._stored(), *lines][-_MAX_HISTORY:]))
-
-    def _stored(self) -> list[str]:
-        if self._file is None:
-            return []
-        try:
-            return self._file.load().lines
-        except (OSError, ValueError):
-            return []
-
-
-def _line_history(loaded: LoadedSettings) -> _LineHistory:
-    stored = isinstance(storage_from_wire(loaded.settings.storage_policy), Full)
-    file = PrivateFile(loaded.environment.home / _HISTORY_FILE, _StoredLines) if stored else None
-    return _LineHistory(file, Redactor(secrets_of(loaded.environment.variables)))
-
-
-def _load_readline() -> Any:
-    """The module that makes `input` edit lines; None where Python was built without it."""
-    if find_spec("readline") is None:
-        return None
-    import readline
-
-    # A paste of several lines is one message.
-    readline.parse_and_bind("set enable-bracketed-paste on")
-    return readline

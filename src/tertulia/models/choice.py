@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -112,10 +112,11 @@ def choose_model(
     variables: Mapping[str, str],
     home: Path,
     *,
+    stored: Callable[[], Container[str]] = tuple,
     nearby: DiscoverModels = discover_local_models,
 ) -> ModelChoice:
-    """Which model answers: the one the settings name; else the first provider whose key is set; else the embedded
-    model; else none, and `why` lists the ways to get one.
+    """Which model answers: the one the settings name; else the first provider whose key is set, or else is among the
+    `stored` ones; else the embedded model; else none, and `why` lists the ways to get one.
 
     `local` names a model on this machine, that of a server first. Only then are ports looked at, for up to about a
     second; InvalidParams says what was tried where there is none.
@@ -124,7 +125,9 @@ def choose_model(
         return _choose_local(providers, home, nearby)
     if configured is not None:
         return ModelChoice(configured, "it is configured")
-    return _by_key(providers, variables) or _by_weights(home) or ModelChoice(None, _ways(home))
+    return (
+        _by_key(providers, variables) or _by_stored_key(stored()) or _by_weights(home) or ModelChoice(None, _ways(home))
+    )
 
 
 def _by_key(providers: Mapping[str, ModelProvider], variables: Mapping[str, str]) -> ModelChoice | None:
@@ -139,10 +142,18 @@ def _by_key(providers: Mapping[str, ModelProvider], variables: Mapping[str, str]
     return None
 
 
+def _by_stored_key(stored: Container[str]) -> ModelChoice | None:
+    for key, model in DEFAULT_MODELS:
+        if (provider_name := model.partition("/")[0]) in stored:
+            why = f"no model is configured, {key} is not set, and `tertulia login` keeps a key for {provider_name}"
+            return ModelChoice(model, why)
+    return None
+
+
 def _by_weights(home: Path) -> ModelChoice | None:
     weights = first_usable_weights(home)
     return weights and ModelChoice(
-        weights.model, "no model is configured, no key is set, and the embedded model was pulled"
+        weights.model, "no model is configured, no key is there, and the embedded model was pulled"
     )
 
 

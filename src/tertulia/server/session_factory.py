@@ -23,9 +23,11 @@ from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.server_table import server_from_wire
 from tertulia.models.catalog import PRICES, PROVIDERS
 from tertulia.models.local.weights import WEIGHTS, can_run
+from tertulia.models.provider_keys import ProviderKeys
 from tertulia.rollout.sqlite.session_index import SessionEntry
 from tertulia.rollout.sqlite.summaries import SessionSummary, summary_of
 from tertulia.session.host import Host
+from tertulia.session.members import ModelCatalogue
 from tertulia.session.resume.fork import fork_session
 from tertulia.session.session import Session
 from tertulia.session.settings.environment import Environment
@@ -142,7 +144,7 @@ class SessionFactory:
         """`model`: the user names one just now."""
         self.host = host
         self.environment = environment
-        self.models = known_models(environment)
+        self.models = known_models(environment, ModelCatalogue(host.settings, environment).keys)
         self._load = load
         self._names_model = model
 
@@ -246,12 +248,12 @@ def _is_inside(path: str, root: str) -> bool:
     return os.path.commonpath((path, root)) == root
 
 
-def known_models(environment: Environment) -> list[str]:
+def known_models(environment: Environment, keys: ProviderKeys) -> list[str]:
     """Those that could answer without anything being set up: their key is there, or their weights are."""
     names = [
         f"{provider}/{name}"
         for provider, maker in _MODEL_PREFIXES.items()
-        if environment.variables.get(PROVIDERS[provider].env_key or "", "").strip()
+        if keys.origin(provider, PROVIDERS[provider].env_key) is not None
         for name in PRICES
         if name.startswith(maker)
     ]

@@ -186,7 +186,8 @@ def _bus(parts: SessionParts) -> EventBus:
 
 
 def _wires(parts: SessionParts) -> WireCache:
-    return WireCache(ModelCatalogue(parts.settings, parts.environment).find, parts.nursery)
+    catalogue = ModelCatalogue(parts.settings, parts.environment, parts.redactor.register)
+    return WireCache(catalogue.find, parts.nursery)
 
 
 def _root_wire(parts: SessionParts) -> Wire:

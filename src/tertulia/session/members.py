@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError, NoModelError
 from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
-from tertulia.models.choice import choose_model
+from tertulia.models.choice import ModelChoice, choose_model
 from tertulia.models.no_model import NO_MODEL, NoModel
 from tertulia.models.scripted.script import fail
 from tertulia.models.scripted.scripted_model import ScriptedModel
@@ -41,6 +41,7 @@ from tertulia.tools.web_search import WebSearch
 
 if TYPE_CHECKING:
     from tertulia.models.http.http_wire import HttpWire
+    from tertulia.models.provider_keys import ProviderKeys
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.remote_tools import RemoteTools
 
@@ -62,17 +63,38 @@ def _local_wire(name: str, home: Path) -> Wire:
 class ModelCatalogue:
     """Knows which wire speaks to which model."""
 
-    def __init__(self, settings: Settings, environment: Environment) -> None:
+    def __init__(
+        self, settings: Settings, environment: Environment, learned: Callable[[str], object] = lambda _: None
+    ) -> None:
+        """`learned` is called with every stored key that is used, so that it can be kept out of what is written."""
         self._providers = cast("Mapping[str, ModelProvider]", settings.model_providers)
         self._environment = environment
+        self._stored_keys = settings.stored_keys
+        self._learned = learned
+
+    @cached_property
+    def keys(self) -> ProviderKeys:
+        """Where the providers' keys are looked for."""
+        from tertulia.models.provider_keys import ProviderKeys
+
+        keys_file = self._environment.keys_file if self._stored_keys else None
+        return ProviderKeys(self._environment.variables, keys_file, self._learned)
 
     def choose(self, model: object) -> object:
         """The session's own model where the settings name this one, or none: then a `NoModel` if there is none."""
         if not (model is None or isinstance(model, str)):
             return model
         named = None if model == NO_MODEL else model
-        choice = choose_model(named, self._providers, self._environment.variables, self._environment.home)
+        choice = self.explain(named)
         return NoModel(choice.why) if choice.model is None else choice.model
+
+    def explain(self, named: str | None) -> ModelChoice:
+        """Which model answers where the settings name this one, or none, and why."""
+        environment = self._environment
+        return choose_model(named, self._providers, environment.variables, environment.home, stored=self._stored_names)
+
+    def _stored_names(self) -> Container[str]:
+        return self.keys.stored()
 
     def require(self, model: object) -> None:
         """Raise NoModelError where the settings name this model, or none, and none can be found."""
@@ -109,7 +131,7 @@ class ModelCatalogue:
                 return wire
         at = locate_model(model, self._providers, self._environment.variables)
         provider = replace(at.provider, context_window=at.context_window)
-        return _http_wires()[provider.wire](at.provider_name, at.model, provider, self._environment.variables.get)
+        return _http_wires()[provider.wire](at.provider_name, at.model, provider, self.keys)
 
 
 def _missing_model(model: str) -> Wire:

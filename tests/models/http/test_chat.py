@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tertulia.models.catalog import ModelProvider
 from tertulia.models.http.chat import ChatWire
+from tertulia.models.provider_keys import ProviderKeys
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, ToolCall, ToolOutput, UserMessage, text_parts
 from tests.models.apis import CHAT, PNG, TOOLS, ApiContract, body, one_of_everything
@@ -113,7 +114,7 @@ def test_the_least_request() -> None:
 )
 def test_openai_is_told_what_only_openai_knows(name: str, url: str, store: bool) -> None:
     """X-33, S000-45."""
-    wire = ChatWire(name, "gpt-5.2", ModelProvider(base_url=url, wire="chat"), lambda _: None)
+    wire = ChatWire(name, "gpt-5.2", ModelProvider(base_url=url, wire="chat"), ProviderKeys({}))
     sent = body(wire, a_request(store=store, dialect=wire.dialect))
     assert (sent["store"], sent["prompt_cache_key"]) == (store, "key")
 

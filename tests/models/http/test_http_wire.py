@@ -17,6 +17,7 @@ from tertulia.models.catalog import ModelProvider
 from tertulia.models.http.messages import MessagesWire
 from tertulia.models.http.responses import ResponsesWire
 from tertulia.models.http.retry import MAX_WAITING_S, RetryBudget
+from tertulia.models.provider_keys import ProviderKeys
 from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerPiece, ModelRequest, RetryNotice, TextDelta
 from tertulia.protocol.ids import CallId, new_conversation_id, new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, Reasoning, ToolCall, ToolOutput, UserMessage, text_parts
@@ -90,7 +91,9 @@ async def test_a_provider_without_a_key_is_asked_without(api: Api) -> None:
 async def test_the_key_is_looked_up_at_each_request() -> None:
     keys = {"K": "sk-first-000000"}
     async with MockProvider(RESPONSES.answer(PLAIN)) as mock:
-        wire = ResponsesWire("mock", "m", ModelProvider(base_url=mock.url, wire="responses", env_key="K"), keys.get)
+        wire = ResponsesWire(
+            "mock", "m", ModelProvider(base_url=mock.url, wire="responses", env_key="K"), ProviderKeys(keys)
+        )
         await read(wire, a_request())
         keys["K"] = "sk-second-00000"
         await read(wire, a_request())

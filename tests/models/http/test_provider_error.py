@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tertulia.models.http.provider_error import (
     ProviderAddress,
+    key_origin,
     malformed_response,
     missing_key,
     refused_request,
@@ -59,10 +60,11 @@ def test_a_used_up_quota_does_not_pass() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_key_is_named_with_the_place_it_came_from(status: int) -> None:
-    assert "MOCK_API_KEY" in refused_request(PLACE, status, {}, b"").message
-    keyless = ProviderAddress("mock", "gpt-5.2", "mock.example", None)
-    assert "no env_key" in refused_request(keyless, status, {}, b"").message
+def test_a_refused_key_is_marked_so_that_its_origin_can_be_named(status: int) -> None:
+    assert refused_request(PLACE, status, {}, b"").key_refused
+    assert not refused_request(PLACE, 500, {}, b"").key_refused
+    assert key_origin(PLACE, "the environment variable X") == "It was taken from the environment variable X"
+    assert "no env_key" in key_origin(ProviderAddress("mock", "gpt-5.2", "mock.example", None), None)
 
 
 def test_what_is_not_found_is_named() -> None:
@@ -237,9 +239,11 @@ def test_without_a_key_nothing_is_hidden() -> None:
 
 
 def test_missing_and_broken_keys_are_named_and_not_shown() -> None:
-    assert "MOCK_API_KEY" in missing_key(PLACE).message
-    assert "MOCK_API_KEY" in unusable_key(PLACE).message
-    assert missing_key(PLACE).retry is None
+    assert "MOCK_API_KEY" in missing_key(PLACE, stored=False).message
+    assert "tertulia login" not in missing_key(PLACE, stored=False).message
+    assert "`tertulia login mock`" in missing_key(PLACE, stored=True).message
+    assert "the environment variable X" in unusable_key(PLACE, "the environment variable X").message
+    assert missing_key(PLACE, stored=True).retry is None
 
 
 def test_what_is_not_the_api_points_at_the_address() -> None:

@@ -24,7 +24,7 @@ from tertulia.cli.mcp.status import (
     probe_servers,
     server_redactor,
 )
-from tertulia.cli.models.command import model_problem
+from tertulia.cli.models.command import answering_model, model_problem
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
@@ -74,6 +74,8 @@ def command(flags: GlobalFlags) -> int:
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     out.line(("Tertulia", "bold"), f" {__version__} · Python {platform.python_version()} · {platform.platform()}")
     _section("Places", _places(loaded), out)
+    if rows := list(answering_model(loaded)):
+        _section("Model", iter(rows), out)
     problems = [*_workspace_problems(loaded), *_model_problems(loaded), *_sandbox_problems(loaded, out)]
     guarded = guarded_paths_of(loaded.settings, loaded.environment)
     _section("Masked: commands see these as empty", _masks(guarded), out)
@@ -100,8 +102,8 @@ def _model_problems(loaded: LoadedSettings) -> Iterator[_Problem]:
     if why_not is not None:
         yield _Problem(
             f"no model can answer: {why_not}",
-            "set a key, name a model (`-m provider/model`), or `tertulia models pull smollm2`; `tertulia models ls` "
-            "shows what there is",
+            "set a key or keep one with `tertulia login PROVIDER`, name a model (`-m provider/model`), or `tertulia "
+            "models pull smollm2`; `tertulia models ls` shows what there is",
         )
 
 

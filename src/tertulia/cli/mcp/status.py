@@ -21,11 +21,12 @@ from tertulia.mcp.config.definition import Http, ServerDefinition
 from tertulia.mcp.config.launch import resolve_launch
 from tertulia.mcp.pool.server_pool import Lease, ServerPool
 from tertulia.mcp.server_connection import RemoteTool, ServerStatus
-from tertulia.policy.redaction import Redactor, secrets_of
+from tertulia.policy.redaction import Redactor
 from tertulia.sandbox.confine import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.mcp.configured_servers import ConfiguredServers, InactiveServer, configured_servers
+from tertulia.session.resume.store_choice import known_keys
 from tertulia.session.settings.settings import LoadedSettings
 from tertulia.session.settings.workspace import guarded_paths_of
 
@@ -48,8 +49,8 @@ def find_server(servers: ConfiguredServers, name: str) -> ServerDefinition | Ina
 
 
 def server_redactor(loaded: LoadedSettings, servers: ConfiguredServers) -> Redactor:
-    """A redactor for the servers' secrets and those of the environment."""
-    return Redactor((*secrets_of(loaded.environment.variables), *servers.secrets))
+    """A redactor for the servers' secrets, those of the environment and stored keys."""
+    return Redactor((*known_keys(loaded.settings, loaded.environment), *servers.secrets))
 
 
 def transport_label(definition: ServerDefinition | None) -> str:

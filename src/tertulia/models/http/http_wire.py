@@ -11,11 +11,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.models.catalog import ModelProvider, model_family
 from tertulia.models.http.provider_error import (
     ProviderAddress,
     ProviderAttemptError,
+    key_origin,
     missing_key,
     unusable_key,
     without_key,
@@ -35,12 +36,11 @@ from tertulia.version import __version__
 
 if TYPE_CHECKING:
     from tertulia.models.http.connection import ProviderConnection
+    from tertulia.models.provider_keys import ProviderKey, ProviderKeys
 
 PIECE_CHARACTERS = 64 * 1024
 """A longer piece of an answer is given in pieces of this length, so that no step that handles one takes long."""
 
-KeyOf = Callable[[str], str | None]
-"""The value of an environment variable. Asked at each request, and kept nowhere."""
 Sleeper = Callable[[float], Awaitable[object]]
 
 
@@ -55,7 +55,7 @@ class HttpWire(ABC):
         provider_name: str,
         model: str,
         provider: ModelProvider,
-        key_of: KeyOf,
+        keys: ProviderKeys,
         *,
         sleep: Sleeper = asyncio.sleep,
     ) -> None:
@@ -63,7 +63,7 @@ class HttpWire(ABC):
         self.provider_name = provider_name
         self.model = model
         self.provider = provider
-        self._key_of = key_of
+        self._keys = keys
         self._sleep = sleep
         self._url = _api_url(provider_name, provider.base_url, self.path)
         self.limits = AnswerLimits(provider.max_answer_characters, provider.max_argument_characters)
@@ -103,7 +103,11 @@ class HttpWire(ABC):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Ask, and ask again where that may help; see Wire for what is promised."""
-        key = (self._key_of(self.provider.env_key) or "").strip() if self.provider.env_key else None
+        try:
+            key = await self._keys.find(self.provider_name, self.provider.env_key)
+        except StorageError as error:
+            yield AnswerFailure(error.message)
+            return
         patience = RetryBudget(self.provider)
         body = self.body_of(request)
         while True:
@@ -126,7 +130,7 @@ class HttpWire(ABC):
                 if pause is None:
                     yield self._failed(error, patience.made, key)
                     return
-                yield RetryNotice(without_key(f"{error.message}; trying again in {pause:.1f} s", key))
+                yield RetryNotice(without_key(f"{error.message}; trying again in {pause:.1f} s", key and key.value))
                 await self._sleep(pause)
             else:
                 for piece in last:
@@ -148,25 +152,33 @@ class HttpWire(ABC):
             self._line = ProviderConnection(self._url, self.place, *patience)
         return self._line
 
-    def _headers(self, key: str | None) -> dict[str, str]:
-        if key == "":
-            raise missing_key(self.place)
-        if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
-            raise unusable_key(self.place)
+    def _headers(self, key: ProviderKey | None) -> dict[str, str]:
+        value = key and key.value
+        if value is None and self.provider.env_key is not None:
+            raise missing_key(self.place, stored=self._keys.count_stored)
+        if key is not None and not is_sendable(key.value):
+            raise unusable_key(self.place, key.origin)
         return {
             "Accept": "text/event-stream",
             "Accept-Encoding": "identity",
             "User-Agent": f"tertulia/{__version__}",
-            **self.headers_for(key),
+            **self.headers_for(value),
         }
 
-    def _failed(self, error: ProviderAttemptError, retries: int, key: str | None) -> AnswerFailure:
+    def _failed(self, error: ProviderAttemptError, retries: int, key: ProviderKey | None) -> AnswerFailure:
         message = error.message
+        if error.key_refused:
+            message += f". {key_origin(self.place, key and key.origin)}"
         if retries:
             message += f" (after {retries} {'retry' if retries == 1 else 'retries'})"
         if error.after is not None and error.after > MAX_WAITING_S:
             message += f" (it asks to wait {error.after:.0f} s)"
-        return AnswerFailure(without_key(message, key), overflow=error.overflow)
+        return AnswerFailure(without_key(message, key and key.value), overflow=error.overflow)
+
+
+def is_sendable(key: str) -> bool:
+    """Whether a header can hold a key."""
+    return key.isascii() and key.isprintable() and " " not in key
 
 
 async def _read_pieces(reader: StreamDecoder, events: list[bytearray]) -> AsyncGenerator[AnswerPiece, None]:

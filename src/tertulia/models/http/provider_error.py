@@ -33,7 +33,13 @@ class ProviderAttemptError(Exception):
     """An attempt came to nothing."""
 
     def __init__(
-        self, message: str, *, retry: RetryKind | None = None, after: float | None = None, overflow: bool = False
+        self,
+        message: str,
+        *,
+        retry: RetryKind | None = None,
+        after: float | None = None,
+        overflow: bool = False,
+        key_refused: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -42,6 +48,8 @@ class ProviderAttemptError(Exception):
         self.after = after
         """Seconds to wait, where the provider says so."""
         self.overflow = overflow
+        self.key_refused = key_refused
+        """The provider does not want the key, or wants one."""
 
 
 class ProviderAddress(msgspec.Struct, frozen=True):
@@ -72,7 +80,7 @@ def refused_request(
     answer = _read(body)
     reason = f": {answer.shown}" if answer.shown else ""
     if status in (401, 403):
-        return ProviderAttemptError(f"{place.provider} refused the key ({status}){reason}. {_where_from(place)}")
+        return ProviderAttemptError(f"{place.provider} refused the key ({status}){reason}", key_refused=True)
     if 300 <= status < 400:
         return ProviderAttemptError(
             f"{place.provider} answered with a redirect ({status}), which is not followed, so that no key goes "
@@ -107,17 +115,26 @@ def reported_failure(place: ProviderAddress, body: bytes | bytearray) -> Provide
     )
 
 
-def missing_key(place: ProviderAddress) -> ProviderAttemptError:
-    """There is nothing to connect with."""
-    return ProviderAttemptError(f"no key for {place.provider}: the environment variable {place.env_key} is not set")
+def missing_key(place: ProviderAddress, *, stored: bool) -> ProviderAttemptError:
+    """There is nothing to connect with. `stored`: keys that were stored count, and none was for this provider."""
+    way = f"; set it, or keep a key with `tertulia login {place.provider}`" if stored else ""
+    return ProviderAttemptError(
+        f"no key for {place.provider}: the environment variable {place.env_key} is not set{way}"
+    )
 
 
-def unusable_key(place: ProviderAddress) -> ProviderAttemptError:
+def unusable_key(place: ProviderAddress, origin: str) -> ProviderAttemptError:
     """There is something, but no header can hold it."""
     return ProviderAttemptError(
-        f"the environment variable {place.env_key} holds no usable key for {place.provider}: "
-        "it has characters that cannot be sent"
+        f"the key for {place.provider} from {origin} cannot be used: it has characters that cannot be sent"
     )
+
+
+def key_origin(place: ProviderAddress, origin: str | None) -> str:
+    """A sentence that says where the key came from that a provider refused."""
+    if origin is not None:
+        return f"It was taken from {origin}"
+    return f"None was sent: the provider {place.provider} has no env_key, and no key is kept for it"
 
 
 def without_key(message: str, key: str | None) -> str:
@@ -163,9 +180,3 @@ def _read(body: bytes | bytearray) -> _ProviderMessage:
 
 def _overflows(answer: _ProviderMessage) -> bool:
     return _OVERFLOW.search(f"{answer.code} {answer.message}"[:10_000]) is not None
-
-
-def _where_from(place: ProviderAddress) -> str:
-    if place.env_key is None:
-        return f"None was sent: the provider {place.provider} has no env_key"
-    return f"It was taken from the environment variable {place.env_key}"

@@ -115,7 +115,11 @@ _ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("database logins", (), ".mongorc.js .mongodb/ .redisclirc .local/share/DBeaverData/"),
     # passwords
     ("the password store", ("pass", "gopass"), ".password-store/ .config/gopass/ .local/share/gopass/"),
-    ("the desktop's keyring", (), ".local/share/keyrings/ .local/share/kwalletd/ .kde/share/apps/kwallet/"),
+    (
+        "the desktop's keyring",
+        (),
+        ".local/share/keyrings/ .local/share/kwalletd/ .kde/share/apps/kwallet/ .local/share/python_keyring/",
+    ),
     (
         "a password manager",
         ("bw", "op", "lpass"),

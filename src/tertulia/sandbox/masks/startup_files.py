@@ -74,8 +74,8 @@ _BELOW_HOME: tuple[tuple[str, str], ...] = (
     (
         "an interpreter or a debugger runs it at every start",
         """
-        .local/lib/ .pythonrc.py .pythonrc .pydistutils.cfg .ipython/ .config/ipython/ .jupyter/ .irbrc .pryrc .gemrc
-        .Rprofile .Renviron .ghci .julia/config/ .sqliterc .psqlrc .gdbinit .config/gdb/ .lldbinit
+        .local/lib/ .pythonrc.py .pythonrc .pydistutils.cfg .config/python_keyring/ .ipython/ .config/ipython/ .jupyter/
+        .irbrc .pryrc .gemrc .Rprofile .Renviron .ghci .julia/config/ .sqliterc .psqlrc .gdbinit .config/gdb/ .lldbinit
         """,
     ),
     (

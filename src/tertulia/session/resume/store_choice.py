@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from tertulia.errors import NotFoundError, TertuliaError
+from tertulia.errors import NotFoundError, StorageError, TertuliaError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
 from tertulia.mcp.config.launch import secrets_in_definition
+from tertulia.models.catalog import ModelProvider
 from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.format.record_state import RecordState
@@ -107,10 +109,28 @@ def _store(settings: Settings, session_id: str, clock: Clock, environment: Envir
 
 
 def redactor_of(settings: Settings, environment: Environment) -> Redactor:
-    """Knows the keys of the environment and of the configuration; tokens are told to it as they are made."""
+    """Knows the keys of the environment, of the configuration and of `tertulia login`, but for those in a keyring.
+
+    Those, and tokens, are told to it as they are made or read.
+    """
     has_servers = settings.mcp_servers or settings.project_servers
     servers = configured_servers(settings, environment).secrets if has_servers else ()
-    return Redactor((*secrets_of(environment.variables), *servers, *_executor_secrets(settings)))
+    return Redactor((*known_keys(settings, environment), *servers, *_executor_secrets(settings)))
+
+
+def known_keys(settings: Settings, environment: Environment) -> Iterator[str]:
+    """The keys of the environment, also where only a provider's table says that a variable holds one, and the stored
+    ones that can be had without asking a keyring."""
+    yield from secrets_of(environment.variables)
+    for provider in cast("Mapping[str, ModelProvider]", settings.model_providers).values():
+        if provider.env_key is not None:
+            yield environment.variables.get(provider.env_key, "").strip()
+    if settings.stored_keys and environment.keys_file.exists():
+        from tertulia.models.key_store import KeyStore
+
+        # Keys that cannot be read are not used either; that is an error for the session that needs one.
+        with suppress(StorageError):
+            yield from KeyStore(environment.keys_file, environment.variables).keys_in_file()
 
 
 def _executor_secrets(settings: Settings) -> Iterator[str]:

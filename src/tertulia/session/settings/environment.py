@@ -36,6 +36,11 @@ class Environment(msgspec.Struct, frozen=True):
             variables=MappingProxyType(dict(variables)),
         )
 
+    @property
+    def keys_file(self) -> Path:
+        """Where `tertulia login` keeps what it knows of keys. It need not exist."""
+        return self.home / "keys.json"
+
     def __repr__(self) -> str:
         return f"Environment(home={str(self.home)!r}, {len(self.variables)} variables)"
 

@@ -125,6 +125,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     project_grant_ttl_s: float = 0.0
     """How long a yes for the project is kept whose answer does not say. 0: none is offered, and none that was given
     counts. Settings that are loaded from the user's files begin with 30 days."""
+    stored_keys: bool = False
+    """Whether keys that `tertulia login` keeps are used where the environment has none. Settings that are loaded from
+    the user's files begin with True."""
     tool_timeout_s: float = 300.0
     cwd: str | None = None
     """Where conversations work; None: where the process was started."""
@@ -252,6 +255,7 @@ def load_settings(
     layers.values.setdefault("cwd", str(cwd))
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
     layers.values.setdefault("project_instructions", True)
+    layers.values.setdefault("stored_keys", True)
     return LoadedSettings(
         Settings(**layers.values), layers.provenance(Settings.__struct_fields__), warnings, environment
     )

@@ -238,6 +238,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     **dict(_field_parsers()),
     "model": _model,
     "model_providers": _providers,
+    "stored_keys": _switch,
     "approval_policy": lambda _, value: approval_from_wire(value),
     "begins_in": _optional(lambda _, value: sandbox_from_wire(value)),
     "writable_roots": _optional(_roots),
