@@ -174,7 +174,7 @@ async def test_sessions_are_started_listed_and_addressed_by_id() -> None:
                 await on("session/info", session_id=bad)
 
 
-async def test_a_client_can_narrow_its_session_and_never_widen_it() -> None:
+async def test_a_client_can_narrow_its_session_and_never_widen_it(tmp_path: Path) -> None:
     """S000-16: what a server was started with is the most that a client gets; told under `narrowed`."""
     async with client_stage(
         sandbox="workspace-write", storage_policy="headers_only", limits={"max_conversations": 5}
@@ -186,7 +186,7 @@ async def test_a_client_can_narrow_its_session_and_never_widen_it() -> None:
             storage_policy="full",
             approval_policy="untrusted",
             limits={"max_conversations": 50},
-            cwd="/tmp",
+            cwd=str(tmp_path),
         )
         assert info["policy"] == {
             "approval": "untrusted",
@@ -199,11 +199,11 @@ async def test_a_client_can_narrow_its_session_and_never_widen_it() -> None:
         assert (await child.root.context()).limits["max_conversations"] == 5
 
 
-async def test_writable_roots_do_not_grow_above_the_workspace() -> None:
-    async with client_stage(cwd="/tmp") as on:
-        info = await on("session/start", writable_roots=["/", "/tmp/x"])
+async def test_writable_roots_do_not_grow_above_the_workspace(tmp_path: Path) -> None:
+    async with client_stage(cwd=str(tmp_path)) as on:
+        info = await on("session/start", writable_roots=["/", str(tmp_path / "x")])
         rights = on.host.find(info["session_id"]).parts.settings.rights()
-        assert all(root.startswith("/tmp") for root in rights.writable_roots or ())
+        assert all(root.startswith(str(tmp_path)) for root in rights.writable_roots or ())
 
 
 @each_row("bad", [{"model": 5}, {"sandbox": "open"}, {"limits": {"x": 1}}, {"model": "nobody/knows"}])

@@ -136,7 +136,8 @@ async def test_a_temporary_folder_of_somebody_else_refuses_the_command(
 ) -> None:
     """S6: where it is not hidden as a whole, ours must be ours alone."""
     need("landlock")
-    elsewhere = Path(tempfile.mkdtemp(dir=Path.home(), prefix=".tertulia-test-"))
+    # Not below the home: a test may run with one in /tmp, which is hidden as a whole.
+    elsewhere = Path(tempfile.mkdtemp(dir="/var/tmp", prefix=".tertulia-test-"))
     sandbox = Sandbox(tier="landlock", clock=SystemClock())
     await sandbox.check()
     try:

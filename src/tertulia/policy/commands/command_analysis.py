@@ -25,8 +25,10 @@ MAX_CHARACTERS = 32_768
 """A longer script is not read: to read it would hold the loop, and a person has to see it anyway."""
 
 # Letters beyond ASCII only in quotes: some shells take the bytes of some of them for blanks.
+# The pieces of a word repeat in an atomic group: Python 3.11.2 (Debian 12) lets a possessive repeat of possessive
+# pieces go on behind a piece that failed, and took a quote that is never closed for the end of a word.
 _TOKEN = re.compile(
-    r"""[ \t]*+(?:(?P<join>&&|\|\||;|\|)|(?P<word>(?:[A-Za-z0-9_./,:@%+=-]++|'[^']*+'|"[^"$`\\!]*+")++))""",
+    r"""[ \t]*+(?:(?P<join>&&|\|\||;|\|)|(?P<word>(?>(?:[A-Za-z0-9_./,:@%+=-]++|'[^']*+'|"[^"$`\\!]*+")+)))""",
 )
 _PIECE = re.compile(r"""'([^']*+)'|"([^"]*+)"|([^'"]++)""")
 
