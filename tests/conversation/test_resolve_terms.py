@@ -293,7 +293,7 @@ class WatchedGround:
         ("mcp_tool_allowlist", ["no such/tool"], "not a tool name"),
         ("shell_mode", "loud", "shell_mode must be one of default, with_request, local, streamable, none, not 'loud'"),
         ("shell_mode", "", "shell_mode must be one of"),
-        ("backend", "codex", "backend 'codex' is unknown; there is native"),
+        ("backend", "codex", "backend 'codex' is unknown; there is only native"),
         ("cwd", "relative", "cwd must be an absolute path"),
         ("cwd", "", "cwd must be an absolute path"),
         ("cwd", "/a\0b", "cwd must be an absolute path"),

@@ -71,7 +71,7 @@ def test_a15_no_secret_gets_through_by_any_way_of_inheriting(variables, inherit,
     ("table", "complaint"),
     [
         ({"inherits": "all"}, "has no 'inherits'; did you mean inherit"),
-        ({"zzz": 1}, "has no 'zzz', only inherit"),
+        ({"zzz": 1}, "has no 'zzz'; there are inherit"),
         ({"inherit": "some"}, "inherit must be one of core, all, none"),
         ({"ignore_default_excludes": 1}, "must be true or false"),
         ({"exclude": "AWS_*"}, "exclude must be a list of patterns"),

@@ -22,6 +22,7 @@ from tertulia.protocol.inputs import (
     TextInput,
     check_text,
 )
+from tertulia.protocol.name_hints import near_names
 from tests.tables import Large, each_row
 
 STRUCTS = [
@@ -138,7 +139,7 @@ def test_a_lone_surrogate_is_refused_with_its_position(text, position) -> None:
 
 def test_only_a_name_that_may_be_a_slip_is_compared() -> None:
     """L1: an unknown name of 16 MB held the loop for seconds, with 40 bytes for each of its characters."""
-    assert inputs.near_names("max_depht", ["max_depth", "other"]) == ["max_depth"]
+    assert near_names("max_depht", ["max_depth", "other"]) == ["max_depth"]
     began = thread_time()
-    assert inputs.near_names("max_depth" * 1_000_000, ["max_depth"]) == []
+    assert near_names("max_depth" * 1_000_000, ["max_depth"]) == []
     assert thread_time() - began < 0.1

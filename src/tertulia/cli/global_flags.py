@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,45 @@ class GlobalFlags:
         return load_settings(cwd=Path(self.values.get("cwd", ".")), flags=self.values, overrides=self.overrides)
 
 
+def _setting_word(setting: str, *words: str) -> Callable[[str], str]:
+    """The type of a flag with a word of a setting; a refusal lists the words as the flag has them."""
+
+    def parse(value: str) -> str:
+        # Imported here: --help needs neither.
+        from tertulia.errors import InvalidParamsError
+        from tertulia.protocol.name_hints import word_hint
+        from tertulia.session.settings.values import parse_setting
+
+        try:
+            parse_setting(setting, value)
+        except InvalidParamsError:
+            hint = word_hint(value, words)
+            raise click.BadParameter(f"must be {_listed(words, 'or')}, not {value!r:.80}{hint}") from None
+        return value
+
+    return parse
+
+
+def parse_seconds(value: str) -> float:
+    """The type of a flag with a time: more than nothing, and not for ever."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise click.BadParameter(f"must be a positive number of seconds, not {value!r:.80}")
+    return seconds
+
+
+def _listed(words: Sequence[str], last: str = "and") -> str:
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+_SANDBOX = _setting_word("sandbox", "read-only", "workspace-write", "danger-full-access")
+_APPROVAL = _setting_word("approval_policy", "untrusted", "on-request", "on-failure", "never")
+_STORAGE = _setting_word("storage_policy", "full", "headers-only", "none", "ttl:SECONDS")
+
+
 def _store_flag(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     flags = context.find_root().ensure_object(GlobalFlags)
     if value is not None and value != ():
@@ -66,15 +106,25 @@ _FLAGS = (
         multiple=True,
         help="Any setting of config.toml; repeatable.",
     ),
-    _flag("sandbox", "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write or danger-full-access."),
+    _flag(
+        "sandbox",
+        "-s",
+        "--sandbox",
+        metavar="MODE",
+        type=_SANDBOX,
+        help="read-only, workspace-write or danger-full-access.",
+    ),
     _flag(
         "approval_policy",
         "-a",
         "--ask-for-approval",
         metavar="WHEN",
+        type=_APPROVAL,
         help="untrusted, on-request, on-failure, never.",
     ),
-    _flag("storage_policy", "--storage", metavar="POLICY", help="full, headers-only, none or ttl:SECONDS."),
+    _flag(
+        "storage_policy", "--storage", metavar="POLICY", type=_STORAGE, help="full, headers-only, none or ttl:SECONDS."
+    ),
     _flag(
         "writable_roots",
         "--add-dir",
@@ -100,10 +150,25 @@ def global_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+class _VerbGroup(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            # Imported here: most command lines have no mistake.
+            from tertulia.cli.other_words import command_hint
+
+            ctx.fail(
+                f"No such command {args[0]!r:.80}{command_hint(args[0], names) or f'; there are {_listed(names)}'}"
+            )
+        return super().resolve_command(ctx, args)
+
+
 def verb_group(name: str, about: str, epilog: str) -> click.Group:
     """A verb that has commands of its own; alone it prints its help."""
 
-    @click.group(name, help=about, epilog=epilog, invoke_without_command=True)
+    @click.group(name, cls=_VerbGroup, help=about, epilog=epilog, invoke_without_command=True)
     @global_flags
     @click.pass_context
     def group(context: click.Context) -> None:

@@ -36,9 +36,20 @@ def explain_error(error: click.ClickException | TertuliaError) -> tuple[str, int
         return f"tertulia: {error.message}", MISUSED if isinstance(error, _MISTAKES) else FAILED
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context is not None else "tertulia"
-    problem = error.format_message()
+    problem = _problem(error)
     stop = "" if problem.endswith((".", "?", "!")) else "."
     return f"{command}: {problem}{stop} See `{command} --help`.", MISUSED
+
+
+def _problem(error: click.ClickException) -> str:
+    """What click says, but for an option that does not exist: it knows only its own."""
+    if not isinstance(error, click.NoSuchOption):
+        return error.format_message()
+    # Imported here: most command lines have no mistake.
+    from tertulia.cli.other_words import option_hint
+
+    parameters = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
+    return f"{error.message.rstrip('.')}{option_hint(error.option_name, [o for p in parameters for o in p.opts])}"
 
 
 VERBS = {
@@ -106,6 +117,16 @@ class _Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         return importlib.import_module(f"tertulia.cli.{_HOMES.get(cmd_name, cmd_name)}").command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in VERBS and not args[0].startswith("-"):
+            # Imported here: most command lines have no mistake.
+            from tertulia.cli.other_words import verb_hint
+
+            ctx.fail(f"No such command {args[0]!r:.80}{verb_hint(args[0], VERBS)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # Not click's way, which imports every verb for the sake of its first sentence.

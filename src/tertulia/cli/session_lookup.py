@@ -31,6 +31,7 @@ _ID_PREFIX = re.compile(r"[0-9a-f-]+")
 _SHOWN = 4
 SHOWN_ID = 8
 """Characters of an id that are shown where a person does not copy it."""
+_LIST = "`tertulia sessions ls`"
 
 
 def with_session_argument(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,9 +53,13 @@ def find_stored_session(loaded: LoadedSettings, which: str | None, *, last: bool
         return _last_session(loaded)
     if is_session_id(which):
         return find_files(home, which).session_id
-    if len(which) < MIN_PREFIX or not _ID_PREFIX.fullmatch(which):
+    if not _ID_PREFIX.fullmatch(which):
         raise InvalidParamsError(
-            f"{which[:40]!r} is no session: give an ID or at least {MIN_PREFIX} characters of its beginning"
+            f"{which[:40]!r} is no session: an ID has only digits, a to f and `-`; {_LIST} shows those that there are"
+        )
+    if len(which) < MIN_PREFIX:
+        raise InvalidParamsError(
+            f"{which!r} is too short for a session: give at least {MIN_PREFIX} characters of its ID; {_LIST} shows it"
         )
     return _unique_match([entry.id for entry in list_sessions(home) if entry.id.startswith(which)], which, home)
 

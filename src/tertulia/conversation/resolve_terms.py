@@ -21,7 +21,8 @@ from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowing, Rights, narrow, parse_right
 from tertulia.protocol.conversation_fields import PREFERENCES, RIGHT_FIELDS
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import ChangeFromPython, ContextFields, OpenFromPython, check_text, near_names
+from tertulia.protocol.inputs import ChangeFromPython, ContextFields, OpenFromPython, check_text
+from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_to_wire
 from tertulia.tools.tool import Tool
 
@@ -156,9 +157,7 @@ def _backend(requested: object, current: Terms, ground: TermsBase) -> str:
     if requested is None:
         return ground.default.backend
     if requested != NATIVE and requested not in (backends := ground.backends()):
-        near = near_names(str(requested), backends, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(backends)}"
-        raise InvalidParamsError(f"backend {requested!r:.80} is unknown; {hint}")
+        raise InvalidParamsError(f"backend {requested!r:.80} is unknown; {name_hint(str(requested), backends)}")
     return cast(str, requested)
 
 

@@ -19,7 +19,7 @@ from tertulia.errors import InvalidParamsError, McpError
 from tertulia.mcp.config.definition import Approval
 from tertulia.policy.limits import NO_LIMITS, Limits, limits_from_wire
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import name_hint, near_names
+from tertulia.protocol.name_hints import name_hint, near_names
 from tertulia.protocol.tool_spec import ToolSpec, is_legal, normalise_allowlist_entry
 
 MAX_PINS = 10_000

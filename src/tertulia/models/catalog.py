@@ -15,7 +15,8 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
-from tertulia.protocol.inputs import MAX_TEXT_BYTES
+from tertulia.protocol.inputs import MAX_TEXT_BYTES, check_variable_name
+from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.validation_text import explain_validation
 
 DEFAULT_WINDOW = 128_000
@@ -52,6 +53,28 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """And so is one with longer arguments of one tool call; more than any model writes in one answer."""
 
 
+_NO_HEADERS = "a provider gets the key of env_key and no other header; leave it out"
+_NOTES = {
+    "api_key": "the key itself stays out of files: put it into a variable, and its name into env_key",
+    "auth": _NO_HEADERS,
+    "aws": "Tertulia does not sign requests for AWS; use a server that takes a key",
+    "env_http_headers": _NO_HEADERS,
+    "env_key_instructions": "leave it out; a missing key is explained without it",
+    "experimental_bearer_token": "the key itself stays out of files: put it into a variable, and its name into env_key",
+    "http_headers": _NO_HEADERS,
+    "model": 'it is no part of a provider: write model = "PROVIDER/MODEL" above all tables',
+    "models": 'a provider needs no list of models: write model = "PROVIDER/MODEL" above all tables',
+    "name": "the name of the table, [model_providers.NAME], is the provider's; leave it out",
+    "query_params": "nothing can be added to the address; write it whole into base_url",
+    "requires_openai_auth": "Tertulia uses keys and no ChatGPT account; write env_key",
+    "supports_standalone_web_search": "leave it out; tools_web_search_request switches web search",
+    "supports_websockets": "leave it out; a provider is asked over HTTP",
+    "type": 'leave it out, and write wire = "responses", "chat" or "messages"',
+    "websocket_connect_timeout_ms": "leave it out; a provider is asked over HTTP",
+}
+"""What to do instead of a key of Codex or others that has no single key of ours."""
+
+
 def provider_from_wire(name: str, value: object) -> ModelProvider:
     """Parse one table; a refusal names the field and repeats no value, because an address may hold a password."""
     if isinstance(value, ModelProvider):
@@ -63,10 +86,12 @@ def provider_from_wire(name: str, value: object) -> ModelProvider:
     try:
         provider = msgspec.convert(value, ModelProvider)
     except msgspec.ValidationError as error:
-        problem = explain_validation(error, ModelProvider)
+        problem = explain_validation(error, ModelProvider, notes=_NOTES)
         raise InvalidParamsError(f"model_providers.{name}: {problem}") from None
     if not provider.base_url.startswith(("http://", "https://")):
         raise InvalidParamsError(f"model_providers.{name}.base_url must start with http:// or https://")
+    if provider.env_key is not None:
+        check_variable_name(provider.env_key, f"model_providers.{name}.env_key")
     return provider
 
 
@@ -169,15 +194,38 @@ def locate_model(model: str, configured: Mapping[str, ModelProvider], variables:
     """Find the provider of `provider/model`; InvalidParams says which providers there are."""
     provider_name, slash, name = model.partition("/")
     if not slash or not name or not model.isprintable():
-        raise InvalidParamsError(f"model {model[:80]!r} must be written `provider/model`")
+        hint = _model_hint(model, configured)
+        raise InvalidParamsError(f"model {model[:80]!r} must be written `provider/model`{hint}")
     provider = configured.get(provider_name) or PROVIDERS.get(provider_name)
     if provider is None:
-        names = ", ".join(sorted({*PROVIDERS, *configured}))
+        hint = name_hint(provider_name, sorted({*PROVIDERS, *configured}))
         raise InvalidParamsError(
-            f"model {model[:80]!r}: unknown provider {provider_name[:40]!r}; there are {names}; "
-            "describe others under [model_providers.NAME]"
+            f"model {model[:80]!r}: unknown provider {provider_name[:40]!r}; {hint} "
+            "(others are described under [model_providers.NAME])"
         )
     if provider_name in BASE_URL_VARIABLES and provider_name not in configured:
         address = variables.get(BASE_URL_VARIABLES[provider_name])
+        if address and not address.startswith(("http://", "https://")):
+            variable = BASE_URL_VARIABLES[provider_name]
+            raise InvalidParamsError(f"the environment variable {variable} must begin with http:// or https://")
         provider = replace(provider, base_url=address.rstrip("/")) if address else provider
     return ModelLocation(provider_name, name, provider)
+
+
+_MAKERS = (("gpt-", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"), ("claude", "anthropic"))
+"""The providers of models by the beginning of the model's name."""
+
+
+def _model_hint(model: str, configured: Mapping[str, ModelProvider]) -> str:
+    """The end of a refusal of a model without a provider."""
+    if model in ("scripted", "scripted/"):
+        return "; did you mean scripted/FILE, with a script as a .yaml or .json file?"
+    head, colon, tail = model.partition(":")
+    if colon and head in {*PROVIDERS, *configured}:
+        return f"; did you mean {head}/{tail[:80]}?"
+    provider_name = next((name for start, name in _MAKERS if model.lower().startswith(start)), None)
+    if provider_name is None and len(configured) == 1:
+        provider_name = next(iter(configured))
+    if provider_name is not None and model.isprintable():
+        return f"; did you mean {provider_name}/{model[:80].strip('/')}?"
+    return f", such as openai/gpt-5.2; there are the providers {', '.join(sorted({*PROVIDERS, *configured}))}"

@@ -6,12 +6,13 @@ without a name: never and untrusted together let known-safe reads run, deny the 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import Conjunction, Product, TotalOrder
+from tertulia.protocol.name_hints import word_hint
 
 AutoRun = Literal["trusted", "sandboxed"]
 ApprovalName = Literal["untrusted", "on-request", "on_request", "on-failure", "on_failure", "never"]
@@ -70,7 +71,8 @@ def approval_from_wire(value: object) -> ApprovalPolicy:
             pass
     raise InvalidParamsError(
         'approval_policy must be "untrusted", "on-request", "on-failure", "never" or {"auto_run": "trusted" '
-        f'or "sandboxed", "may_ask": boolean, "retry_outside_on_failure": boolean}}, not {value!r}'
+        f'or "sandboxed", "may_ask": boolean, "retry_outside_on_failure": boolean}}, not {value!r:.80}'
+        + word_hint(cast(object, value), PRESETS)
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import Minimum, Product
-from tertulia.protocol.inputs import near_names
+from tertulia.protocol.name_hints import name_hint
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -56,9 +56,7 @@ def limits_from_wire(values: Mapping[str, object], base: Limits) -> Limits:
 
 def _limit(name: str, value: object) -> float | None:
     if name not in Limits.__struct_fields__:
-        near = near_names(name, Limits.__struct_fields__, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(Limits.__struct_fields__)}"
-        raise InvalidParamsError(f"limits has no {name!r:.80}; {hint}")
+        raise InvalidParamsError(f"limits has no {name!r:.80}; {name_hint(name, Limits.__struct_fields__)}")
     whole = name in _WHOLE
     match value:
         case None | "none":

@@ -12,7 +12,7 @@ from typing import Literal, cast, get_args
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.protocol.inputs import near_names
+from tertulia.protocol.name_hints import name_hint
 
 Inherit = Literal["core", "all", "none"]
 
@@ -62,9 +62,8 @@ def shell_environment_from_wire(table: Mapping[str, object]) -> ShellEnvironment
     """Parse the table; InvalidParams names the key, and never shows a value of `set`."""
     for name in table:
         if name not in ShellEnvironment.__struct_fields__:
-            near = near_names(name, ShellEnvironment.__struct_fields__, 1)
-            hint = f"; did you mean {near[0]}?" if near else f", only {', '.join(ShellEnvironment.__struct_fields__)}"
-            raise InvalidParamsError(f"shell_environment has no {name!r:.80}{hint}")
+            hint = name_hint(name, ShellEnvironment.__struct_fields__)
+            raise InvalidParamsError(f"shell_environment has no {name!r:.80}; {hint}")
     inherit = table.get("inherit", "core")
     if inherit not in get_args(Inherit):
         raise InvalidParamsError(

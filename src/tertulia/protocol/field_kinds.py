@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.name_hints import word_hint
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -44,7 +45,9 @@ class Words(msgspec.Struct, frozen=True):
         """The word as the code spells it; InvalidParams lists those that there are."""
         word = value.replace("-", "_") if isinstance(value, str) else None
         if word not in self.words:
-            raise InvalidParamsError(f"{name} must be one of {', '.join(self.spelled())}, not {value!r:.80}")
+            words = self.spelled()
+            hint = word_hint(value, words)
+            raise InvalidParamsError(f"{name} must be one of {', '.join(words)}, not {value!r:.80}{hint}")
         return word
 
     def to_wire(self, word: str) -> str:

@@ -5,8 +5,7 @@ A field that is absent and a field that is null are different things in an updat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -38,7 +37,9 @@ SandboxValue = Annotated[str, Meta(description="read-only, workspace-write or da
 like."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
-_MAX_NEAR = 200
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SECRET_LENGTH = 20
+_SECRET_DIGITS = 3
 
 
 class TextInput(msgspec.Struct, frozen=True, gc=False, tag="text", forbid_unknown_fields=True):
@@ -332,16 +333,22 @@ def check_text(text: str, field: str) -> str:
     return text
 
 
-def near_names(name: str, known: Iterable[str], most: int = 1, likeness: float = 0.6) -> list[str]:
-    """Of these the names that are nearly this one, for a refusal.
+def check_variable_name(name: str, setting: str) -> str:
+    """The name; InvalidParams where it is none. The text is not repeated: it may be the secret itself."""
+    if _looks_like_secret(name):
+        raise InvalidParamsError(
+            f"{setting} must be the name of an environment variable, and this looks like the key itself: put the key "
+            f"into a variable (export NAME=…) and write the variable's name; a key that stood in a file should be "
+            "replaced"
+        )
+    if not _VARIABLE.match(name):
+        raise InvalidParamsError(
+            f"{setting} must be the name of an environment variable: letters, digits and `_`, such as OPENAI_API_KEY"
+        )
+    return name
 
-    A long one is no slip of the pen: to compare it takes time and memory by a length that a client or a model chose.
-    """
-    return get_close_matches(name, list(known), most, likeness) if len(name) <= _MAX_NEAR else []
 
-
-def name_hint(name: str, names: Iterable[str]) -> str:
-    """The end of a refusal of a name that does not exist: the one that was probably meant, or all that there are."""
-    names = list(names)
-    near = near_names(name, names)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+def _looks_like_secret(text: str) -> bool:
+    """Long, with digits, and not in the capitals that names of variables are written in."""
+    digits = sum(character.isdigit() for character in text)
+    return len(text) >= _SECRET_LENGTH and digits >= _SECRET_DIGITS and text != text.upper()

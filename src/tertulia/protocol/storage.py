@@ -13,6 +13,7 @@ from typing import Literal, cast
 import msgspec
 
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.name_hints import word_hint
 
 
 class Full(msgspec.Struct, frozen=True, gc=False, tag="full"):
@@ -118,4 +119,4 @@ def _from_word(word: str) -> StoragePolicy:
                 pass
         case _:
             pass
-    raise InvalidParamsError(_EXPECTED.format(word))
+    raise InvalidParamsError(_EXPECTED.format(word[:80]) + word_hint(name, ("full", "headers_only", "none", "ttl")))

@@ -144,6 +144,12 @@ class McpServerStatus(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     error: str | None = None
 
 
+def server_status_text(name: str, status: str, error: str | None) -> str:
+    """The sentence for a server that is not ready, and why."""
+    state = "failed" if status == "failed" else f"is {status}"
+    return f"MCP server {name} {state}: {error or 'no reason is known'}"
+
+
 class McpToolsChanged(BaseEventData, frozen=True, gc=False):
     """A view was refreshed between tasks, or a call was refused because its tool is not what was shown."""
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect
 
-from tertulia.protocol.inputs import name_hint
+from tertulia.protocol.name_hints import name_hint
 
 TYPE_WORDS: Mapping[str, str] = {
     "array": "a list",
@@ -55,11 +55,23 @@ _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _MAX_NAME = 80
 
 
-def explain_validation(error: msgspec.ValidationError, kind: Any, words: Mapping[str, str] = TYPE_WORDS) -> str:
-    """One sentence: "items[0].text: expected a text, got a whole number". `kind`: the type that the value is to be."""
+def explain_validation(
+    error: msgspec.ValidationError,
+    kind: Any,
+    words: Mapping[str, str] = TYPE_WORDS,
+    notes: Mapping[str, str] | None = None,
+) -> str:
+    """One sentence: "items[0].text: expected a text, got a whole number".
+
+    Args:
+        error: What msgspec says.
+        kind: The type that the value is to be.
+        words: Our words for types.
+        notes: By the name of an unknown field, what to do instead.
+    """
     what, key, place = _split(str(error))
     if (field := _FIELD.match(what)) is not None:
-        what = _explain_field(field[1], field[2], kind, place)
+        what = _explain_field((field[1], field[2]), kind, place, notes)
     elif (expected := _EXPECTED.match(what)) is not None:
         what = _explain_type(expected, kind, "" if key else place, words)
     elif what.startswith("Invalid "):
@@ -93,12 +105,13 @@ def _split(text: str) -> tuple[str, bool, str]:
     return (text, False, "") if at is None else (before, at[1] is not None, at[2])
 
 
-def _explain_field(fault: str, name: str, kind: Any, place: str) -> str:
+def _explain_field(field: tuple[str, str], kind: Any, place: str, notes: Mapping[str, str] | None) -> str:
+    fault, name = field
     if fault == "missing":
         return f"it lacks the key `{name}`"
     shown = name[:_MAX_NAME] if name.isprintable() else ascii(name[:_MAX_NAME])
     names = dict.fromkeys(field for struct in _structs(kind, place) for field in struct)
-    return f"there is an unknown field `{shown}`" + (f"; {name_hint(name, names)}" if names else "")
+    return f"there is an unknown field `{shown}`" + (f"; {name_hint(name, names, notes)}" if names else "")
 
 
 def _explain_type(expected: re.Match[str], kind: Any, place: str, words: Mapping[str, str]) -> str:

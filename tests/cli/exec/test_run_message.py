@@ -156,7 +156,7 @@ async def test_the_output_schema_reaches_the_model() -> None:
         (WarningEvent("no model", "no_model"), "no model"),
         (WarningEvent(""), "[not stored]"),
         (BackgroundEvent("sandbox: narrowed"), "sandbox: narrowed"),
-        (McpServerStatus("fs", "failed", "no such file"), "MCP server fs is failed: no such file"),
+        (McpServerStatus("fs", "failed", "no such file"), "MCP server fs failed: no such file"),
         (McpServerStatus("fs", "ready"), None),
         (McpToolsChanged(["fs__a"], ["fs__b"], []), None),
         (

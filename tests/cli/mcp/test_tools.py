@@ -81,7 +81,7 @@ def test_an_untrusted_one_is_not_started(shell: Shell, tmp_path) -> None:
     dot_mcp(shell, x=bare("--record", str(record)))
     ran = shell.run("mcp", "test", "x")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("tertulia: x is untrusted: ")
+    assert ran.err.startswith("tertulia: MCP server x is untrusted: ")
     assert not record.exists()
     shell.run("mcp", "trust", "x", "--yes")
     assert shell.run("mcp", "test", "x").code == 0
@@ -138,7 +138,7 @@ def test_one_that_is_down_hides_no_other(shell: Shell) -> None:
     assert ran.code == 1
     assert "a__echo" in ran.out
     assert "'down__x' is kept, but the MCP server 'down' is not up" in ran.err
-    assert "tertulia: MCP server down is failed: " in ran.err
+    assert "tertulia: MCP server down failed: " in ran.err
 
 
 def test_without_any_tool_it_says_so(shell: Shell) -> None:
@@ -191,7 +191,7 @@ def test_a_server_that_is_not_up_is_named(shell: Shell) -> None:
     ran = shell.run("mcp", "refresh", "--last", "-m", model)
     assert ran.code == 1
     assert ran.out == "root 0 tools of MCP servers: as they were\n"
-    assert ran.err.startswith("tertulia: MCP server x is failed: it exited with code 3")
+    assert ran.err.startswith("tertulia: MCP server x failed: it exited with code 3")
 
 
 def test_one_has_to_say_which_session(shell: Shell) -> None:

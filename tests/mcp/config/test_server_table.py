@@ -139,7 +139,7 @@ def test_a_relative_directory_counts_from_the_folder_of_its_file() -> None:
         ({"command": "x", "env": ["A"]}, "mcp_servers.fs.env must be a table of texts"),
         ({"command": "x", "env": {"PORT": 80}}, "mcp_servers.fs.env.PORT must be a text"),
         ({"command": "x", "env": {"A=B": "c"}}, "a key of mcp_servers.fs.env must be the name of a variable"),
-        ({"command": "x", "env_vars": [" A"]}, "mcp_servers.fs.env_vars must be the name of a variable"),
+        ({"command": "x", "env_vars": [" A"]}, "mcp_servers.fs.env_vars must be the name of an environment variable"),
         ({"command": "x", "enabled": "yes"}, "mcp_servers.fs.enabled must be true or false"),
         ({"command": "x", "approval": "always"}, "mcp_servers.fs.approval must be one of auto, prompt, approve"),
         ({"command": "x", "share": 3}, "mcp_servers.fs.share must be one of conversation, session, host"),

@@ -58,7 +58,7 @@ async def test_nobody_listens() -> None:
     wire = RESPONSES.wire(f"http://127.0.0.1:{port}")
     pieces = await read(wire, a_request())
     await wire.close()
-    assert failure(pieces).startswith("cannot connect to mock at 127.0.0.1: ")
+    assert failure(pieces).startswith("cannot connect to mock at 127.0.0.1:")
     assert len(pieces) == 1
 
 

@@ -349,7 +349,7 @@ async def test_servers_that_do_not_work_are_named_and_the_session_works(tmp_path
 
         await at.editor.until(lambda: len(said()) >= len(BROKEN))
         assert {line.split()[2].strip("'") for line in said()} == {server["name"] for server in given}
-        assert all(" is left out: " in line or " is failed: " in line for line in said())
+        assert all(" is left out: " in line or " failed: " in line for line in said())
         assert "good__echo" in {tool.name for tool in at.session(session).root.tools()}
         (pid,) = pids(record)
     assert not lives(pid)

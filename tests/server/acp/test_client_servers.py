@@ -68,7 +68,7 @@ async def test_a_server_of_the_users_own_wins_and_what_cannot_be_used_is_said(tm
         remarks = at.editor.said(session, "agent_thought_chunk")
         assert "'mine' is left out" in remarks
         assert "'old' is left out" in remarks
-        assert "MCP server broken is failed" in remarks
+        assert "MCP server broken failed" in remarks
 
 
 def test_names_and_addresses_are_read_into_definitions() -> None:

@@ -315,7 +315,7 @@ async def test_an_unknown_backend_is_refused_when_it_is_asked_for_and_nothing_is
         before = len(acting.parts.conversations)
         with pytest.raises(InvalidParamsError, match="backend 'command:fak' is unknown; did you mean command:fake"):
             await acting.session.open(backend="command:fak")
-        with pytest.raises(InvalidParamsError, match="there is native, codex, claude, command:fake"):
+        with pytest.raises(InvalidParamsError, match="there are native, codex, claude, command:fake"):
             await acting.root.set_context(backend="zzz")
         assert (len(acting.parts.conversations), acting.root.info.backend) == (before, "native")
 

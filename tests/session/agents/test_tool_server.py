@@ -97,7 +97,7 @@ async def test_where_mcp_is_not_installed_it_works_without(monkeypatch: pytest.M
     """A session without that extra has no servers to serve, and its agents no reason to fail."""
 
     def missing() -> None:
-        raise McpError("the broker needs the `mcp` extra")
+        raise McpError("serving MCP needs the `mcp` extra")
 
     monkeypatch.setattr(tool_server, "load_sdk", missing)
     async with visited(mcp_servers={}) as acting:

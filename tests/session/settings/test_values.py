@@ -12,7 +12,7 @@ from tertulia.models.catalog import ModelProvider
 from tertulia.policy.approval_policy import NEVER
 from tertulia.policy.limits import Limits
 from tertulia.protocol.storage import HeadersOnly, Ttl
-from tertulia.session.settings.values import check_name, parse_limits, parse_setting
+from tertulia.session.settings.values import check_names, parse_limits, parse_setting
 from tests.tables import each_row
 
 PROVIDER = {"base_url": "http://localhost", "wire": "chat"}
@@ -161,17 +161,26 @@ def test_limits_not_named_come_from_below() -> None:
 
 def test_a_name_that_is_no_setting_is_refused_with_the_nearest() -> None:
     with pytest.raises(InvalidParamsError, match=r"f\.toml: there is no setting 'sandbx'; did you mean sandbox\?"):
-        check_name("sandbx", "f.toml")
-    with pytest.raises(InvalidParamsError, match=r"f\.toml: there is no setting 'zzz'$"):
-        check_name("zzz", "f.toml")
-    check_name("sandbox", "f.toml")
+        check_names(["sandbox", "sandbx"], "f.toml")
+    with pytest.raises(InvalidParamsError, match=r"f\.toml: there is no setting 'zzz'; there are acp, "):
+        check_names(["zzz"], "f.toml")
+    check_names(["sandbox"], "f.toml")
+
+
+def test_all_unknown_names_of_a_file_are_named_at_once() -> None:
+    with pytest.raises(InvalidParamsError) as refused:
+        check_names(["sandbox_mode", "model", "tui", *(f"x{number}" for number in range(30))], "f.toml")
+    lines = refused.value.message.splitlines()
+    assert lines[0] == "f.toml: there is no setting 'sandbox_mode'; did you mean sandbox?"
+    assert "Codex's screen" in lines[1]
+    assert (len(lines), lines[-1]) == (21, "  and 12 more")
 
 
 @each_row("name", ["providers", "buffers", "cwd", "base_instructions", "user_instructions"])
 def test_a_file_holds_no_objects_no_place_and_no_instructions(name) -> None:
     """S000-02: a session has no instructions."""
     with pytest.raises(InvalidParamsError, match="there is no setting"):
-        check_name(name, "f.toml")
+        check_names([name], "f.toml")
 
 
 # ---- executors

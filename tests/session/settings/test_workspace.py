@@ -104,7 +104,7 @@ def test_variables_say_where_our_folders_are(home: Path) -> None:
         ({"add": ["x"]}, "must begin with / or ~/"),
         ({"add": ["/"]}, "more than a mask can cover"),
         ({"add": ["~/."]}, "more than a mask can cover"),
-        ({"hide": []}, "only add, unmask"),
+        ({"hide": []}, "there are add, unmask"),
         ([], "must be a table"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -19,7 +18,7 @@ from tertulia.cli.exec import standard_input
 from tertulia.cli.exec.run_message import MessageRequest, MessageView, resume_and_show, run_message
 from tertulia.cli.exec.standard_input import StdinChoice, read_data, with_data
 from tertulia.cli.exec.text_output import TextView
-from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.global_flags import GlobalFlags, global_flags, parse_seconds
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.session_lookup import LAST, ResumeRequest, find_stored_session
 from tertulia.conversation.terms import NATIVE
@@ -136,7 +135,7 @@ Exit codes:
     "stdin", "--stdin", flag_value="wait", help="Wait for the end of standard input, however long it is silent."
 )
 @click.option("stdin", "--no-stdin", flag_value="never", help="Never read standard input beside a PROMPT.")
-@click.option("timeout_s", "--timeout", metavar="SECONDS", type=float, help="Stop the task after this time.")
+@click.option("timeout_s", "--timeout", metavar="SECONDS", type=parse_seconds, help="Stop the task after this time.")
 @global_flags
 @click.pass_obj
 def command(
@@ -159,8 +158,6 @@ def command(
     it as data. The answer goes to standard output, everything else to standard error. `exec resume ID` continues a
     stored session; without a PROMPT it shows the last answer.
     """
-    if timeout_s is not None and not 0 < timeout_s < math.inf:
-        raise click.BadParameter("must be a positive number of seconds", param_hint="--timeout")
     if answer_file is not None:
         _check_writable(answer_file)
     schema = None if schema_file is None else _read_schema(schema_file)

@@ -22,7 +22,13 @@ from tertulia.protocol.events import (
     WarningEvent,
 )
 from tertulia.protocol.inputs import InputItem
-from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged, ToolCallBegin, ToolCallEnd
+from tertulia.protocol.tool_events import (
+    McpServerStatus,
+    McpToolsChanged,
+    ToolCallBegin,
+    ToolCallEnd,
+    server_status_text,
+)
 from tertulia.scheduler.reply import Reply
 from tertulia.session.conversations import ROOT
 from tertulia.session.handle import Conversation
@@ -219,7 +225,7 @@ def warning_text(data: EventData) -> str | None:
             # Replayed from a record that has no texts.
             return message or "[not stored]"
         case McpServerStatus(name, status, str() as error):
-            return f"MCP server {name} is {status}: {error}"
+            return server_status_text(name, status, error)
         case McpToolsChanged(withheld=[_, *_] as names):
             shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
             return (

@@ -19,6 +19,8 @@ _PIECE = 1 << 20
 _MAX_COUNTED = 1 << 28
 """Bytes that are read only to say how many there are: a pipe may never end."""
 _TAG = "standard_input"
+_LEAVE_OUT = "--no-stdin leaves it out"
+_SHORTER = "put it into a file of the workspace, and let the PROMPT name that file"
 
 StdinChoice = Literal["auto", "wait", "never"]
 
@@ -27,7 +29,7 @@ def read_prompt() -> str:
     """All of standard input as the prompt; UsageError where it is closed, too long or no text."""
     if sys.stdin is None:
         raise click.UsageError("standard input is closed")
-    return _decoded(_read_all()).removesuffix("\n")
+    return _decoded(_read_all(_SHORTER), "the PROMPT must be text").removesuffix("\n")
 
 
 def read_data(choice: StdinChoice, tell: Callable[[str], None]) -> str | None:
@@ -46,7 +48,7 @@ def read_data(choice: StdinChoice, tell: Callable[[str], None]) -> str | None:
             return None
         if choice == "auto":
             tell("waiting for the end of standard input; Ctrl-D ends it there, --no-stdin never reads it")
-    text = _decoded(_read_all())
+    text = _decoded(_read_all(_LEAVE_OUT), _LEAVE_OUT)
     return text if text.strip() else None
 
 
@@ -79,8 +81,12 @@ def _has_person() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def _read_all() -> bytes:
-    """Everything that comes; of what is too long no more than a piece is kept, and all of it counted."""
+def _read_all(advice: str) -> bytes:
+    """Everything that comes; of what is too long no more than a piece is kept, and all of it counted.
+
+    Args:
+        advice: What to do about too much, as the end of the refusal.
+    """
     pieces: list[bytes] = []
     size = 0
     while size <= _MAX_COUNTED and (piece := sys.stdin.buffer.read(_PIECE)):
@@ -89,16 +95,12 @@ def _read_all() -> bytes:
             pieces.append(piece)
     if size > MAX_TEXT_BYTES:
         many = f"{size:,}" if size <= _MAX_COUNTED else f"more than {_MAX_COUNTED:,}"
-        raise click.UsageError(
-            f"standard input has {many} bytes, and a message at most {MAX_TEXT_BYTES:,}; --no-stdin leaves it out"
-        )
+        raise click.UsageError(f"standard input has {many} bytes, and a message at most {MAX_TEXT_BYTES:,}; {advice}")
     return b"".join(pieces)
 
 
-def _decoded(content: bytes) -> str:
+def _decoded(content: bytes, advice: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise click.UsageError(
-            f"standard input is not UTF-8 (at byte {error.start}); --no-stdin leaves it out"
-        ) from None
+        raise click.UsageError(f"standard input is not UTF-8 (at byte {error.start}); {advice}") from None

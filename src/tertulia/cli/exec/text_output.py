@@ -33,6 +33,7 @@ class TextView:
         """Answers of which the pieces were shown, and that are not whole yet."""
         self._held: str | None = None
         """The newest whole answer, while it may still turn out to be the final one."""
+        self._warned: set[str] = set()
         for warning in warnings:
             self._note("warning", "yellow", warning)
 
@@ -43,7 +44,9 @@ class TextView:
             shower(self, event, event.data)
         elif (lines := self._work.take(event)) is not None:
             self._show_work(event, lines)
-        elif (sentence := warning_text(event.data)) is not None:
+        elif (sentence := warning_text(event.data)) is not None and sentence not in self._warned:
+            # A server that is tried again fails with the same words.
+            self._warned.add(sentence)
             self._note("warning", "yellow", sentence)
 
     def stopping(self, reason: StopReason) -> None:

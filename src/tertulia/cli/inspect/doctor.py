@@ -29,6 +29,7 @@ from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.policy.narrowing import to_wire
+from tertulia.protocol.tool_events import server_status_text
 from tertulia.sandbox.availability import install_command
 from tertulia.sandbox.launcher.launched_process import MAY_REMAIN, Namespace, may_remain
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths
@@ -250,7 +251,7 @@ def _unstarted(servers: ConfiguredServers) -> Iterator[str]:
     """Servers that are there and must not be started, though they are not switched off."""
     for server in servers.unstarted:
         if server.error is not None and server.status != "failed":
-            yield f"MCP server {server.name} is {server.status}: {server.error}"
+            yield server_status_text(server.name, server.status, server.error)
 
 
 def _conclude(problems: Sequence[_Problem], warnings: Sequence[str], out: TerminalOutput) -> None:

@@ -69,6 +69,10 @@ def add(flags: GlobalFlags, *, name: str, argv: Sequence[str], url: str | None, 
     Everything else in the file stays as it is. Nothing is started; `tertulia mcp test NAME` does. A key that should not
     stand in a file is better left in a variable and named.
     """
+    if len(argv) == 1 and len(words := argv[0].split()) > 1 and not Path(argv[0]).exists():
+        raise click.UsageError(
+            f"write the program and its arguments apart: mcp add {name} -- {words[0]} …, without quotes"
+        )
     loaded = flags.load()
     table: dict[str, Any] = {"command": argv[0], "args": list(argv[1:])} if argv else {}
     table |= {"url": url} if url is not None else {}

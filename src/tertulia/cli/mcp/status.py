@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Sequence
-from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,6 +21,7 @@ from tertulia.mcp.config.launch import resolve_launch
 from tertulia.mcp.pool.server_pool import Lease, ServerPool
 from tertulia.mcp.server_connection import RemoteTool, ServerStatus
 from tertulia.policy.redaction import Redactor
+from tertulia.protocol.name_hints import likely_name
 from tertulia.sandbox.confine import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
@@ -42,8 +42,8 @@ def find_server(servers: ConfiguredServers, name: str) -> ServerDefinition | Ina
     """The server of that name; NotFoundError suggests a similar one."""
     by_name = {server.name: server for server in (*servers.definitions, *servers.unstarted)}
     if name not in by_name:
-        near = get_close_matches(name, by_name, 1)
-        hint = f"did you mean {near[0]}?" if near else "`tertulia mcp ls` shows what there is"
+        likely = likely_name(name, by_name)
+        hint = f"did you mean {likely}?" if likely is not None else "`tertulia mcp ls` shows what there is"
         raise NotFoundError(f"no MCP server is called {name!r:.80}; {hint}")
     return by_name[name]
 

@@ -18,6 +18,7 @@ from tertulia.errors import InvalidParamsError, McpError
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.pool.session_server import spec_of
 from tertulia.mcp.view import NamedView, allows, parse_allowlist
+from tertulia.protocol.tool_events import server_status_text
 from tertulia.protocol.tool_spec import ToolSpec, fqn
 from tertulia.session.handle import Conversation
 from tertulia.session.mcp.configured_servers import ConfiguredServers
@@ -74,7 +75,7 @@ def _startable(servers: ConfiguredServers, name: str) -> ServerDefinition:
     if server.definition is not None:
         # Switched off, and asked for by name.
         return server.definition
-    raise McpError(f"{name} is {server.status}: {server.error}")
+    raise McpError(server_status_text(name, server.status, server.error))
 
 
 def _probe(
@@ -141,7 +142,7 @@ def tools(flags: GlobalFlags, *, name: str | None, allowed: Sequence[str], as_js
         for warning in result.left_out:
             notes.line(f"tertulia: MCP server {result.name}: {warning}")
         if result.status != "ready":
-            notes.line(f"tertulia: MCP server {result.name} is {result.status}: {result.error or 'no reason is known'}")
+            notes.line(f"tertulia: {server_status_text(result.name, result.status, result.error)}")
     return 1 if any(result.status != "ready" for result in results) else 0
 
 
@@ -234,8 +235,7 @@ async def _refresh(resume_request: ResumeRequest, loaded: LoadedSettings) -> int
             taken = ", ".join(sorted(after - before)) or "as they were"
             out.line((name, "bold"), f" {format_count(len(after), 'tool')} of MCP servers: {taken}")
     for server in down:
-        reason = server.get("error") or "no reason is known"
-        notes.line(f"tertulia: MCP server {server['name']} is {server['status']}: {reason}")
+        notes.line(f"tertulia: {server_status_text(server['name'], server['status'], server.get('error'))}")
     return 1 if down else 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import click
 
@@ -15,6 +14,7 @@ from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.config.server_table import server_name_error
 from tertulia.mcp.config.trust_store import TrustStore
+from tertulia.protocol.name_hints import name_hint
 from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
@@ -77,8 +77,7 @@ def _find(loaded: LoadedSettings, name: str) -> ProjectServer:
     server = next((server for server in reversed(servers) if server.name == name), None)
     if server is None:
         names = sorted({server.name for server in servers})
-        near = get_close_matches(name, names, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}" if names else "there is none"
+        hint = name_hint(name, names) if names else "there is none"
         raise NotFoundError(f"no file of this project defines an MCP server {name!r:.80}; {hint}")
     return server
 

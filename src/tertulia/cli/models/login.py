@@ -17,7 +17,7 @@ from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.models.catalog import DEFAULT_MODELS, locate_model
 from tertulia.models.key_store import KeyPlace, KeyStore
 from tertulia.policy.redaction import Redactor
-from tertulia.protocol.inputs import near_names
+from tertulia.protocol.name_hints import near_names
 from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """

@@ -38,7 +38,7 @@ def serve_http_port(settings: Settings, view: NamedView, port: int, token_at: Pa
     """Serve HTTP on loopback until a signal. Prints one line of JSON: the address, and the file of the token."""
     private_directory(token_at.parent)
     token = load_or_create_token(token_at)
-    with listen(port) as listening:
+    with listen(port, flag="--http") as listening:
         announcement = json.dumps({"url": f"{url_of(listening)}{HTTP_PATH}", "token_file": str(token_at)})
         return asyncio.run(_serve_http_port(settings, view, listening, token, announcement))
 

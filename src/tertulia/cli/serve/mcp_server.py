@@ -44,7 +44,7 @@ def command(flags: GlobalFlags) -> int:
     """
     loaded = load_and_warn(flags)
     check_model(loaded)
-    load_sdk()
+    load_sdk("`tertulia mcp-server` needs")
     return asyncio.run(_serve(loaded.settings))
 
 

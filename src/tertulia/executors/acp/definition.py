@@ -24,7 +24,7 @@ from tertulia.executors.command.definition import (
     check_backend_name,
     executor_from_wire,
 )
-from tertulia.protocol.inputs import name_hint
+from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_from_wire
 from tertulia.protocol.validation_text import explain_validation
 

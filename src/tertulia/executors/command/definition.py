@@ -12,7 +12,7 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.executor import ResumeSettings
-from tertulia.protocol.inputs import name_hint
+from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_from_wire
 
 OutputFormat = Literal["text", "codex-jsonl", "claude-stream-json"]

@@ -33,8 +33,8 @@ from tertulia.executors.result_text import clip, is_plain_text, result_text, val
 from tertulia.history.segment import is_message
 from tertulia.history.view import HistoryView
 from tertulia.protocol.ids import ItemId
-from tertulia.protocol.inputs import name_hint
 from tertulia.protocol.items import AssistantMessage, ImagePart, Item, Summary, UserMessage
+from tertulia.protocol.name_hints import name_hint
 
 _SUMMARY = "[Summary of what was said before]"
 Mode = Literal["full", "last_round", "last_assistant", "off"]

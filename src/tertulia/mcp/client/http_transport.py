@@ -8,7 +8,6 @@ credentials stay there. Imports the SDK's HTTP library, so it is itself imported
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
@@ -34,6 +33,7 @@ from tertulia.mcp.client.http_body import (
 from tertulia.mcp.client.json_repair import repair_result
 from tertulia.mcp.client.jsonrpc_lines import DROPPED_RESPONSE, SHORT, MessageReader, OnLost
 from tertulia.mcp.config.launch import Launch
+from tertulia.protocol.connection_text import explain_connection_error
 
 if TYPE_CHECKING:
     import contextvars
@@ -248,15 +248,8 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
 def _connect_reason(error: BaseException) -> str:
     """What the system says about a connection that could not be made; it lies below the library's own errors."""
     for cause in _causes(error):
-        match cause:
-            case ssl.SSLCertVerificationError():
-                return "its certificate is not valid here"
-            case ssl.SSLError():
-                return "it does not speak TLS as we do"
-            case OSError() if cause.strerror:
-                return cause.strerror
-            case _:
-                pass
+        if isinstance(cause, OSError) and cause.strerror:
+            return explain_connection_error(cause)
     return "no connection"
 
 

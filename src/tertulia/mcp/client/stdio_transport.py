@@ -138,7 +138,12 @@ class StdioTransport:
 
     def _end_of(self, finished: CommandResult) -> str:
         if finished.reason is not None:
-            return f"`{quote_server_text(self._launch.argv[0], 200)}` cannot be started: {finished.reason}"
+            program = self._launch.argv[0]
+            words = program.split()
+            hint = f'; put the arguments into args: command = "{quote_server_text(words[0], 80)}", args = […]'
+            return (
+                f"`{quote_server_text(program, 200)}` cannot be started: {finished.reason}{hint if words[1:] else ''}"
+            )
         words = self.error_output()
         return f"it exited with code {finished.exit_code}" + (f"; its last words: {words}" if words else "")
 

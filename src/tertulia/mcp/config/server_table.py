@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Approval, Http, Origin, ServerDefinition, Share, Stdio
-from tertulia.protocol.inputs import check_text, name_hint
+from tertulia.protocol.inputs import check_text, check_variable_name
+from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.tool_spec import is_legal_server
 
 MAX_TIMEOUT_S = 86_400.0
@@ -30,6 +31,23 @@ _OWN_HEADERS = frozenset(
 
 _CODEX = {"supports_parallel_tool_calls": "parallel", "default_tools_approval_mode": "approval"}
 """Codex's names of keys that have another name here. Their values are the same."""
+
+_NO_LOGIN = "Tertulia does not log in to servers; name a token with bearer_token_env_var"
+_NOTES = {
+    "auth": _NO_LOGIN,
+    "disabled": "write enabled = false",
+    "environment_id": "servers run on this machine; leave it out",
+    "http_headers_helper": "name variables with env_http_headers",
+    "name": "the name of the table, [mcp_servers.NAME], is the server's; leave it out",
+    "oauth": _NO_LOGIN,
+    "oauth_resource": _NO_LOGIN,
+    "omit_tools_from": "what a conversation sees is its mcp_tool_allowlist; leave it out",
+    "scopes": _NO_LOGIN,
+    "tools": "approval holds for the whole server; write enabled_tools and disabled_tools for single tools",
+    "transport": "a server with url is reached over HTTP, one with command over its standard input; leave it out",
+    "type": "a server with url is reached over HTTP, one with command over its standard input; leave it out",
+}
+"""What to do instead of a key of Codex or Claude Code that has no single key of ours."""
 
 
 def server_from_wire(
@@ -132,7 +150,7 @@ def _unknown(label: str, key: str, kind: Literal["command", "url"]) -> str:
     if key in _TRANSPORTS[other]:
         return f"{label}.{key} goes with {other}, and this server has {kind}"
     keys = sorted((*_TRANSPORTS[kind], *_KEYS, *_CODEX))
-    return f"{label}: there is no setting {key[:64]!r}; {name_hint(key, keys)}"
+    return f"{label}: there is no setting {key[:64]!r}; {name_hint(key, keys, _NOTES)}"
 
 
 # ---- values
@@ -165,10 +183,7 @@ def _words(name: str, value: object) -> tuple[str, ...]:
 
 
 def _variable(name: str, value: object) -> str:
-    text = _word(name, value)
-    if "=" in text or text != text.strip():
-        raise InvalidParamsError(f"{name} must be the name of a variable")
-    return text
+    return check_variable_name(_word(name, value), name)
 
 
 def _variables(name: str, value: object) -> tuple[str, ...]:
@@ -183,7 +198,11 @@ def _table(name: str, value: object) -> dict[str, str]:
 
 
 def _environment(name: str, value: object) -> dict[str, str]:
-    return {_variable(f"a key of {name}", key): entry for key, entry in _table(name, value).items()}
+    table = _table(name, value)
+    for key in table:
+        if "=" in key or key != key.strip():
+            raise InvalidParamsError(f"a key of {name} must be the name of a variable")
+    return table
 
 
 def _headers(name: str, value: object) -> dict[str, str]:

@@ -15,7 +15,7 @@ from tertulia.mcp.pool.server_status import ServerReport
 from tertulia.mcp.server_connection import RemoteTool, ServerStatus
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.tool_events import McpServerStatus
+from tertulia.protocol.tool_events import McpServerStatus, server_status_text
 from tertulia.protocol.tool_spec import ToolSpec, fqn
 
 
@@ -80,7 +80,7 @@ class SessionServer:
         """The definition, the launch and the server; McpError where it may not be started."""
         configured, server = self.configured, self.server
         if configured.definition is None or configured.launch is None or server is None:
-            raise McpError(f"MCP server {self.name!r} is {configured.status}: {configured.error}")
+            raise McpError(server_status_text(self.name, configured.status, configured.error))
         return configured.definition, configured.launch, server
 
     def tools(self) -> dict[str, tuple[ToolSpec, RemoteTool]]:

@@ -51,10 +51,17 @@ _QUIET = ("mcp.server", "mcp.shared")
 """Loggers that would write messages of clients to the log."""
 
 
-def load_sdk() -> None:
-    """Import the SDK. Takes a second the first time, so do it in a thread. McpError where it is not installed."""
+def load_sdk(purpose: str = "serving MCP needs") -> None:
+    """Import the SDK. Takes a second the first time, so do it in a thread.
+
+    Args:
+        purpose: The beginning of the sentence that says what is missing.
+
+    Raises:
+        McpError: It is not installed.
+    """
     try:
-        load_package("the broker needs", "mcp", "mcp", "mcp.server.lowlevel", quiet=_QUIET)
+        load_package(purpose, "mcp", "mcp", "mcp.server.lowlevel", quiet=_QUIET)
     except PackageError as error:
         raise McpError(str(error)) from error
 

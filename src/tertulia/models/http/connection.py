@@ -22,6 +22,7 @@ from tertulia.models.http.provider_error import (
     stream_cut,
 )
 from tertulia.models.http.sse import EventSplitter, EventTooLargeError
+from tertulia.protocol.connection_text import explain_connection_error
 from tertulia.protocol.json_scan import SCANNED_FROM_BYTES, find_excess_in_steps
 
 CONNECT_TIMEOUT_S = 10.0
@@ -258,7 +259,9 @@ def _attempt_error(error: Exception, place: ProviderAddress) -> ProviderAttemptE
                 f"{place.provider} at {place.host} does not answer: no connection in {CONNECT_TIMEOUT_S:g} s"
             )
         case aiohttp.ClientConnectorError():
-            return ProviderAttemptError(f"cannot connect to {place.provider} at {place.host}: {_reason(error)}")
+            return ProviderAttemptError(
+                f"cannot connect to {place.provider} at {place.host}: {explain_connection_error(error.os_error)}"
+            )
         case _NoProgress():
             return stream_cut(place, "nothing of the answer came for too long (stream_progress_timeout_ms)")
         case TimeoutError():
@@ -269,9 +272,6 @@ def _attempt_error(error: Exception, place: ProviderAddress) -> ProviderAttemptE
             return stream_cut(place, "the connection was lost")
 
 
-def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientSSLError) -> str:
-    match error:
-        case aiohttp.ClientConnectorCertificateError():
-            return "its certificate is not valid here"
-        case _:
-            return error.os_error.strerror or type(error.os_error).__name__
+def _reason(error: aiohttp.ClientSSLError) -> str:
+    below = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
+    return explain_connection_error(below)

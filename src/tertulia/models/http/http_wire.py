@@ -67,7 +67,7 @@ class HttpWire(ABC):
         self._sleep = sleep
         self._url = _api_url(provider_name, provider.base_url, self.path)
         self.limits = AnswerLimits(provider.max_answer_characters, provider.max_argument_characters)
-        self.place = ProviderAddress(provider_name, model, urlsplit(self._url).hostname or "", provider.env_key)
+        self.place = ProviderAddress(provider_name, model, _host(self._url), provider.env_key)
         self._line: ProviderConnection | None = None
 
     @property
@@ -217,3 +217,13 @@ def _api_url(provider_name: str, base_url: str, path: str) -> str:
     if path.startswith("/v1/"):
         before = before.removesuffix("/v1")
     return urlunsplit(base._replace(path=before + path, fragment=""))
+
+
+def _host(url: str) -> str:
+    """The host, with its port where the address names one."""
+    address = urlsplit(url)
+    try:
+        port = address.port
+    except ValueError:
+        port = None
+    return f"{address.hostname}:{port}" if port is not None else address.hostname or ""

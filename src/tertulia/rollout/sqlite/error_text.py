@@ -20,6 +20,7 @@ _IN_WORDS = {
     "busy": "another program keeps it locked; close that program and try again",
     "damaged": "it is damaged; restore it from a backup, or remove it with `tertulia sessions rm`",
     "missing": "it is not there, or may not be opened; see its name, owner and mode",
+    "not_a_folder": "a file stands where a directory is needed; move it, or choose another place with TERTULIA_HOME",
     "crowded": "too many files are open; close some, or raise the limit (`ulimit -n`)",
     "memory": "there is not enough memory; free some and go on",
     "io": "the disk reports an error; check it, then try again",
@@ -51,6 +52,8 @@ _BY_ERRNO = {
     errno.ENOMEM: "memory",
     errno.ENOENT: "missing",
     errno.ELOOP: "missing",
+    errno.ENOTDIR: "not_a_folder",
+    errno.EEXIST: "not_a_folder",
 }
 
 
@@ -61,7 +64,11 @@ def explain(error: Exception, file: Path) -> StorageError:
         # SQLite does not tell why it could not lengthen the file beside it: a full disk is only one of the reasons.
         kind = "full"
     # What SQLite and the system say names no text of anybody: values are bound, never spelled.
-    return StorageError(f"{file}: {_IN_WORDS[kind]} ({str(error) or type(error).__name__})", file=str(file), kind=kind)
+    return StorageError(f"{file}: {_IN_WORDS[kind]} ({_words(error)})", file=str(file), kind=kind)
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def error_kind(error: Exception) -> str:

@@ -65,7 +65,7 @@ class SessionUpdates(SurfaceEvents[Update]):
         if data.status == "ready":
             self._server_errors.pop(data.name, None)
         elif data.status in ("failed", "untrusted"):
-            text = f"MCP server {data.name} is {data.status}: {data.error or 'no reason is known'}"
+            text = t.server_status_text(data.name, data.status, data.error)
             if self._server_errors.get(data.name) != text:
                 self._server_errors[data.name] = text
                 yield remark_update(text)

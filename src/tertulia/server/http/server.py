@@ -85,8 +85,8 @@ GRACE_S = 2
 """For answers that are under way when it is to end."""
 
 
-def listen(port: int, host: str = LOOPBACK) -> socket.socket:
-    """A socket that listens there; 0 chooses a free port. InvalidParams where that cannot be."""
+def listen(port: int, host: str = LOOPBACK, flag: str = "--port") -> socket.socket:
+    """A socket that listens there; 0 chooses a free port. InvalidParams, with the flag, where that cannot be."""
     if not 0 <= port <= _LAST_PORT:
         # Else another one would be found for it, without a word.
         raise InvalidParamsError(f"port {port}: there are ports from 0 to {_LAST_PORT}")
@@ -104,8 +104,19 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
             listening.close()
             raise
     except (OSError, UnicodeError) as error:
-        raise InvalidParamsError(f"port {port} of {host}: {getattr(error, 'strerror', None) or error}") from None
+        raise InvalidParamsError(_listen_problem(port, host, flag, error)) from None
     return listening
+
+
+def _listen_problem(port: int, host: str, flag: str, error: OSError | UnicodeError) -> str:
+    match getattr(error, "errno", None):
+        case errno.EADDRINUSE:
+            problem = "is in use by another program; choose another with"
+        case errno.EACCES:
+            problem = "is only for the administrator; choose one above 1023 with"
+        case _:
+            return f"port {port} of {host}: {getattr(error, 'strerror', None) or error}"
+    return f"port {port} of {host} {problem} {flag}; `{flag} 0` takes any that is free"
 
 
 def url_of(listening: socket.socket) -> str:

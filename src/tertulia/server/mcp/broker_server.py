@@ -182,7 +182,7 @@ _INSTRUCTIONS = (
 @asynccontextmanager
 async def open_client_broker(session: Session, view: NamedView, title: str) -> AsyncGenerator[McpEndpoint]:
     """What one client gets, as long as the block lasts. InvalidParams for a view that names what there is not."""
-    await asyncio.to_thread(load_sdk)
+    await asyncio.to_thread(load_sdk, "`tertulia mcp-broker` needs")
     fields: dict[str, Any] = {"title": title[:200]}
     if view.mcp_tool_allowlist is not None:
         fields["mcp_tool_allowlist"] = list(view.mcp_tool_allowlist)

@@ -16,6 +16,13 @@ from tertulia.mcp.config.server_table import resolve_directory
 MAX_BYTES = 1024 * 1024
 MAX_DOTS = 200
 """In one line. Reading a dotted key costs the square of its parts: a file of 64 KB could take half a minute."""
+_ADVICE = {
+    "Invalid value": 'a text stands in quotes: key = "text"',
+    "Cannot overwrite a value": "the same key stands there twice",
+    "Cannot declare": "the same table stands there twice",
+    "Expected '='": 'a line is key = "value", or [table]',
+}
+"""By the beginning of what tomllib says."""
 MAX_DEPTH = 100
 """Of tables within tables and lists."""
 
@@ -24,7 +31,8 @@ def read_config(path: Path) -> dict[str, Any] | None:
     """The file's tables, or None where there is no file. A file that cannot be read or parsed is an error."""
     try:
         if path.exists() and not path.is_file():
-            raise InvalidParamsError(f"{path}: expected a file")
+            what = "a directory" if path.is_dir() else "no ordinary file"
+            raise InvalidParamsError(f"{path}: expected a file, and this is {what}")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
@@ -37,21 +45,29 @@ def read_config(path: Path) -> dict[str, Any] | None:
         return _parse(raw.decode())
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise InvalidParamsError(f"{path}: expected UTF-8 (at line {line})") from None
+        raise InvalidParamsError(f"{path}: expected UTF-8 (at line {line}); save the file as UTF-8") from None
     except ValueError as error:
-        raise InvalidParamsError(f"{path}: {error}") from None
+        raise InvalidParamsError(f"{path}: {_explain_toml(str(error))}") from None
+
+
+def _explain_toml(problem: str) -> str:
+    """What tomllib says, with what to do about the mistakes that people make most."""
+    for words, advice in _ADVICE.items():
+        if problem.startswith(words):
+            return f"{problem}; {advice}"
+    return problem
 
 
 def read_override(override: str) -> dict[str, Any]:
     """`limits.mcp_wait_s=5` as tables. The value is TOML; what is not TOML is taken as a string."""
     key, equals, value = override.partition("=")
-    for spelled in (value, json.dumps(value, ensure_ascii=False)) if equals else ():
+    for spelled in (value, json.dumps(value.strip(), ensure_ascii=False)) if equals else ():
         try:
             return _parse(f"{key} = {spelled}")
         except ValueError:
             continue
     # The value is not repeated: it may be a secret.
-    raise InvalidParamsError(f"-c {key}: expected key=value with a dotted key")
+    raise InvalidParamsError(f"-c {key}: expected key=value with a dotted key, such as -c limits.task_timeout_s=60")
 
 
 def anchor(paths: Any, folder: Path, user_home: Path) -> Any:

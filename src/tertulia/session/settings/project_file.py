@@ -18,7 +18,7 @@ from tertulia.protocol.conversation_fields import FIELDS_BY_NAME, RIGHT_FIELDS
 from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.mounts.stubs import is_stub
-from tertulia.session.settings.values import check_name, parse_limits, parse_setting
+from tertulia.session.settings.values import check_names, parse_limits, parse_setting
 
 
 class ProjectFile(msgspec.Struct, frozen=True):
@@ -64,8 +64,8 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
     """Meet what the file says with what is allowed without it."""
     requested: dict[str, Any] = {}
     warnings: list[str] = []
+    check_names(config, str(path))
     for name, value in config.items():
-        check_name(name, str(path))
         try:
             right = _right_of_setting(name, value, ceiling)
         except InvalidParamsError as error:

@@ -30,7 +30,7 @@ from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import TOP, Rights, parse_right
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.protocol.conversation_fields import RIGHT_FIELDS, TOOL_SWITCHES, ShellMode, Visibility
-from tertulia.protocol.inputs import name_hint
+from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxName, sandbox_from_wire
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy, storage_from_wire
 from tertulia.session.settings.config_file import anchor, anchor_servers, read_config, read_override
@@ -42,7 +42,7 @@ from tertulia.session.settings.project_file import (
     merge_project_masks,
     read_project_servers,
 )
-from tertulia.session.settings.values import check_name, parse_setting, rename_old_settings
+from tertulia.session.settings.values import check_names, parse_setting, rename_old_settings
 from tertulia.tools.tool import Buffers, Tool
 
 Table = Mapping[str, Any]
@@ -241,6 +241,7 @@ def load_settings(
     cwd = Path(os.path.realpath(cwd))
     if not cwd.is_dir():
         raise InvalidParamsError(f"{cwd} is not a directory")
+    _check_home(environment)
     layers = SettingLayers()
     _add_file(layers, read_config(environment.config_file) or {}, str(environment.config_file), cwd, environment)
     warnings, servers = _add_projects(layers, cwd, environment)
@@ -261,6 +262,17 @@ def load_settings(
     )
 
 
+def _check_home(environment: Environment) -> None:
+    """Refuse a place for our data that cannot be a directory, before anything is kept there."""
+    nearest = next(place for place in (environment.home, *environment.home.parents) if place.exists())
+    if not nearest.is_dir():
+        named = " (TERTULIA_HOME names it)" if environment.variables.get("TERTULIA_HOME") else ""
+        raise InvalidParamsError(
+            f"{environment.home}{named} cannot hold sessions: {nearest} is a file; set TERTULIA_HOME to a directory, "
+            "which need not exist yet"
+        )
+
+
 def _add_history_variables(layers: SettingLayers, environment: Environment) -> None:
     for name, table in read_history_variables(environment.variables).items():
         layers.add("executors", {"history": table}, f"environment {name}")
@@ -275,8 +287,9 @@ def _merge_overrides(overrides: Sequence[str]) -> list[dict[str, Any]]:
 
 def _add_file(layers: SettingLayers, config: Table, source: str, cwd: Path, environment: Environment) -> None:
     below = storage_from_wire(layers.values.get("storage_policy", Full()))
-    for name, value in rename_old_settings(config, below, source).items():
-        check_name(name, source)
+    config = rename_old_settings(config, below, source)
+    check_names(config, source)
+    for name, value in config.items():
         if name == "writable_roots":
             value = anchor(value, cwd, environment.user_home)
         elif name == "mcp_servers":

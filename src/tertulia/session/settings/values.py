@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os.path
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, cast, get_args
 
@@ -26,7 +26,8 @@ from tertulia.policy.orders import normal_roots
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS
 from tertulia.protocol.field_kinds import Structured, Switch, Words
-from tertulia.protocol.inputs import check_text, near_names
+from tertulia.protocol.inputs import check_text
+from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import sandbox_from_wire
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
 from tertulia.rollout.sweep.retention import retention_from_wire
@@ -38,6 +39,9 @@ PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_se
 OLD_STORAGE_SWITCH = "disable_response_storage"
 
 MAX_CLOSE_TIMEOUT_S = 86_400
+
+_MAX_SHOWN = 20
+"""Of mistakes in one file."""
 
 
 def parse_setting(name: str, value: object) -> Any:
@@ -62,14 +66,19 @@ def rename_old_settings(config: Mapping[str, Any], storage: StoragePolicy, sourc
     return current
 
 
-def check_name(name: str, source: str) -> None:
-    """Refuse what is not a setting that a file can hold, and say which one may have been meant."""
-    names = _PARSERS.keys() - PYTHON_ONLY
-    if name not in names:
-        near = near_names(name, sorted(names), 1)
-        raise InvalidParamsError(
-            f"{source}: there is no setting {name!r:.80}" + (f"; did you mean {near[0]}?" if near else "")
-        )
+def check_names(names: Iterable[str], source: str) -> None:
+    """Refuse what is not a setting that a file can hold, and say of each which one may have been meant."""
+    known = sorted(_PARSERS.keys() - PYTHON_ONLY)
+    unknown = [name for name in names if name not in known]
+    if not unknown:
+        return
+    # Imported here: most files have no mistake.
+    from tertulia.session.settings.codex_settings import CODEX_NOTES
+
+    shown, rest = unknown[:_MAX_SHOWN], unknown[_MAX_SHOWN:]
+    hints = [f"there is no setting {name!r:.80}; {name_hint(name, known, CODEX_NOTES)}" for name in shown]
+    lines = [*hints, f"and {len(rest)} more"] if rest else hints
+    raise InvalidParamsError(f"{source}: " + "\n  ".join(lines))
 
 
 def _model(name: str, value: object) -> object:
@@ -115,6 +124,8 @@ def _sequence(name: str, value: object) -> tuple[Any, ...]:
 
 
 def _tools(name: str, value: object) -> tuple[Any, ...]:
+    if isinstance(value, Mapping):
+        raise InvalidParamsError(f"{name} must be a list; web search is tools_web_search_request = true")
     tools = _sequence(name, value)
     if not all(isinstance(tool, str) or callable(tool) or hasattr(tool, "spec") for tool in tools):
         raise InvalidParamsError(f"{name} must be a list of functions, tools, or names of installed plug-ins")
@@ -198,7 +209,9 @@ def _masks(name: str, value: object) -> dict[str, tuple[str, ...]]:
     table = _table(name, value)
     unknown = sorted(table.keys() - {"add", "unmask"})
     if unknown:
-        raise InvalidParamsError(f"{name}: there is no setting {unknown[0][:64]!r}, only add, unmask")
+        raise InvalidParamsError(
+            f"{name}: there is no setting {unknown[0][:64]!r}; {name_hint(unknown[0], ('add', 'unmask'))}"
+        )
     lists = {key: _strings(f"{name}.{key}", value) for key, value in table.items()}
     return {key: tuple(_mask_path(f"{name}.{key}", path) for path in paths) for key, paths in lists.items()}
 
