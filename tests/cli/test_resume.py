@@ -41,6 +41,20 @@ def test_what_did_not_come_back_is_said(shell: Shell) -> None:
     assert "canary" not in ran.out + ran.err
 
 
+def test_a_title_that_was_not_stored_is_said(shell: Shell) -> None:
+    """Issue 19, 15: after every resume, and nowhere the title itself."""
+    session_id = run_session(shell, *DELEGATING, flags=("--storage", "headers-only"))
+    shown = shell.run("sessions", "show", session_id)
+    assert "its title and 3 texts: its policy is headers_only" in shown.out
+    (child,) = [line["id"] for line in shell.run("conv", "ls", "--last", "--json").lines if line["parent_id"]]
+    lost = f"conversation {child} comes back without its title and 2 texts: they were not stored, its storage policy is"
+    for words in (("resume", session_id), ("resume", session_id), ("conv", "ls", "--last")):
+        ran = shell.run(*words)
+        assert lost in ran.err, words
+        assert ran.err.count("its title") == 1
+        assert "reviewer" not in ran.out + ran.err
+
+
 def test_a_process_that_died_leaves_a_task_that_is_closed(shell: Shell) -> None:
     """Resume runs nothing."""
     with shell.start("exec", "--json", "-m", shell.script(NEVER), "hello") as process:

@@ -71,7 +71,7 @@ def test_it_goes_on_with_its_own_model_and_a_fork_goes_its_own_way(tmp_path: Pat
 
     assert (said(id), said(fork)) == (["One", "Two"], ["One", "Three"])
     assert run(tmp_path, "sessions", "fork", id, "--at", "9").code == 1
-    assert run(tmp_path, "sessions", "rm", id).code == 0
+    assert run(tmp_path, "sessions", "rm", id, "--yes").code == 0
     assert not file_of(tmp_path, id).exists()
     assert file_of(tmp_path, fork).exists()
 

@@ -18,8 +18,9 @@ from tertulia.cli.exec.run_message import MessageRequest, run_message
 from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.output.tables import conversation_rows, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, json_line
-from tertulia.cli.session_lookup import LAST, ResumeRequest, find_open_conversation, find_stored_session
+from tertulia.cli.session_lookup import LAST, ResumeRequest, find_open_conversation, find_stored_session, restart_events
 from tertulia.conversation.user_message import to_user_message
+from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.inputs import TextInput
 from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.protocol.validation_text import explain_decoding
@@ -104,7 +105,12 @@ def ls(flags: GlobalFlags, *, which: str | None, last: bool, as_json: bool) -> i
     """Show the open conversations, root first."""
     loaded = flags.load()
 
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+
     async def act(host: Host, session: Session) -> Any:
+        async for event in restart_events(session):
+            if isinstance(event.data, WarningEvent):
+                notes.line(("warning ", "yellow"), event.data.message)
         return (await operate(host, session, "conversation/list", {})).answer["conversations"]
 
     infos = _run(flags, loaded, (which, last), act)

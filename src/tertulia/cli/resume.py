@@ -15,7 +15,7 @@ from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, shorten
-from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, with_session_argument
+from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, restart_events, with_session_argument
 from tertulia.cli.sessions.replay import Transcript, play_record
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.session.session import Session
@@ -81,13 +81,8 @@ async def _show_only(resume_request: ResumeRequest, loaded: LoadedSettings) -> i
     out, notes = (TerminalOutput(stream, loaded.environment.variables) for stream in (sys.stdout, sys.stderr))
     view = TextView(out, notes, loaded.warnings)
     async with resume_request.session() as session:
-        last = session.activity.last_seq
-        events = session.events(after=session.activity.began_after)
-        while session.activity.began_after < last:
-            event = await anext(events)
+        async for event in restart_events(session):
             view.show(event)
-            if event.seq == last:
-                break
         await _show(session, out)
     return 0
 

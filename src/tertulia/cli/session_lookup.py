@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from tertulia.cli.global_flags import GlobalFlags
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.protocol.events import Event
 from tertulia.rollout.sqlite.session_files import is_session_id, sessions_folder
 from tertulia.rollout.sqlite.session_index import find_files, latest_session, list_sessions
 from tertulia.rollout.sqlite.summaries import summary_of
@@ -100,6 +101,16 @@ def find_open_conversation(session: Session, word: str) -> str:
         )
     # The session raises the right error for one that is closed or unknown.
     return session.conversation(fitting[0] if fitting else word).id
+
+
+async def restart_events(session: Session) -> AsyncGenerator[Event]:
+    """What has happened since the session was resumed: what was closed, and what could not be restored."""
+    last = session.activity.last_seq
+    if session.activity.began_after < last:
+        async for event in session.events(after=session.activity.began_after):
+            yield event
+            if event.seq == last:
+                break
 
 
 class ResumeRequest(msgspec.Struct, frozen=True):

@@ -203,6 +203,7 @@ class ConversationState:
         "history",
         "id",
         "last_active",
+        "lost_title",
         "native_session",
         "parent_id",
         "place",
@@ -223,6 +224,8 @@ class ConversationState:
         self.depth = 0
         self.place = Lineage(id)
         self.title: str | None = None
+        self.lost_title = False
+        """Whether it had a title in an earlier life of the session, which was not stored."""
         self.closed = False
         self.task: TaskHandle | None = None
         """A light handle: it does not know the conversation, so there is no cycle."""

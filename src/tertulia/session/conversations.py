@@ -201,7 +201,7 @@ class Conversations:
         resolved = self._terms_resolver.changed(conversation, params)
         conversation.adopt(resolved.terms)
         if title != conversation.title:
-            conversation.title = title
+            conversation.title, conversation.lost_title = title, False
             self.watchers.notify()
         # After what was said on account of it: a stricter policy takes that along.
         self._agree(conversation, _merge_narrowed(self.narrowed(conversation), resolved, params))

@@ -9,6 +9,7 @@ import pytest
 from tertulia.cli.sessions.command import _unique_length
 from tests.cli.running import Shell
 from tests.cli.stored_sessions import DELEGATING, Screen, held, home, ids, run_session
+from tests.tables import each_row
 
 ACTS = ("ls", "show", "export", "replay", "fork", "rm", "sweep")
 
@@ -103,20 +104,33 @@ def test_searching_finds_where_it_was_said(shell: Shell) -> None:
 # ---- rm
 
 
-def test_off_a_terminal_it_deletes_what_is_named(shell: Shell) -> None:
+@each_row("words", [("--last",), ("00000000",), ()])
+def test_off_a_terminal_nothing_is_deleted_without_yes(shell: Shell, words: tuple[str, ...]) -> None:
+    """Issue 19, 15."""
+    session_id = run_session(shell)
+    ran = shell.spawn("sessions", "rm", *(words or (session_id,)), input=b"y\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "tertulia sessions rm: a session is deleted for good, and there is no terminal to ask on: give --yes. "
+        "See `tertulia sessions rm --help`.\n"
+    )
+    assert session_id in ids(shell)
+
+
+def test_with_yes_it_deletes_what_is_named(shell: Shell) -> None:
     first, second, third = run_session(shell), run_session(shell), run_session(shell)
-    ran = shell.run("sessions", "rm", first[:8], second, first)
+    ran = shell.run("sessions", "rm", first[:8], second, first, "--yes")
     assert (ran.code, ran.out) == (0, f"{first} is deleted\n{second} is deleted\n")
     assert ids(shell) == {third}
-    assert shell.run("sessions", "rm", "--last").code == 0
+    assert shell.run("sessions", "rm", "--last", "-y").code == 0
     assert ids(shell) == set()
 
 
 def test_one_that_is_not_there_keeps_all_of_them(shell: Shell) -> None:
     session_id = run_session(shell)
-    assert shell.run("sessions", "rm", session_id, "00000000").code == 1
-    assert shell.run("sessions", "rm").code == 2
-    assert shell.run("sessions", "rm", session_id, "--last").code == 2
+    assert shell.run("sessions", "rm", "--yes", session_id, "00000000").code == 1
+    assert shell.run("sessions", "rm", "--yes").code == 2
+    assert shell.run("sessions", "rm", "--yes", session_id, "--last").code == 2
     assert ids(shell) == {session_id}
 
 
@@ -124,7 +138,7 @@ def test_one_in_use_is_not_deleted_and_the_others_are(shell: Shell) -> None:
     """HARDENING F9."""
     used, free = run_session(shell), run_session(shell)
     with held(shell, used):
-        ran = shell.run("sessions", "rm", used, free)
+        ran = shell.run("sessions", "rm", "--yes", used, free)
     assert ran.code == 1
     assert f"session {used}" in ran.err
     assert "is in use" in ran.err

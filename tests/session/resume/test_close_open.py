@@ -599,6 +599,29 @@ def test_why_a_text_does_not_come_back_is_said_as_people_write_it(policy: Ttl | 
     """S002-18, S002-19."""
     assert _what_is_missing(policy, 2).startswith(said)
     assert _what_is_missing(policy, 1).startswith("1 text:")
+    assert _what_is_missing(policy, 2, title=True).startswith(f"its title and {said}")
+    assert _what_is_missing(policy, 0, title=True).startswith("its title: it ")
+
+
+async def test_a_title_that_was_not_stored_is_missed_until_there_is_another(lives: Lives) -> None:
+    """Issue 19, 15."""
+
+    def warnings(session: Session) -> list[str]:
+        return [event.data["message"] for event in told(session) if event.type == "warning"]
+
+    async with lives.start("one") as session:
+        child = await session.open(title="canary", storage_policy="headers_only")
+        await session.open(storage_policy="headers_only")
+    for _ in range(2):
+        async with lives.resumed(session.id) as again:
+            (lost,) = [message for message in warnings(again) if "title" in message]
+            assert lost.startswith(f"conversation {child.id} comes back without its title and 1 text: ")
+            assert again.conversation(child.id).info.title is None
+    async with lives.resumed(session.id) as again:
+        await again.conversation(child.id).set_context(title="new", storage_policy="headers_only")
+        await again.conversation(child.id).set_context(title=None)
+    async with lives.resumed(session.id) as again:
+        assert not any("title" in message for message in warnings(again))
 
 
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────

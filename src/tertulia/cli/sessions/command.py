@@ -186,12 +186,14 @@ def _match_row(hit: SearchHit, now: float) -> list[StyledText]:
 def rm(flags: GlobalFlags, *, ids: Sequence[str], last: bool, sure: bool) -> int:
     """Delete sessions for good.
 
-    On a terminal it asks first. A session that is in use is not deleted.
+    It asks first; without a terminal it wants --yes. A session that is in use is not deleted.
     """
+    if not sure and not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("a session is deleted for good, and there is no terminal to ask on: give --yes")
     loaded = flags.load()
     home, out = loaded.environment.home, TerminalOutput(sys.stdout, loaded.environment.variables)
     wanted = [find_stored_session(loaded, None, last=True)] if last and not ids else _find_all(loaded, ids, last=last)
-    if not sure and out.live and sys.stdin is not None and sys.stdin.isatty() and not _confirm(out, home, wanted):
+    if not sure and not _confirm(out, home, wanted):
         out.line("Nothing was deleted.")
         return 0
     failed = 0

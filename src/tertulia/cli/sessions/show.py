@@ -224,7 +224,9 @@ def _role(item: UserMessage | AssistantMessage) -> str:
 
 def _gap(conversation: RecordedConversation) -> str | None:
     """Which texts are not stored, and why; None if all are."""
-    missing = sum(len(piece.missing) for piece in conversation.pieces)
+    count, terms = sum(len(piece.missing) for piece in conversation.pieces), _terms(conversation)
+    title = ["its title"] if terms.titled and terms.title is None else []
+    missing = " and ".join([*title, *([format_count(count, "text")] if count else [])])
     policy = _policy(conversation)
     if policy == "none":
         return (
@@ -235,10 +237,10 @@ def _gap(conversation: RecordedConversation) -> str | None:
     if not missing:
         return None
     if policy == "headers_only":
-        return f"{format_count(missing, 'text')}: its policy is headers_only"
+        return f"{missing}: its policy is headers_only"
     if policy != "full":
-        return f"{format_count(missing, 'text')}: expired, {spell_storage(policy)}"
-    return f"{format_count(missing, 'text')}: of a conversation with a stricter policy, or removed since"
+        return f"{missing}: expired, {spell_storage(policy)}"
+    return f"{missing}: of a conversation with a stricter policy, or removed since"
 
 
 def spell_storage(policy: WireStorage | None) -> str:

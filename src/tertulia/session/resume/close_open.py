@@ -166,23 +166,25 @@ def _publish_missing(parts: SessionParts, old: RecordedConversation, restored: R
         parts.bus.publish(old.plan, scope, policy)
     for warning in restored.warnings:
         parts.bus.publish(WarningEvent(warning, "not_restored"), scope)
-    if restored.missing:
-        missing = _what_is_missing(conversation.storage, restored.missing)
+    if restored.missing or conversation.lost_title:
+        missing = _what_is_missing(conversation.storage, restored.missing, title=conversation.lost_title)
         message = f"conversation {conversation.id} comes back without {missing}"
         parts.bus.publish(WarningEvent(message, "not_stored"), scope)
 
 
-def _what_is_missing(policy: StoragePolicy, count: int) -> str:
-    texts = "1 text" if count == 1 else f"{count} texts"
+def _what_is_missing(policy: StoragePolicy, count: int, *, title: bool = False) -> str:
+    texts = ["1 text" if count == 1 else f"{count} texts"] if count else []
+    what = " and ".join([*(["its title"] if title else []), *texts])
+    it, was, has = ("they", "were", "have") if count else ("it", "was", "has")
     match policy:
         case NoStorage():
-            return "everything that was said in it: its storage policy is none"
+            return f"{'its title and ' * title}everything that was said in it: its storage policy is none"
         case HeadersOnly():
-            return f"{texts}: they were not stored, its storage policy is headers_only"
+            return f"{what}: {it} {was} not stored, its storage policy is headers_only"
         case Ttl(seconds):
-            return f"{texts}: they have expired or were not stored, its storage policy is ttl:{seconds:g}"
+            return f"{what}: {it} {has} expired or {was} not stored, its storage policy is ttl:{seconds:g}"
         case Full():
-            return f"{texts}: they were not stored, by the policy of another conversation, or were removed since"
+            return f"{what}: {it} {was} not stored, by the policy of another conversation, or {was} removed since"
 
 
 def _remaining_policy(policy: StoragePolicy, age: float) -> StoragePolicy | None:

@@ -101,6 +101,7 @@ class ConversationRestorer:
             self._places[old.id],
         )
         conversation.title = agreement.title
+        conversation.lost_title = agreement.titled and agreement.title is None
         conversation.last_active = old.active
         conversation.history, missing, forgotten = _history(old, terms)
         conversation.history.kept_by = old.kept_by

@@ -40,6 +40,8 @@ class RecordedTerms(msgspec.Struct, frozen=True):
     cwd: str | None = None
     """None where it was not stored."""
     title: str | None = None
+    titled: bool = False
+    """Whether it had a title, stored or not."""
     base_instructions: str | None = None
     user_instructions: str | None = None
     narrowed: tuple[Narrowing, ...] = ()
@@ -62,6 +64,7 @@ def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing])
             "model": "" if names_a_file(terms.wire.name) else terms.wire.name,
             "backend": terms.backend,
             "because": conversation.because,
+            **({"titled": True} if conversation.title is not None or conversation.lost_title else {}),
             **{name: getattr(terms, name) for name in PREFERENCES},
         },
         terms={
