@@ -130,7 +130,7 @@ SESSION = [
     *("approvals", "close", "closed", "conversation", "conversations", "events", "id", "info", "metrics", "open"),
     *("resume", "root", "start"),
 ]
-SESSION_FOR_SURFACES = ["activity", "find", "mcp"]
+SESSION_FOR_SURFACES = ["activity", "mcp"]
 """What the surfaces in `server` and `cli` use besides. Not promised to programs that import tertulia."""
 CONVERSATION = [
     *("close", "compact", "context", "fork", "history", "id", "info", "interrupt", "message", "set_context"),

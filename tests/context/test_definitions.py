@@ -52,7 +52,7 @@ def test_a_tool_keeps_a_full_schema_and_can_be_shown_to_a_model() -> None:
     tool = ToolDefinition(**{**TOOL, "parameters": {"tone": "string"}, "context": "Softly."})  # type: ignore[arg-type]
     assert tool.parameters == {"type": "object", "properties": {"tone": {"type": "string"}}}
     assert (tool.rpc_method, tool.scope, tool.context) == ("bell.ring", "all", "Softly.")
-    assert (tool.spec().name, tool.spec().source) == ("ring", "injector")
+    assert (tool.spec.name, tool.spec.source) == ("ring", "injector")
 
 
 def test_a_tool_may_come_as_a_mapping_in_either_spelling() -> None:

@@ -109,7 +109,7 @@ async def main():
     project.mkdir(parents=True)
     (project / "config.toml").write_text("include_clock_tool = false")
     loaded = load_settings(cwd=project.parent, environ={"HOME": str(pathlib.Path.cwd() / "home")})
-    assert loaded.settings.rights().allows_tool("clock") is False
+    assert loaded.settings.rights.allows_tool("clock") is False
     assert loaded.provenance["include_clock_tool"].endswith("config.toml")
 
 asyncio.run(main())

@@ -407,7 +407,7 @@ async def test_on_an_old_connection_that_is_shared_a_question_never_reaches_a_st
             voice.calls("a__ask", question="Of two?")
             other = asyncio.ensure_future(two.root.message("go"))
             await until(second, "mcp_tool_call_begin")
-            assert not two.approvals.elicitations()
+            assert not await two.approvals.elicitations()
             await one.approvals.resolve(question.data.elicitation_id, "allow", content={"ok": True})
             await soon(asked)
             question = await until(second, "elicitation_request")

@@ -143,14 +143,14 @@ async def test_a_grant_holds_for_nothing_but_what_was_shown(tmp_path: Path) -> N
         other = await person.session.open()
         await done(person)
         assert len(person.asked) == 4
-        (grant,) = person.session.approvals.grants()
+        (grant,) = await person.session.approvals.grants()
         assert grant.matches == person.asked[0].data["matches"]
         assert grant.conversation_id == person.session.root.id
         await soon(other.message("go"))
         assert person.asked[4].conversation_id == other.id
         late = await person.session.approvals.resolve(person.asked[4].data["approval_id"], "allow", scope="session")
         assert not late
-        assert person.session.approvals.grants() == [grant]
+        assert await person.session.approvals.grants() == [grant]
         with pytest.raises(errors.NotFoundError):
             await person.session.approvals.resolve(grant.grant_id, "allow")
     assert person.codes() == ["ok", "ok", *["approval_denied"] * 4]

@@ -27,18 +27,18 @@ async def test_a_session_owns_one_of_each_and_its_conversations_share_it(tmp_pat
         async with session.events(attend=True) as news:
             asking = asyncio.create_task(session.root.message("go"))
             request = (await until(news, "approval_request")).data
-            assert [pending.approval_id for pending in session.approvals.pending()] == [request.approval_id]
+            assert [pending.approval_id for pending in await session.approvals.pending()] == [request.approval_id]
             await session.approvals.resolve(request.approval_id, "allow", scope="session")
             await soon(asking)
             voice.calls("a__pid")
             await soon(other.message("go"))
         (first, own), (second, same) = await ends(session)
         assert (first, second, own) == (True, True, same), "one server process, and one yes for both"
-        assert len(session.approvals.grants()) == 1
+        assert len(await session.approvals.grants()) == 1
         assert {*session.conversations()} >= {session.root, other}
         seqs = [event.seq for event in await past(session)]
         assert seqs == list(range(seqs[0] or 0, (seqs[0] or 0) + len(seqs))), "one bus numbers for all"
-        assert session.activity.tasks() == [], "and one registry, empty when nothing runs"
+        assert session.activity.tasks == [], "and one registry, empty when nothing runs"
     async with tertulia.Session.resume(session.id, tertulia.Settings(model=ScriptedModel([]))) as again:
         assert {conversation.id for conversation in again.conversations()} >= {session.root.id, other.id}, "one record"
 
@@ -54,7 +54,7 @@ async def test_two_conversations_are_one_queue() -> None:
         second = asyncio.create_task(other.message("2"))
         await asyncio.sleep(0)
         assert session.activity.current_task is not None
-        assert [task.conversation_id for task in session.activity.tasks()][:1] == [session.root.id]
+        assert [task.conversation_id for task in session.activity.tasks][:1] == [session.root.id]
         assert len(model.requests) == 1
         gate.set()
         assert [(await soon(first)).text, (await soon(second)).text] == ["One.", "Two."]

@@ -28,7 +28,7 @@ def _may(asked: Any) -> bool:
 
 async def test_the_defaults_are_those_of_the_design() -> None:
     """S004-20, X-16, DESIGN, Scheduling"""
-    limits = tertulia.Settings().rights().limits
+    limits = tertulia.Settings().rights.limits
     assert (limits.max_interrupt_chain_depth, limits.max_chain_conversations) == (8, 64)
     assert (limits.max_task_interrupts, limits.max_conversations) == (64, 10_000)
 

@@ -362,7 +362,7 @@ async def asked_for(session: tertulia.Session, word: str) -> tuple[ApprovalReque
     with queue.attended():
         asking = asyncio.create_task(queue.ask(request, UNTRUSTED, lambda event: asked.set()))
         await asked.wait()
-    (waiting,) = session.approvals.pending()
+    (waiting,) = await session.approvals.pending()
     return waiting, asking
 
 
@@ -371,7 +371,7 @@ async def settled_and_granted(session: tertulia.Session) -> tuple[ApprovalReques
     waiting, asking = await asked_for(session, "x")
     await session.approvals.resolve(waiting.approval_id, "allow", scope="session")
     await asking
-    return waiting, session.approvals.grants()[0]
+    return waiting, (await session.approvals.grants())[0]
 
 
 async def of_an_agent(session: tertulia.Session) -> dict[str, dict[str, Any]]:

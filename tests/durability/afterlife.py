@@ -127,8 +127,8 @@ class Afterlife:
             assert context.user_instructions in wanted
             assert context.policy["sandbox"] == opened["sandbox"]
         assert (await session.root.context()).policy["sandbox"] == "danger-full-access"
-        assert session.approvals.grants() == [], "what was allowed is still allowed"
-        assert session.approvals.pending() == []
+        assert await session.approvals.grants() == [], "what was allowed is still allowed"
+        assert await session.approvals.pending() == []
         for forked in self.word.all("forked"):
             items = session.parts.conversations.find(forked["forked"]).history.snapshot()
             assert len(items) >= forked["items"]

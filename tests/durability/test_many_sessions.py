@@ -34,7 +34,7 @@ async def main():
             await host.start()
         except LimitError as error:
             refusals.append(error)
-    held = host.sessions()
+    held = host.sessions
     replies = [await session.root.message("run", message_id="run") for session in held]
     before = opened()
     for _ in range(3):
@@ -49,7 +49,7 @@ async def main():
         await host.close_session(session)
     new = await host.start()
     fresh = (await new.root.message("hello")).status
-    forced = [await host.close_session(session) for session in host.sessions()]
+    forced = [await host.close_session(session) for session in host.sessions]
     await host.close()
     told = {(error.code, error.message.partition(":")[0]) for error in refusals}
     print(json.dumps({

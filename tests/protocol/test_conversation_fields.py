@@ -164,4 +164,4 @@ def test_a_structured_value_is_left_to_the_stage_that_knows_its_parts() -> None:
 def test_what_is_made_from_the_table_has_a_field_for_each_switch() -> None:
     assert set(TOOL_SWITCHES) <= set(Rights.__struct_fields__)
     assert all(getattr(ContextFields(), name) is UNSET for name in TOOL_SWITCHES)
-    assert all(getattr(tertulia.Settings().rights(), name) for name in TOOL_SWITCHES)
+    assert all(getattr(tertulia.Settings().rights, name) for name in TOOL_SWITCHES)

@@ -176,7 +176,7 @@ class Scene:
         }
 
     def command(self, *argv: str, cwd: Path | None = None, **fields: Any) -> Command:
-        confinement = confine(Settings().rights(), str(self.workspace), guarded=self.home.guarded())
+        confinement = confine(Settings().rights, str(self.workspace), guarded=self.home.guarded())
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home.folder)}
         return Command(argv=argv, cwd=str(cwd or self.room), confinement=confinement, environment=environment, **fields)
 

@@ -17,7 +17,7 @@ from tests.sandbox.confined import DEADLINE_S, Place, need
 
 def test_without_roots_the_workspace_is_the_one_that_may_be_written() -> None:
     confinement = confine(
-        Settings().rights(),
+        Settings().rights,
         "/work",
         guarded=GuardedPaths(
             (Mask("/secret", "/secret", "a key"),), (ProtectedPath("/work/.bashrc", "a shell runs it"),)
@@ -32,7 +32,7 @@ def test_without_roots_the_workspace_is_the_one_that_may_be_written() -> None:
 
 def test_named_roots_replace_it() -> None:
     """A8: and no directory that anybody works in is added."""
-    rights = replace(Settings().rights(), writable_roots=("/a", "/b"), network=True)
+    rights = replace(Settings().rights, writable_roots=("/a", "/b"), network=True)
     confinement = confine(rights, "/work", guarded=GuardedPaths())
     assert confinement.writable_roots == ("/a", "/b")
     assert confinement.network
@@ -40,7 +40,7 @@ def test_named_roots_replace_it() -> None:
 
 @pytest.mark.parametrize("mode", ["read_only", "danger_full_access"])
 def test_the_mode_is_that_of_the_rights(mode) -> None:
-    assert confine(replace(Settings().rights(), sandbox=mode), "/work", guarded=GuardedPaths()).mode == mode
+    assert confine(replace(Settings().rights, sandbox=mode), "/work", guarded=GuardedPaths()).mode == mode
 
 
 @pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])

@@ -158,7 +158,7 @@ class EditorStage:
             return await self.conn.prompt(session_id=session_id, prompt=content)
 
     def session(self, session_id: str) -> Session:
-        return self.host.find(session_id)
+        return self.host[session_id]
 
     async def raw(self, method: str, params: Any) -> Any:
         async with asyncio.timeout(DEADLINE_S):
@@ -218,7 +218,7 @@ async def editor_stage(
         # asyncio closes what it was given in its next step.
         for _ in range(3):
             await asyncio.sleep(0)
-    assert not host.sessions()
+    assert not host.sessions
 
 
 async def _streams(source: int, target: int) -> tuple[Any, Any]:

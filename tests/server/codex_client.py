@@ -131,7 +131,7 @@ class CodexStage:
         self.hang_up: Callable[[], object] = lambda: None
 
     def session(self, id: str) -> Session:
-        return self.host.find(id)
+        return self.host[id]
 
     async def start(self, **params: Any) -> str:
         """A thread whose MCP servers have started, or failed: a busy machine needs longer than a first turn waits."""
@@ -194,7 +194,7 @@ async def codex_stage(
         os.close(source)
         for _ in range(3):
             await asyncio.sleep(0)
-    assert not hosts[0].sessions()
+    assert not hosts[0].sessions
 
 
 async def _streams(source: int, target: int) -> tuple[Any, Any]:

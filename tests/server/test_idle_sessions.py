@@ -31,10 +31,10 @@ async def test_one_that_nobody_follows_is_closed_after_a_while_and_can_be_resume
     await idle.look()
     clock.advance(99)
     await idle.look()
-    assert host.sessions() == [session]
+    assert host.sessions == [session]
     clock.advance(1)
     await idle.look()
-    assert not host.sessions()
+    assert not host.sessions
     assert (await host.resume(session.id)).id == session.id
 
 
@@ -47,10 +47,10 @@ async def test_one_whose_words_would_be_lost_stays_a_day() -> None:
     await idle.look()
     clock.advance(2_399)
     await idle.look()
-    assert host.sessions() == [session]
+    assert host.sessions == [session]
     clock.advance(1)
     await idle.look()
-    assert not host.sessions()
+    assert not host.sessions
     await host.close()
 
 
@@ -65,7 +65,7 @@ async def test_whatever_happens_in_it_begins_the_wait_again(host: Host) -> None:
     await idle.look()
     clock.advance(99)
     await idle.look()
-    assert host.sessions() == [session]
+    assert host.sessions == [session]
 
 
 async def test_one_that_somebody_follows_stays(host: Host) -> None:
@@ -77,12 +77,12 @@ async def test_one_that_somebody_follows_stays(host: Host) -> None:
         for _ in range(3):
             await idle.look()
             clock.advance(1_000)
-        assert host.sessions() == [session]
+        assert host.sessions == [session]
     for _ in range(2):
         await idle.look()
         clock.advance(1_000)
     await idle.look()
-    assert not host.sessions()
+    assert not host.sessions
 
 
 async def test_one_in_which_something_runs_stays() -> None:
@@ -96,7 +96,7 @@ async def test_one_in_which_something_runs_stays() -> None:
     for _ in range(3):
         await idle.look()
         clock.advance(1_000)
-    assert host.sessions() == [session]
+    assert host.sessions == [session]
     gate.set()
     assert (await running).text == "late"
     await host.close()
@@ -106,5 +106,5 @@ async def test_it_looks_now_and_then(host: Host, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(idle_sessions, "LOOK_EVERY_S", 0)
     await host.start()
     looking = asyncio.ensure_future(IdleSessionCloser(host, FakeClock(), idle_s=0).keep_looking())
-    await until(lambda: not host.sessions())
+    await until(lambda: not host.sessions)
     looking.cancel()

@@ -128,7 +128,7 @@ async def test_a_refused_message_leaves_nothing_behind(send: Surface) -> None:
         before, last = on.root.details.items, on.session.activity.last_seq
         with pytest.raises(InvalidParamsError):
             await send(on, "")
-        assert (on.root.details.items, on.session.activity.tasks()) == (before, [])
+        assert (on.root.details.items, on.session.activity.tasks) == (before, [])
         assert on.session.activity.last_seq == last
         assert not on.model.requests
 
@@ -175,7 +175,7 @@ async def test_the_same_message_id_runs_once_and_a_busy_refusal_leaves_nothing(m
         await on.asked(1)
         with pytest.raises(BusyError):
             await send(on, "other", "fail")
-        assert [task.status for task in on.session.activity.tasks()] == ["running"]
+        assert [task.status for task in on.session.activity.tasks] == ["running"]
         gate.set()
         assert [await first, await send(on, "m")] == ["once", "once"]
         assert len(on.model.requests) == 1

@@ -68,7 +68,7 @@ async def test_a_directory_that_is_none_is_refused_by_name(tmp_path: Path, field
     requested = SessionRequest(path) if field == "cwd" else SessionRequest(str(tmp_path), [path])
     with pytest.raises(InvalidParamsError, match=field):
         await at.start(requested)
-    assert not at.host.sessions()
+    assert not at.host.sessions
 
 
 async def test_a_session_that_could_not_be_settled_is_not_left_behind(
@@ -86,12 +86,12 @@ async def test_a_session_that_could_not_be_settled_is_not_left_behind(
     monkeypatch.setattr(Conversation, "set_context", full)
     with pytest.raises(StorageError):
         await at.resume(first.session.id, SessionRequest(str(more)))
-    assert at.host.sessions() == [first.session]
+    assert at.host.sessions == [first.session]
     assert not first.session.closed
     await at.host.close_session(first.session)
     with pytest.raises(StorageError):
         await at.resume(first.session.id, SessionRequest(str(more)))
-    assert not at.host.sessions()
+    assert not at.host.sessions
 
 
 async def test_a_session_that_comes_back_works_where_the_editor_says(places: tuple[Path, Path, Path]) -> None:

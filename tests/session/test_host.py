@@ -22,8 +22,8 @@ def host(*replies: Any, **settings: Any) -> tertulia.Host:
 async def test_a_host_holds_sessions_by_id() -> None:
     held = host()
     one, two = await held.start(), await held.start()
-    assert (len(held), held.sessions()) == (2, [one, two])
-    assert held.find(two.id) is two
+    assert (len(held), held.sessions) == (2, [one, two])
+    assert held[two.id] is two
     assert one.id != two.id
     await held.close()
     assert len(held) == 0
@@ -50,13 +50,12 @@ async def test_a_session_may_have_settings_of_its_own() -> None:
 async def test_closed_and_unknown_sessions_are_different() -> None:
     held = host()
     session = await held.start()
-    assert not held.was_closed(session.id)
+    assert held[session.id] is session
     assert await held.close_session(session) is False
-    assert held.was_closed(session.id)
     with pytest.raises(ClosedError):
-        held.find(session.id)
+        held[session.id]
     with pytest.raises(NotFoundError):
-        held.find("nobody" * 1_000)
+        held["nobody" * 1_000]
     assert await held.close_session(session) is False
     await held.close()
 
@@ -66,7 +65,7 @@ async def test_a_time_that_is_refused_closes_nothing() -> None:
     session = await held.start()
     with pytest.raises(InvalidParamsError):
         await held.close_session(session, -1)
-    assert held.find(session.id) is session
+    assert held[session.id] is session
     assert (await session.root.message("hi")).text == "ok"
     await held.close()
 
@@ -123,7 +122,7 @@ async def test_several_who_bring_back_one_session_at_once_get_the_same() -> None
     await first.close()
     held = host("Again.")
     back = await asyncio.gather(*(held.resume(session.id) for _ in range(5)))
-    assert held.sessions() == [back[0]]
+    assert held.sessions == [back[0]]
     assert {id(one) for one in back} == {id(back[0])}
     await held.close()
     nobody = "00000000-0000-4000-8000-000000000000"
@@ -139,5 +138,5 @@ async def test_the_end_of_a_session_that_is_brought_back_meanwhile_does_not_take
     await old.close()
     new = await held.resume(old.id)
     await held.close_session(old)
-    assert held.find(old.id) is new
+    assert held[old.id] is new
     await held.close()

@@ -195,14 +195,14 @@ async def test_a_client_can_narrow_its_session_and_never_widen_it(tmp_path: Path
             "storage": "headers_only",
         }
         assert {cut["field"] for cut in info["narrowed"]} == {"sandbox", "network", "storage_policy", "limits"}
-        child = on.host.find(info["session_id"])
+        child = on.host[info["session_id"]]
         assert (await child.root.context()).limits["max_conversations"] == 5
 
 
 async def test_writable_roots_do_not_grow_above_the_workspace(tmp_path: Path) -> None:
     async with client_stage(cwd=str(tmp_path)) as on:
         info = await on("session/start", writable_roots=["/", str(tmp_path / "x")])
-        rights = on.host.find(info["session_id"]).parts.settings.rights()
+        rights = on.host[info["session_id"]].parts.settings.rights
         assert all(root.startswith(str(tmp_path)) for root in rights.writable_roots or ())
 
 
@@ -456,7 +456,7 @@ async def test_a_directory_that_a_client_names_is_not_writable_for_having_been_n
 
     async def roots(on: ClientStage, **asked: Any) -> tuple[str, ...] | None:
         info = await on("session/start", **asked)
-        return on.host.find(info["session_id"]).parts.settings.rights().writable_roots
+        return on.host[info["session_id"]].parts.settings.rights.writable_roots
 
     async with client_stage(cwd=str(tmp_path / "own")) as on:
         assert await roots(on) is None

@@ -40,7 +40,18 @@ class AgentInstanceMeta(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, description: object, name: str | None = None) -> AgentInstanceMeta:
-        """From a mapping, in either spelling, with `name` where it has none; unknown fields are kept in `extra`."""
+        """Read a description of an agent. Unknown fields are kept in `extra`.
+
+        Args:
+            description: One of these, or a mapping with its fields in snake_case or camelCase.
+            name: The agent's name where the mapping has none.
+
+        Returns:
+            The description; the same one if it is an `AgentInstanceMeta` already.
+
+        Raises:
+            InvalidParamsError: It is no mapping, or a field has a value that it cannot have.
+        """
         if isinstance(description, cls):
             return description
         values = read_fields(description, "the description of an agent")

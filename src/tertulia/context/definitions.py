@@ -202,14 +202,15 @@ class ToolDefinition(msgspec.Struct, frozen=True):
         if self.context is not None:
             require_prose(f"context of tool {self.name!r:.80}", self.context)
         force_setattr(self, "parameters", full_schema(self.parameters))
-        size = len(self.spec().schema)
+        size = len(self.spec.schema)
         if size > MAX_PROSE:
             raise InvalidParamsError(
                 f"parameters of tool {self.name!r} are {size:,} characters; the limit is {MAX_PROSE:,}"
             )
 
+    @property
     def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
+        """The tool as the model sees it: name, description, schema."""
         return ToolSpec.define(self.name, self.description, self.parameters, source="injector")
 
 

@@ -92,25 +92,44 @@ class SessionContextInjector:
         self._tokens: SessionTokenStore | None = None
 
     def set_event_bus(self, event_bus: EventPublisher | None) -> None:
-        """Set where events are published; None: nowhere."""
+        """Set where events are published.
+
+        Args:
+            event_bus: Anything with `publish(event)`; None: nowhere.
+        """
         self._bus = event_bus
 
     def set_token_store(self, token_store: SessionTokenStore | None) -> None:
-        """Set what makes the tokens. Without it there are no tokens, and no block about tools."""
+        """Set what makes the tokens. Without it there are no tokens, and no block about tools.
+
+        Args:
+            token_store: The store; None: none.
+        """
         self._tokens = token_store
 
     # ── providers ────────────────────────────────────────────────────────────────────────────────────────────
 
     def register(self, provider: ContextProvider | NamedProvider) -> None:
-        """Add a provider. One of the same name is replaced, in its place in the order."""
+        """Add a provider. One of the same name is replaced, in its place in the order.
+
+        Args:
+            provider: Anything with a `name` and any of the methods of `ContextProvider`.
+
+        Raises:
+            InvalidParamsError: Its name is not a line of text.
+        """
         name = cast(object, getattr(provider, "name", None))
         self._forget(require_line("the name of a provider", name))
         self._providers[str(name)] = provider
 
     def register_each(self, makers: Iterable[tuple[str, Callable[[], object]]]) -> list[str]:
-        """Register providers of other packages: (origin, function that makes it). One that fails is left out.
+        """Register providers of other packages. One that fails is left out.
 
-        Returns the problems, a sentence each.
+        Args:
+            makers: Of each its origin, for the messages, and the function that makes it.
+
+        Returns:
+            The problems, a sentence each.
         """
         problems: list[str] = []
         for origin, make in makers:
@@ -122,16 +141,31 @@ class SessionContextInjector:
         return problems
 
     def unregister(self, name: str) -> None:
-        """Remove a provider, if there is one of that name."""
+        """Remove a provider, if there is one of that name.
+
+        Args:
+            name: The name it was registered by.
+        """
         self._providers.pop(name, None)
         self._forget(name)
 
     def list_providers(self) -> list[str]:
-        """Their names, in the order in which they are asked."""
+        """List the providers.
+
+        Returns:
+            Their names, in the order in which they are asked.
+        """
         return list(self._providers)
 
     def revoke_tokens(self, agent_name: str) -> int:
-        """Revoke every token of an agent; how many there were."""
+        """Revoke every token of an agent.
+
+        Args:
+            agent_name: The agent.
+
+        Returns:
+            How many there were.
+        """
         return 0 if self._tokens is None else self._tokens.revoke_by_agent(agent_name)
 
     # ── preparing ────────────────────────────────────────────────────────────────────────────────────────────
@@ -144,10 +178,22 @@ class SessionContextInjector:
         *,
         token_in_prompt: bool = True,
     ) -> SessionContext:
-        """All that this agent gets, with a token that is valid until it is revoked.
+        """Ask every provider what an agent gets, and make a token for it that is valid until it is revoked.
 
-        With `token_in_prompt=False` the block about tools does not show the token: for agents that get it, or the
-        tools themselves, another way. If this raises or is cancelled, no token is left behind.
+        If this raises or is cancelled, no token is left behind.
+
+        Args:
+            agent_name: The agent's name.
+            meta: Its description, or a mapping with its fields.
+            session_id: The id that the token is bound to; None: a new one.
+            token_in_prompt: Whether the block about tools shows the token. False for agents that get it, or the tools
+                themselves, another way.
+
+        Returns:
+            All that was collected. What a provider failed to give is left out, and listed in its `warnings`.
+
+        Raises:
+            InvalidParamsError: The name, the description or the id cannot be used.
         """
         agent_name = check_agent_name(agent_name)
         described = AgentInstanceMeta.of(meta, agent_name)
@@ -173,9 +219,19 @@ class SessionContextInjector:
         *,
         token_in_prompt: bool = True,
     ) -> SessionContext:
-        """The context of the same agent between two turns: providers are asked anew, token and session id stay.
+        """Ask every provider again, for the same agent between two turns. Publishes warnings only.
 
-        Equal to the earlier context if nothing has changed. Publishes warnings only.
+        Args:
+            agent_name: The agent's name.
+            meta: Its description, or a mapping with its fields.
+            context: What `prepare` returned, or this.
+            token_in_prompt: As for `prepare`.
+
+        Returns:
+            The context with the same token and session id; equal to the earlier one if nothing has changed.
+
+        Raises:
+            InvalidParamsError: The name or the description cannot be used.
         """
         collected = await self._collect(check_agent_name(agent_name), AgentInstanceMeta.of(meta, agent_name))
         return self._finished(collected, context.token, context.session_id, token_in_prompt)

@@ -170,7 +170,7 @@ class _AdmittedAgent:
     def schema(self, tool: ToolDefinition) -> Schema:
         """The compiled schema of a tool; InvalidParamsError if it is no schema."""
         if tool.name not in self._schemas:
-            self._schemas[tool.name] = Schema.compile(tool.spec().schema)
+            self._schemas[tool.name] = Schema.compile(tool.spec.schema)
         return self._schemas[tool.name]
 
 

@@ -34,15 +34,39 @@ class ContextProvider(Protocol):
     late its text is cut when there is too much of it."""
 
     def get_mcp_servers(self, agent_name: str, meta: AgentInstanceMeta, /) -> ProviderAnswer[Sequence[McpServer]]:
-        """MCP servers for this agent. Of two with one name the first is used."""
+        """Describe MCP servers for an agent. Of two with one name the first is used.
+
+        Args:
+            agent_name: The agent that is prepared.
+            meta: Its description.
+
+        Returns:
+            The servers; None for none.
+        """
         return None
 
     def get_tools(self, agent_name: str, meta: AgentInstanceMeta, /) -> ProviderAnswer[Sequence[ToolDefinition]]:
-        """Internal tools. Those above the agent's archetype are taken out; of two with one name the first is used."""
+        """Define internal tools. Those above the agent's archetype are left out; of two with one name the first counts.
+
+        Args:
+            agent_name: The agent that is prepared.
+            meta: Its description.
+
+        Returns:
+            The tools; None for none.
+        """
         return None
 
     def get_system_context(self, agent_name: str, meta: AgentInstanceMeta, /) -> ProviderAnswer[str]:
-        """A text for the agent's first instructions. None and blank texts are skipped, equal ones are not."""
+        """Write a text for the agent's first instructions.
+
+        Args:
+            agent_name: The agent that is prepared.
+            meta: Its description.
+
+        Returns:
+            The text. None and blank texts are left out; equal ones of two providers are not.
+        """
         return None
 
 

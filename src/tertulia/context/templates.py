@@ -18,7 +18,18 @@ _GAP = re.compile(r"\{\{([^{}]*+)\}\}")
 
 
 def load_template(name: str) -> str:
-    """A shipped template, `core-identity` or `core-identity.md`. NotFound if there is none of that name."""
+    """The text of a template that is shipped with the package.
+
+    Args:
+        name: Such as `core-identity` or `core-identity.md`.
+
+    Returns:
+        The template, with its `{{variables}}`.
+
+    Raises:
+        InvalidParamsError: The name cannot be that of a template.
+        NotFoundError: There is none of that name.
+    """
     stem = str(name).removesuffix(".md")
     if not _NAME.match(stem):
         raise InvalidParamsError(f"{name!r:.80} is not the name of a template: letters, digits, dashes and underscores")
@@ -34,9 +45,19 @@ def _read(stem: str) -> str:
 
 
 def render_template(template: str, variables: Mapping[str, str]) -> str:
-    """The template with each `{{name}}` replaced by that variable, or by nothing if there is none.
+    """Replace each `{{name}}` by that variable, or by nothing if there is none.
 
     In one pass: values are not expanded again, whatever braces they have. Takes linear time.
+
+    Args:
+        template: A text with variables.
+        variables: A text for each name.
+
+    Returns:
+        The text without variables.
+
+    Raises:
+        InvalidParamsError: A variable that is used is not a text.
     """
 
     def value(gap: re.Match[str]) -> str:

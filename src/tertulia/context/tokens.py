@@ -66,7 +66,19 @@ class SessionTokenStore:
         return len(self._by_hash)
 
     def generate(self, agent_name: str, session_id: str, pid: int | None = None) -> str:
-        """A new token, 32 random bytes as 64 hexadecimal digits; an older one of this session id is revoked."""
+        """Make a new token. An older one of this session id is revoked.
+
+        Args:
+            agent_name: The agent that it identifies.
+            session_id: What it is bound to.
+            pid: The process that has it, if it is known.
+
+        Returns:
+            32 random bytes as 64 hexadecimal digits.
+
+        Raises:
+            InvalidParamsError: The agent's name or the session id is not one.
+        """
         check_agent_name(agent_name)
         require_line("session_id", session_id)
         self._sweep()
@@ -80,14 +92,29 @@ class SessionTokenStore:
         return token
 
     def validate(self, token: object) -> SessionToken | None:
-        """The entry of a token; None for anything that is not a valid token, character for character."""
+        """Look up a token.
+
+        Args:
+            token: What a caller presents; it may be anything.
+
+        Returns:
+            The entry of the token; None for anything that is not a valid token, character for character.
+        """
         if not isinstance(token, str) or not _TOKEN.match(token):
             return None
         self._sweep()
         return self._by_hash.get(_hash(token))
 
     def renew(self, session_id: str, pid: int | None = None) -> bool:
-        """Restart its time limit, and set its process if that is known now. False if there is no such token."""
+        """Restart the time limit of a token.
+
+        Args:
+            session_id: What it is bound to.
+            pid: The process that has it, if it is known by now.
+
+        Returns:
+            False if there is no such token.
+        """
         self._sweep()
         if session_id not in self._sessions:
             return False
@@ -98,7 +125,14 @@ class SessionTokenStore:
         return True
 
     def revoke_session(self, session_id: str) -> bool:
-        """Revoke the token of a session; whether there was one."""
+        """Revoke the token of a session.
+
+        Args:
+            session_id: What it is bound to.
+
+        Returns:
+            Whether there was one.
+        """
         if session_id not in self._sessions:
             return False
         digest, _ = self._sessions.pop(session_id)
@@ -111,7 +145,14 @@ class SessionTokenStore:
         return True
 
     def revoke_by_agent(self, agent_name: str) -> int:
-        """Revoke all tokens of an agent; how many there were."""
+        """Revoke all tokens of an agent.
+
+        Args:
+            agent_name: The agent.
+
+        Returns:
+            How many there were.
+        """
         return sum([self.revoke_session(session_id) for session_id in sorted(self._agents.get(agent_name, ()))])
 
     def _sweep(self) -> None:

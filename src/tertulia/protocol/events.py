@@ -319,7 +319,11 @@ class Event(msgspec.Struct, frozen=True, dict=True):
         return any(type(value) is str and len(value) > _LONG_CHARACTERS for value in msgspec.structs.astuple(self.data))
 
     def json(self) -> bytes:
-        """The envelope as one line of JSON."""
+        """Encode the event for a wire.
+
+        Returns:
+            The envelope as one line of JSON.
+        """
         cache: dict[str, bytes] = vars(self)
         encoded = cache.get("_json")
         if encoded is None:

@@ -20,11 +20,23 @@ class MappingStruct(msgspec.Struct, frozen=True, gc=False):
         return iter(self.__struct_fields__)
 
     def keys(self) -> tuple[str, ...]:
-        """Its names: `dict(data)` is what stands on the wire."""
+        """The names of the fields, as `dict.keys`: `dict(data)` is what stands on the wire.
+
+        Returns:
+            The names, in the order of the wire.
+        """
         return self.__struct_fields__
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A field, or `default`, as `dict.get`."""
+        """A field by its name, as `dict.get`.
+
+        Args:
+            key: The name.
+            default: What is returned where there is no such field.
+
+        Returns:
+            The value of the field, or `default`.
+        """
         return self[key] if key in self.__struct_fields__ else default
 
 

@@ -30,11 +30,22 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, error: TertuliaError) -> Failure:
-        """The failure of a task that ended with this error."""
+        """Describe an error as data.
+
+        Args:
+            error: What a task ended with.
+
+        Returns:
+            Its code, message and, of an answer that did not fit its schema, what is wrong with it.
+        """
         return cls(error.code, error.message, error.errors if isinstance(error, InvalidOutputError) else ())
 
     def to_error(self) -> TertuliaError:
-        """The error of its code, to be raised."""
+        """Make an error of it that can be raised.
+
+        Returns:
+            An error of the class that has this code, `TertuliaError` for a code that none has.
+        """
         if self.code == InvalidOutputError.code:
             return InvalidOutputError(self.message, self.errors)
         return error_for_code(self.code, self.message)
@@ -104,7 +115,15 @@ class TypedReply(Reply, Generic[T], frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def of(cls, reply: Reply, output_type: type[T]) -> TypedReply[T]:
-        """The same reply, for a message that was sent with this type."""
+        """Give a reply the type of its answer.
+
+        Args:
+            reply: What was answered.
+            output_type: What the message asked for.
+
+        Returns:
+            The same reply, with `output`.
+        """
         return TypedReply(**asdict(reply), output_type=output_type)
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from tertulia.errors import (
     BusyError,
+    ClosedError,
     InvalidParamsError,
     InvalidRequestError,
     MethodNotFoundError,
@@ -38,6 +39,7 @@ from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
 from tertulia.server.jsonrpc.stdio import PATIENCE_S
 from tertulia.server.session_factory import SessionFactory
 from tertulia.session.conversations import ROOT
+from tertulia.session.handle import Conversation
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse
 from tertulia.session.session import Session
@@ -128,7 +130,14 @@ class SurfaceSession(ABC):
         await self._nursery.close(timeout_s)
 
     def _cwd(self, conversation: ConversationId) -> str:
-        return (self.session.find(conversation) or self.session.root).details.cwd
+        return (self._open_conversation(conversation) or self.session.root).details.cwd
+
+    def _open_conversation(self, conversation: ConversationId) -> Conversation | None:
+        """The conversation that an event is about; None where it is closed by now."""
+        try:
+            return self.session.conversation(conversation)
+        except (ClosedError, NotFoundError):
+            return None
 
 
 class OpenSessions(Generic[S]):

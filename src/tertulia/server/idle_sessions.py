@@ -35,7 +35,7 @@ class IdleSessionCloser:
         """Close what has been idle for long enough now."""
         now = self._clock.monotonic()
         before, self._still = self._still, {}
-        for session in self._host.sessions():
+        for session in self._host.sessions:
             if session.closed or not session.activity.is_idle:
                 continue
             last = session.activity.last_seq

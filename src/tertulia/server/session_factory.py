@@ -161,7 +161,7 @@ class SessionFactory:
         if isinstance(settings.model, str) and not self._names_model:
             # Its own model answers, unless the command line names one.
             settings = replace(settings, model=None)
-        running = {session.id for session in self.host.sessions()}
+        running = {session.id for session in self.host.sessions}
         session = await self.host.resume(session_id, settings)
         if session.root.details.cwd != settings.cwd:
             async with nullcontext() if session.id in running else self._or_closed(session):
@@ -171,7 +171,7 @@ class SessionFactory:
     async def fork(self, session_id: str, request: SessionRequest, at: int | None = None) -> OpenedSession:
         """Start a session with the history of another, or with its first `at` rounds."""
         directory = await self._directory_settings(request)
-        for session in self.host.sessions():
+        for session in self.host.sessions:
             if session.id == session_id and not session.closed:
                 await session.activity.flush()
         fork = await fork_session(self.environment, directory.settings, SystemClock(), session_id, at=at)

@@ -117,7 +117,7 @@ def _refuse_early(parts: SessionParts) -> None:
 def _begin(parts: SessionParts, past: RecordedState | None) -> None:
     """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
     _sweep_stubs(parts)
-    policy, model = describe.policy(parts.settings.rights()), parts.root_wire.name
+    policy, model = describe.policy(parts.settings.rights), parts.root_wire.name
     purpose = "broker" if parts.settings.is_broker else None
     parts.bus.publish(SessionConfigured(parts.root_id, describe.PROTOCOL_VERSION, __version__, model, policy, purpose))
     if past is None:
@@ -127,7 +127,7 @@ def _begin(parts: SessionParts, past: RecordedState | None) -> None:
     root = parts.conversations.root
     for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:
         parts.bus.publish(WarningEvent(conflict, "tool_conflict"))
-    parts.sandbox_notice.begin(parts.settings.rights(), parts.nursery.start)
+    parts.sandbox_notice.begin(parts.settings.rights, parts.nursery.start)
     if parts.sweeper is not None:
         parts.nursery.start(parts.sweeper.run(), "sweeper")
     if parts.settings.mcp_servers or parts.settings.project_servers:
@@ -195,13 +195,13 @@ def _root_wire(parts: SessionParts) -> Wire:
 
 
 def _terms_resolver(parts: SessionParts) -> TermsResolver:
-    settings, wire, rights = parts.settings, parts.root_wire, parts.settings.defaults()
+    settings, wire, rights = parts.settings, parts.root_wire, parts.settings.defaults
     context = ConversationContext(None, None, McpView(), tool_preferences(rights, settings.shell_mode, wire.family))
     cwd = os.path.abspath(settings.cwd or ".")
     preferences = {name: getattr(settings, name) for name in PREFERENCES}
     return TermsResolver(
         Terms(context, rights, wire, NATIVE, cwd, unattended=settings.unattended, **preferences),
-        settings.rights(),
+        settings.rights,
         wires=parts.wires,
         toolbox=parts.toolbox,
         mcp=lambda: parts.made.servers or _NO_SERVERS,

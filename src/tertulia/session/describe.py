@@ -50,7 +50,7 @@ from tertulia.version import __version__
 
 def not_held(parts: SessionParts) -> list[str]:
     """Of the tier that commands run in, and of every other program that works for an open conversation."""
-    rights = parts.settings.rights()
+    rights = parts.settings.rights
     sentences = list(parts.command_services.sandbox.not_covered)
     if rights.sandbox == "danger_full_access":
         sentences.append("a conversation in danger-full-access is not confined: its commands may do what the user may")
@@ -99,7 +99,7 @@ def session(parts: SessionParts) -> SessionInfo:
         root_conversation_id=root.id,
         protocol_version=PROTOCOL_VERSION,
         version=__version__,
-        policy=policy(parts.settings.rights()),
+        policy=policy(parts.settings.rights),
         model=root.terms.wire.name,
         mcp=servers(parts),
         not_held=not_held(parts),
@@ -108,7 +108,7 @@ def session(parts: SessionParts) -> SessionInfo:
 
 
 def _sandbox_tier(parts: SessionParts) -> TierName | None:
-    if parts.settings.rights().sandbox == "danger_full_access":
+    if parts.settings.rights.sandbox == "danger_full_access":
         return "none"
     return parts.command_services.sandbox.expected_tier
 

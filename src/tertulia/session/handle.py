@@ -356,22 +356,46 @@ class SessionActivity:
         chain = self._parts.scheduler.current
         return None if chain is None or chain.answer.done() else chain.task_id
 
+    @property
     def tasks(self) -> list[TaskInfo]:
         """What runs, then what waits, the next one first."""
         return describe.tasks(self._parts)
 
-    def task(self, task_id: str) -> TaskInfo:
-        """A task that runs, waits or has ended lately; NotFound."""
+    async def task(self, task_id: str) -> TaskInfo:
+        """Look up a task.
+
+        Args:
+            task_id: Its id.
+
+        Returns:
+            The task, which runs, waits or has ended lately.
+
+        Raises:
+            NotFoundError: There is none of that id, or it ended long ago.
+        """
         return describe.task(self._parts, task_id)
 
     def cancel(self, task_id: str) -> bool:
-        """Stop the chain that a task belongs to, whether it runs or waits; False where there was nothing to stop."""
+        """Stop the chain that a task belongs to, whether it runs or waits.
+
+        Args:
+            task_id: The id of the task.
+
+        Returns:
+            False where there was nothing to stop.
+        """
         return self._parts.scheduler.cancel(TaskId(task_id))
 
     def watch_conversations(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Have `changed` called whenever the list of conversations or a title in it is another; returns what ends it.
+        """Call a function whenever the list of conversations or a title in it has changed.
 
         Not by events: a reader of those keeps an idle session from being closed.
+
+        Args:
+            changed: The function.
+
+        Returns:
+            A function that ends it.
         """
         return self._parts.conversations.watchers.add(changed)
 
@@ -390,11 +414,25 @@ class McpServers:
         self._parts = parts
 
     async def status(self) -> list[dict[str, Any]]:
-        """Every server with its status, once those that are starting have started or failed."""
+        """Wait until no server is starting, and say how each is.
+
+        Returns:
+            Every server with its name, status, error and tools.
+        """
         await self._parts.servers.settle()
         return describe.servers(self._parts)
 
     async def refresh(self, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Have all servers, or these, list their tools again; one that failed is tried again."""
+        """Have servers list their tools again; one that failed is started again.
+
+        Args:
+            names: Which; None: all.
+
+        Returns:
+            Every server with its name, status, error and tools.
+
+        Raises:
+            NotFoundError: There is no server of one of these names.
+        """
         await self._parts.servers.refresh(names)
         return describe.servers(self._parts)

@@ -113,8 +113,8 @@ class Host:
             self._swept = self._nursery.start(sweep, "sweep")
         await asyncio.shield(self._swept)
 
-    def find(self, session_id: str) -> Session:
-        """The running session of that id.
+    def __getitem__(self, session_id: str) -> Session:
+        """The running session of that id: `host[session_id]`.
 
         Args:
             session_id: Its id.
@@ -133,23 +133,9 @@ class Host:
             raise ClosedError(f"session {session_id} is closed")
         raise NotFoundError(f"session not found: {session_id[:64]!r}")
 
-    def was_closed(self, session_id: str) -> bool:
-        """Whether there was a session of that id, and it has not come back.
-
-        Args:
-            session_id: Its id.
-
-        Returns:
-            False as well for one that never ran here.
-        """
-        return session_id in self._gone and session_id not in self._sessions
-
+    @property
     def sessions(self) -> list[Session]:
-        """All sessions that run here.
-
-        Returns:
-            The one that was started first comes first.
-        """
+        """All sessions that run here; the one that was started first comes first."""
         return list(self._sessions.values())
 
     async def close_session(self, session: Session, timeout: float | None = None) -> bool:
@@ -175,7 +161,7 @@ class Host:
             timeout: How many seconds their tasks have to end by themselves; None: as the settings of each say.
         """
         async with asyncio.TaskGroup() as group:
-            for session in self.sessions():
+            for session in self.sessions:
                 group.create_task(self.close_session(session, timeout))
         if self._mcp_host is not None:
             await self._mcp_host.close(SERVERS_GRACE_S)

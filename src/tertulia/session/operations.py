@@ -61,7 +61,7 @@ async def _session_resume(host: Host, session: Session, params: i.ResumeSession)
 
 
 async def _session_list(host: Host, session: Session, params: i.NoParams) -> a.SessionList:
-    return a.SessionList([s.info for s in host.sessions()])
+    return a.SessionList([s.info for s in host.sessions])
 
 
 async def _session_info(host: Host, session: Session, params: i.NoParams) -> a.SessionInfo:
@@ -143,26 +143,26 @@ async def _close(host: Host, session: Session, params: i.CloseConversation) -> A
 
 
 async def _task_list(host: Host, session: Session, params: i.NoParams) -> Any:
-    return a.TaskList(session.activity.tasks())
+    return a.TaskList(session.activity.tasks)
 
 
 async def _task_get(host: Host, session: Session, params: i.TaskParams) -> Any:
-    return session.activity.task(params.task_id)
+    return await session.activity.task(params.task_id)
 
 
 async def _task_cancel(host: Host, session: Session, params: i.TaskParams) -> Any:
-    session.activity.task(params.task_id)
+    await session.activity.task(params.task_id)
     return a.CancelAnswer(session.activity.cancel(params.task_id))
 
 
 async def _approvals(host: Host, session: Session, params: i.ListApprovals) -> Any:
     approvals = session.approvals
     of = params.conversation_id
-    return a.ApprovalList(approvals.pending(of), approvals.elicitations(of))
+    return a.ApprovalList(await approvals.pending(of), await approvals.elicitations(of))
 
 
 async def _approval(host: Host, session: Session, params: i.GetApproval) -> Any:
-    return session.approvals.get(params.approval_id, params.part, params.offset)
+    return await session.approvals.get(params.approval_id, params.part, params.offset)
 
 
 async def _resolve(host: Host, session: Session, params: i.ResolveApproval) -> Any:
@@ -170,7 +170,7 @@ async def _resolve(host: Host, session: Session, params: i.ResolveApproval) -> A
 
 
 async def _grants(host: Host, session: Session, params: i.ListApprovals) -> Any:
-    return a.GrantList(session.approvals.grants(params.conversation_id))
+    return a.GrantList(await session.approvals.grants(params.conversation_id))
 
 
 async def _revoke(host: Host, session: Session, params: i.RevokeGrant) -> Any:
@@ -268,9 +268,12 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
     session_id = None if name == "session/resume" else fields.pop("session_id", None)
     if session_id is not None and not isinstance(session_id, str):
         raise InvalidParamsError("session_id must be a string")
-    if name == "session/close" and session_id is not None and host.was_closed(session_id):
+    try:
+        session = own if session_id is None else host[session_id]
+    except ClosedError:
+        if name != "session/close":
+            raise
         return OperationResult(a.CloseAnswer(closed=True, already_closed=True, forced=False))
-    session = own if session_id is None else host.find(session_id)
     if session is None and name not in _WITHOUT_SESSION:
         raise InvalidParamsError(NO_OWN_SESSION)
     if session is not None and session.closed and name not in _EVEN_CLOSED:
@@ -298,7 +301,7 @@ async def _run(operation: Operation, host: Host, session: Session | None, params
 def _narrowed_settings(base: Settings, params: i.SessionFields) -> tuple[Settings, tuple[Narrowing, ...]]:
     """The server's settings, narrowed by what a client asked for; a client never widens them."""
     check_directory_exists(params.cwd)
-    ceiling = base.rights()
+    ceiling = base.rights
     if ceiling.writable_roots is None:
         # Unless the server's owner said so, no root above the workspace: "/" must not count as narrower than unsaid.
         ceiling = replace(ceiling, writable_roots=(workspace_of(base),))
@@ -310,7 +313,7 @@ def _narrowed_settings(base: Settings, params: i.SessionFields) -> tuple[Setting
     if params.limits is not None:
         wanted["limits"] = limits_from_wire(params.limits, ceiling.limits)
     settings = replace(base, **plain, **wanted)
-    parsed = {n: getattr(settings.rights(), n) for n in wanted}
+    parsed = {n: getattr(settings.rights, n) for n in wanted}
     granted, narrowed = narrow(parsed, ceiling, ceiling, "session")
     reported = tuple(cut for cut in narrowed if getattr(params, cut.field) is not None)
     return replace(settings, **{n: getattr(granted, n) for n in wanted}), reported

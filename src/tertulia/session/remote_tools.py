@@ -22,7 +22,7 @@ class RemoteTools:
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
-        limits, is_broker = parts.settings.rights().limits, parts.settings.is_broker
+        limits, is_broker = parts.settings.rights.limits, parts.settings.is_broker
         if is_broker:
             # There it bounds each program: together they would have no more than one can use up.
             limits = replace(limits, mcp_concurrency=None)

@@ -13,7 +13,7 @@ from tertulia.errors import ClosedError
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.events.journal import Journal
 from tertulia.events.subscription import Subscription
-from tertulia.protocol.ids import ConversationId, SessionId
+from tertulia.protocol.ids import SessionId
 from tertulia.protocol.inputs import ConversationParams, GetMetrics, OpenFromPython, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
@@ -151,7 +151,11 @@ class Session:
 
     @property
     def parts(self) -> SessionParts:
-        """The services of the session. Private to this package: surfaces use the other methods and the handles."""
+        """The services of the session. Private to this package: surfaces use the other methods and the handles.
+
+        Raises:
+            ClosedError: The session was not entered.
+        """
         if self._parts is None:
             raise ClosedError("the session is not running: enter it with `async with`")
         return self._parts
@@ -211,18 +215,6 @@ class Session:
         """
         params = parse(ConversationParams, {"conversation_id": id})
         return Conversation(self.parts, self.parts.conversations.find(params.conversation_id).id)
-
-    def find(self, id: str) -> Conversation | None:
-        """The open conversation of that id, if there is one.
-
-        Args:
-            id: Its id.
-
-        Returns:
-            The conversation; None where there is none, or none any more.
-        """
-        state = self.parts.conversations.peek(ConversationId(id))
-        return None if state is None else Conversation(self.parts, state.id)
 
     def conversations(self) -> list[Conversation]:
         """All open conversations.

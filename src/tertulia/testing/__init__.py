@@ -48,20 +48,36 @@ class FakeClock:
         self._monotonic = 0.0
 
     def now(self) -> float:
-        """Wall time, in seconds since 1970."""
+        """Read the wall clock.
+
+        Returns:
+            Seconds since 1970.
+        """
         return self._now
 
     def monotonic(self) -> float:
-        """Time since the clock was made."""
+        """Read the clock that is never set back.
+
+        Returns:
+            Seconds since it was made.
+        """
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, on both clocks."""
+        """Let time pass, on both clocks.
+
+        Args:
+            seconds: How much.
+        """
         self._now += seconds
         self._monotonic += seconds
 
     def set_wall(self, now: float) -> None:
-        """Change the date; the monotonic clock does not notice."""
+        """Change the date; the monotonic clock stays as it is.
+
+        Args:
+            now: Seconds since 1970.
+        """
         self._now = now
 
 
@@ -91,13 +107,28 @@ class RecordedEvents:
             self._news.close()
 
     def drain(self) -> list[Event]:
-        """Take in what has been told so far; all of it since the beginning."""
+        """Take in what has been told so far.
+
+        Returns:
+            All events since the beginning.
+        """
         while self._news is not None and (event := self._news.next_nowait()) is not None:
             self.seen.append(event)
         return self.seen
 
     async def until(self, kind: str, *, timeout: float = 10.0) -> Event:
-        """The next event of that type that was not waited for before; TimeoutError says what came instead."""
+        """Wait for the next event of a type that was not waited for before.
+
+        Args:
+            kind: The type, such as `task_complete`.
+            timeout: How many seconds at most.
+
+        Returns:
+            The event.
+
+        Raises:
+            TimeoutError: None came; it says what came instead.
+        """
         looked_at = len(self.seen)
         try:
             async with asyncio.timeout(timeout):
@@ -112,12 +143,27 @@ class RecordedEvents:
             raise TimeoutError(f"no {kind} within {timeout} s; there came {came}") from None
 
     def types(self, *, deltas: bool = False) -> list[str]:
-        """The types in order, deltas left out unless asked for."""
+        """List the types of all events so far.
+
+        Args:
+            deltas: Whether deltas are among them.
+
+        Returns:
+            The types, in order.
+        """
         return [event.type for event in self.drain() if deltas or event.seq is not None]
 
 
 def assert_order(events: Iterable[Event], expected: Sequence[str]) -> None:
-    """Fail unless these types occur in this order, whatever stands between them."""
+    """Fail unless events of these types occur in this order, whatever stands between them.
+
+    Args:
+        events: What was recorded.
+        expected: The types.
+
+    Raises:
+        AssertionError: One does not follow; says which, and what came.
+    """
     came = [event.type for event in events]
     position = 0
     for number, kind in enumerate(expected):
@@ -135,6 +181,12 @@ def check_invariants(events: Iterable[Event]) -> None:
     Numbers without gaps; at most one task running; each started task ended exactly once, and nothing of it
     after its end but the ends of calls that it had handed over and what it caused in other conversations; each call
     begun once and ended once.
+
+    Args:
+        events: All events of a session, in order.
+
+    Raises:
+        AssertionError: A promise is broken; says which.
     """
     last, running = 0, None
     ended: dict[str | None, str | None] = {}

@@ -109,6 +109,18 @@ def tool(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make a typed function a tool: `@tool`, or `@tool(name=…, description=…, parallel_safe=…, read_only=…)`.
 
     The description is the docstring's first paragraph, those of the parameters come from its `Args:` section.
+
+    Args:
+        fn: The function, plain or async, with an annotation for each parameter. A parameter that is annotated as
+            `CallContext` is given the context and not shown to the model.
+        options: `name` and `description`: in place of the function's own. `parallel_safe`: whether calls of one answer
+            may run side by side. `read_only`: whether a call changes nothing anywhere.
+
+    Returns:
+        The tool, which can still be called as the function; a decorator where only options are given.
+
+    Raises:
+        InvalidParamsError: It is no function, or a parameter has no annotation or one that JSON Schema cannot express.
     """
     return functools.partial(FunctionTool[..., Any], **options) if fn is None else FunctionTool(fn, **options)
 

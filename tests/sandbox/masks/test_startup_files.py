@@ -65,7 +65,7 @@ async def test_s1_what_exists_anywhere_in_a_root_can_be_read_and_not_changed(pla
 async def test_s1_a_home_without_settings_does_not_stop_programs(place: Place, sandbox: Sandbox) -> None:
     """S1: where a file must not be made an empty one stands, and no directory that git would stumble over."""
     guarded = guarded_paths([str(place.root)], [])
-    confinement = confine(Settings().rights(), str(place.root), guarded=guarded)
+    confinement = confine(Settings().rights, str(place.root), guarded=guarded)
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(place.root)}
     script = (
         "mkdir work && git init -q work && git -C work status && bash -ic 'echo shell' && echo x > top && cat .netrc"

@@ -76,7 +76,7 @@ async def test_before_initialize_nothing_is_done_and_a_second_one_changes_nothin
     async with editor_stage(scripted("hi"), tmp_path, hello=False) as at:
         for method in ("session/new", "session/prompt", "session/list", "no/such"):
             assert (await refused(at.raw(method, {})))[:2] == (-32600, "not_initialized")
-        assert not at.host.sessions()
+        assert not at.host.sessions
         await at.initialize()
         session = await at.new()
         assert (await refused(at.initialize()))[:2] == (-32600, "invalid_request")
@@ -96,7 +96,7 @@ async def test_what_is_not_there_is_refused_by_name_and_repeats_no_secret(tmp_pa
         assert "hunter2" not in sentence
         for cwd in ("relative", str(tmp_path / "missing")):
             assert (await refused(at.conn.new_session(cwd=cwd)))[:2] == (-32602, "invalid_params")
-        assert not at.host.sessions()
+        assert not at.host.sessions
 
 
 # ── sessions side by side ────────────────────────────────────────────────────────────────────────────────────
@@ -258,7 +258,7 @@ async def test_a_closed_session_stops_what_runs_and_is_not_there_any_more(tmp_pa
         await at.conn.close_session(session_id=session)
         assert (await running).stop_reason == "cancelled"
         assert (await refused(at.prompt(session, "hello?")))[:2] == (-32002, "not_found")
-        assert [each.id for each in at.host.sessions()] == [other]
+        assert [each.id for each in at.host.sessions] == [other]
 
 
 async def test_a_loaded_session_tells_all_that_was_said_and_goes_on(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_a_loaded_session_tells_all_that_was_said_and_goes_on(tmp_path: Pa
         at.editor.updates.clear()
         await at.conn.load_session(cwd=str(tmp_path), session_id=session)
         assert at.editor.said(session, "user_message_chunk") == "firstsecondthird"
-        assert len(at.host.sessions()) == 1
+        assert len(at.host.sessions) == 1
 
 
 async def test_a_resumed_session_knows_what_was_said_and_tells_nothing_again(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ async def test_what_was_never_stored_cannot_be_loaded_resumed_or_forked(tmp_path
     async with editor_stage(scripted("hi"), tmp_path) as at:
         for method in (at.conn.load_session, at.conn.resume_session, at.conn.fork_session):
             assert (await refused(method(cwd=str(tmp_path), session_id=ghost)))[:2] == (-32002, "not_found")
-        assert not at.host.sessions()
+        assert not at.host.sessions
 
 
 async def test_sessions_are_listed_by_directory_and_deleted_for_good(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ async def raw(settings: Settings) -> AsyncIterator[Raw]:
         os.close(target)
         for _ in range(3):
             await asyncio.sleep(0)
-    assert not host.sessions()
+    assert not host.sessions
 
 
 # ── questions ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -118,8 +118,8 @@ async def test_a_permission_is_answered_once(tmp_path: Path, first: Message, sec
         ended = await at.until(lambda message: message.get("id") == 1)
         assert ended["result"]["stopReason"] == "end_turn"
         assert (tmp_path / "mark").exists() is done
-        assert not at.host.find(session).approvals.grants()
-        assert not at.host.find(session).approvals.pending()
+        assert not await at.host[session].approvals.grants()
+        assert not await at.host[session].approvals.pending()
 
 
 async def test_a_permission_that_is_never_answered_ends_with_the_clock(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_a_permission_that_is_never_answered_ends_with_the_clock(tmp_path:
         at.send(id=asked["id"], result=choice("session"))
         assert "result" in await at.ask(2, "session/list")
         assert not (tmp_path / "mark").exists()
-        assert not at.host.find(session).approvals.grants()
+        assert not await at.host[session].approvals.grants()
 
 
 # ── prompts ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -183,7 +183,7 @@ async def test_prompts_side_by_side_in_one_session_run_one_and_refuse_the_rest(t
             assert (await at.until(lambda message: message.get("id") in (1, 2, 3)))["error"]["code"] == -32001
         gate.set()
         assert (await at.until(lambda message: message.get("id") == 1))["result"]["stopReason"] == "end_turn"
-        assert len(await at.host.find(session).root.history()) == 2
+        assert len(await at.host[session].root.history()) == 2
 
 
 async def test_a_session_that_is_loaded_while_it_answers_goes_on_answering(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ async def test_a_session_that_is_loaded_while_it_answers_goes_on_answering(tmp_p
         gate.set()
         assert (await running).stop_reason == "end_turn"
         assert at.editor.said(session) == "At last."
-        assert len(at.host.sessions()) == 1
+        assert len(at.host.sessions) == 1
 
 
 async def test_two_loads_in_one_breath_open_one_session_with_an_editor(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ async def test_two_loads_in_one_breath_open_one_session_with_an_editor(tmp_path:
         await at.conn.close_session(session_id=session)
         loads = (at.conn.load_session(cwd=str(tmp_path), session_id=session) for _ in range(3))
         await asyncio.gather(*loads)
-        assert len(at.host.sessions()) == 1
+        assert len(at.host.sessions) == 1
         await at.prompt(session, "second")
         assert at.editor.files == [("read", str(tmp_path / "a"))]
 
@@ -254,7 +254,7 @@ async def test_a_session_that_is_being_made_can_be_taken_back(tmp_path: Path, mo
         at.send(method="$/cancel_request", params={"requestId": 1})
         answered = await at.until(lambda message: message.get("id") == 1)
         assert (answered["error"]["code"], answered["error"]["data"]["code"]) == (-32800, "cancelled")
-        assert not at.host.sessions()
+        assert not at.host.sessions
 
 
 # ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -282,7 +282,7 @@ async def test_a_session_id_that_is_none_is_refused_by_every_method(tmp_path: Pa
             number, code, sentence = await refused(at.raw(method, {"sessionId": id, **params}))
             assert (number, code) in ((-32002, "not_found"), (-32602, "invalid_params")), method
             assert len(sentence) < 500
-        assert not at.host.sessions()
+        assert not at.host.sessions
 
 
 async def test_closing_and_deleting_at_once_end_in_one_way_or_the_other(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ async def test_closing_and_deleting_at_once_end_in_one_way_or_the_other(tmp_path
         answers = await asyncio.gather(*requests, return_exceptions=True)
         assert all(not isinstance(each, Exception) or isinstance(each, acp.RequestError) for each in answers)
         assert (await running).stop_reason == "cancelled"
-        assert not at.host.sessions()
+        assert not at.host.sessions
         await at.raw("session/delete", {"sessionId": session})
         assert not (await at.conn.list_sessions()).sessions
 
@@ -311,7 +311,7 @@ async def test_requests_that_come_as_notifications_do_no_harm(tmp_path: Path, mo
         at.send(method="session/cancel", params={"sessionId": session})
         answered = await at.until(lambda message: message.get("id") == 1)
         assert answered["result"]["stopReason"] == "cancelled"
-        assert len(at.host.sessions()) < 20
+        assert len(at.host.sessions) < 20
 
 
 # ── the editor's own ─────────────────────────────────────────────────────────────────────────────────────────
@@ -368,7 +368,7 @@ async def test_a_server_that_cannot_be_read_is_left_out_and_that_is_said(tmp_pat
         for wrong in (7, "all", {"a": 1}):
             number, code, _ = await refused(at.raw("session/new", {"cwd": str(tmp_path), "mcpServers": wrong}))
             assert (number, code) == (-32602, "invalid_params")
-        assert len(at.host.sessions()) == 1
+        assert len(at.host.sessions) == 1
 
 
 async def test_servers_are_read_only_where_a_session_is_opened(tmp_path: Path) -> None:
@@ -377,9 +377,9 @@ async def test_servers_are_read_only_where_a_session_is_opened(tmp_path: Path) -
     async with editor_stage(scripted("hi"), tmp_path) as at:
         session = await at.new()
         assert "sessions" in await at.raw("session/list", stray)
-        assert len(at.host.sessions()) == 1
+        assert len(at.host.sessions) == 1
         assert await at.raw("session/close", {"sessionId": session, **stray}) == {}
-        assert not at.host.sessions()
+        assert not at.host.sessions
         assert await at.raw("session/delete", {"sessionId": session, **stray}) == {}
 
 
@@ -407,4 +407,4 @@ async def test_an_editor_that_never_says_what_is_in_a_file_holds_up_nobody(tmp_p
         else:
             await at.conn.close_session(session_id=session)
             assert (await running).stop_reason == "cancelled"
-        assert len(at.host.sessions()) == (how == "cancels")
+        assert len(at.host.sessions) == (how == "cancels")

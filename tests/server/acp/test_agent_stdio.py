@@ -48,7 +48,7 @@ async def test_leaving_between_two_requests_closes_everything(tmp_path: Path, st
             if step == "a prompt answered":
                 await at.prompt(session, "hello")
         await left(at)
-        assert not at.host.sessions()
+        assert not at.host.sessions
 
 
 async def test_leaving_while_the_model_speaks_stops_it(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_leaving_while_the_model_speaks_stops_it(tmp_path: Path) -> None:
         running = asyncio.create_task(at.prompt(session, "hello"))
         await silence.reached()
         await left(at, running)
-        assert not at.host.sessions()
+        assert not at.host.sessions
 
 
 async def test_leaving_while_a_command_runs_kills_it(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_leaving_while_a_session_is_being_made_leaves_neither_it_nor_its_s
         making = asyncio.create_task(at.new(mcp_servers=[server]))
         await begun.wait()
         await left(at, making)
-        assert not at.host.sessions()
+        assert not at.host.sessions
         assert not [pid for pid in (pids(record) if record.exists() else []) if lives(pid)]
 
 
@@ -145,7 +145,7 @@ async def test_a_client_that_reads_nothing_is_not_waited_for(
         if end == "signal":
             stop.set()
         await serving
-    assert not factory.host.sessions()
+    assert not factory.host.sessions
     for fd in (source, drain, target):
         os.close(fd)
 
@@ -172,7 +172,7 @@ async def answers(given: bytes, tmp_path: Path) -> list[Any]:
         await writing
         said = await reading
     os.close(source)
-    assert not factory.host.sessions()
+    assert not factory.host.sessions
     return [json.loads(line) for line in said.splitlines()]
 
 

@@ -82,13 +82,13 @@ async def test_the_first_answer_counts_and_a_late_one_changes_nothing(tmp_path: 
         running = asyncio.create_task(at.prompt(session, "do it"))
         await at.editor.until(lambda: at.editor.asked)
         approvals = at.session(session).approvals
-        (pending,) = approvals.pending()
+        (pending,) = await approvals.pending()
         assert await approvals.resolve(pending.approval_id, "deny")
         assert (await running).stop_reason == "end_turn"
         late.set_result("once")
         assert (await at.conn.list_sessions()).sessions, "the connection took it and goes on"
         assert not (tmp_path / "mark").exists()
-        assert not approvals.grants()
+        assert not await approvals.grants()
 
 
 async def test_a_cancelled_prompt_takes_its_question_back(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_a_cancelled_prompt_takes_its_question_back(tmp_path: Path) -> Non
         await at.conn.cancel(session_id=session)
         late.set_result(None)
         assert (await running).stop_reason == "cancelled"
-        assert not at.session(session).approvals.pending()
+        assert not await at.session(session).approvals.pending()
         assert at.editor.call(session, "c1")["status"] == "failed"
         assert not (tmp_path / "mark").exists()
 
@@ -117,7 +117,7 @@ async def test_a_client_that_is_gone_has_said_no(tmp_path: Path) -> None:
         at.hang_up()
         async with asyncio.timeout(HANG_S):
             await at.serving
-        assert not at.host.sessions()
+        assert not at.host.sessions
         assert not (tmp_path / "mark").exists()
         running.cancel()
         await asyncio.wait((running,))

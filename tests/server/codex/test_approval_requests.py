@@ -99,7 +99,7 @@ async def test_what_somebody_else_has_answered_is_not_asked_any_more(tmp_path: P
         begun = await at.client.call("turn/start", threadId=thread, input=[{"type": "text", "text": "do it"}])
         await at.client.told(COMMAND)
         session = at.session(thread)
-        (waiting,) = session.approvals.pending()
+        (waiting,) = await session.approvals.pending()
         await session.approvals.resolve(waiting.approval_id, "allow", scope="once")
         over = await at.client.told("serverRequest/resolved")
         assert over == {"threadId": thread, "requestId": 0}

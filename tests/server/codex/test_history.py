@@ -81,7 +81,7 @@ def test_what_was_summarised_stands_at_the_beginning() -> None:
 )
 def test_a_policy_has_the_nearest_name_that_codex_knows(policy: Any, named: str) -> None:
     """Issue 10 (5)."""
-    rights = replace(Settings().rights(), approval_policy=approval_from_wire(policy))
+    rights = replace(Settings().rights, approval_policy=approval_from_wire(policy))
     assert rights_fields(rights)["approvalPolicy"] == named
 
 
@@ -91,4 +91,4 @@ def test_a_policy_has_the_nearest_name_that_codex_knows(policy: Any, named: str)
 )
 def test_a_sandbox_has_codexs_name(mode: Any, named: str) -> None:
     """Issue 10 (5)."""
-    assert rights_fields(replace(Settings().rights(), sandbox=mode))["sandbox"]["type"] == named
+    assert rights_fields(replace(Settings().rights, sandbox=mode))["sandbox"]["type"] == named

@@ -57,7 +57,7 @@ async def test_initialize_comes_first_and_once(tmp_path: Path) -> None:
     async with codex_stage(scripted(), tmp_path, hello=False) as at:
         refused = await at.client.fail("thread/start")
         assert (refused["code"], refused["message"]) == (-32600, "Not initialized")
-        assert not at.host.sessions()
+        assert not at.host.sessions
         await at.client.call("initialize", clientInfo={"name": "test", "version": "1"})
         again = await at.client.fail("initialize", clientInfo={"name": "test", "version": "1"})
         assert (again["code"], again["message"]) == (-32600, "Already initialized")
@@ -94,7 +94,7 @@ async def test_wrong_parameters_are_named_and_nothing_happens(tmp_path: Path) ->
         ):
             refused = await at.client.fail(method, **params)
             assert refused["code"] == -32600, (method, params)
-        assert len(at.host.sessions()) == 1
+        assert len(at.host.sessions) == 1
         assert not at.client.all("turn/started")
 
 
@@ -102,7 +102,7 @@ async def test_a_turn_that_is_refused_changes_nothing(tmp_path: Path) -> None:
     """S004-32: not the terms that it brought along either."""
     async with codex_stage(scripted("never said"), tmp_path) as at:
         thread = await at.client.start()
-        (session,) = at.host.sessions()
+        (session,) = at.host.sessions
         before = await session.root.context()
         for wrong in ([], [{"type": "text", "text": ""}], [{"type": "localImage", "path": "/no/such/picture"}]):
             asked = {"sandboxPolicy": {"type": "readOnly"}, "approvalPolicy": "never", "cwd": "/"}

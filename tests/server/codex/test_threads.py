@@ -42,7 +42,7 @@ async def test_a_stored_thread_is_listed_read_and_gone_on_with(tmp_path: Path) -
         assert (await at.client.call("thread/list", cwd=[str(tmp_path)]))["data"]
         read = (await at.client.call("thread/read", threadId=thread, includeTurns=True))["thread"]
         assert [item["type"] for item in read["turns"][0]["items"]] == ["userMessage", "agentMessage"]
-        assert not at.host.sessions()
+        assert not at.host.sessions
         back = await at.client.call("thread/resume", threadId=thread)
         assert back["thread"]["turns"] == read["turns"]
         assert back["thread"]["status"] == {"type": "idle"}
@@ -114,7 +114,7 @@ async def test_what_is_put_away_is_not_listed_and_not_lost(tmp_path: Path) -> No
         await at.client.call("thread/archive", threadId=thread)
         await at.client.told("thread/archived")
         assert at.client.all("thread/status/changed")[-1]["status"] == {"type": "notLoaded"}
-        assert not at.host.sessions()
+        assert not at.host.sessions
         assert (await at.client.call("thread/list"))["data"] == []
         assert [t["id"] for t in (await at.client.call("thread/list", archived=True))["data"]] == [thread]
         assert "archived" in (await at.client.fail("thread/resume", threadId=thread))["message"]
@@ -126,7 +126,7 @@ async def test_what_is_put_away_is_not_listed_and_not_lost(tmp_path: Path) -> No
         assert (await at.client.turn(thread, "again"))["status"] == "completed"
         missing = await at.client.fail("thread/archive", threadId="00000000-0000-4000-8000-000000000000")
         assert missing["data"]["code"] == "not_found"
-        assert len(at.host.sessions()) == 1
+        assert len(at.host.sessions) == 1
 
 
 async def test_a_client_gets_no_more_than_the_settings_allow_and_is_told(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ async def test_every_route_is_closed_without_the_right_token() -> None:
                 answer = await place.raw(request)
                 assert status(answer) == 401, (token, request)
                 assert b"www-authenticate: Bearer" in answer
-        assert not place.host.sessions()
+        assert not place.host.sessions
         assert status(await place.raw(place.head("GET", "/health"))) == 200
 
 
@@ -92,7 +92,7 @@ async def test_every_route_is_closed_to_whole_addresses_of_other_places(address:
             for request in requests(place, Host=name):
                 absolute = request.replace(b" /", b" " + address.encode() + b"/", 1)
                 assert status(await place.raw(absolute)) in (400, 421), absolute
-        assert not place.host.sessions()
+        assert not place.host.sessions
 
 
 async def test_a_whole_address_of_ours_is_as_good_as_its_path() -> None:
@@ -195,7 +195,7 @@ async def test_nobody_without_the_token_writes_into_the_log(caplog: pytest.LogCa
         for junk in (b"canary\r\n\r\n", b"GET canary HTTP/1.1\r\n\r\n", b"CONNECT canary:80 HTTP/1.1\r\n\r\n"):
             await place.raw(junk)
         await place.raw(place.post(b"canary", Authorization=None))
-        assert not place.host.sessions()
+        assert not place.host.sessions
         assert not caplog.records
 
 
@@ -204,7 +204,7 @@ async def test_a_program_needs_no_origin_and_a_token_in_the_right_place() -> Non
     async with served() as place:
         async with place.socket() as client:
             assert "result" in await client.call("initialize")
-        before = len(place.host.sessions())
+        before = len(place.host.sessions)
         for asked in (
             place.upgrade(Authorization=None),
             place.upgrade(Authorization=None, Sec_WebSocket_Protocol=f"tertulia, bearer.{TOKEN}"),
@@ -215,7 +215,7 @@ async def test_a_program_needs_no_origin_and_a_token_in_the_right_place() -> Non
             place.head("GET", "/mcp", Accept="text/event-stream", Origin="null"),
         ):
             assert status(await place.raw(asked)) in (401, 403), asked
-        assert len(place.host.sessions()) == before
+        assert len(place.host.sessions) == before
 
 
 async def test_what_the_client_says_of_its_rights_is_not_looked_at() -> None:
@@ -391,7 +391,7 @@ async def test_a_client_that_goes_away_after_any_byte_leaves_nothing_behind() ->
             await writer.wait_closed()
         await _lives(place)
         await until(lambda: len(asyncio.all_tasks()) <= before + 1)
-        assert not place.host.sessions()
+        assert not place.host.sessions
 
 
 async def _lives(place: Place) -> None:

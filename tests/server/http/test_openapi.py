@@ -123,7 +123,7 @@ async def test_no_call_of_a_tool_breaks_the_server(era: str, tmp_path: Path) -> 
         )
         assert code == 0, said
         # The root, and what was opened.
-        assert len(list(place.host.sessions()[0].parts.conversations)) > 1
+        assert len(list(place.host.sessions[0].parts.conversations)) > 1
         assert await _initialized(place)
 
 

@@ -129,7 +129,7 @@ async def test_each_connection_has_a_session_of_its_own_unless_it_names_one() ->
         two = (await second.call("initialize"))["result"]["session_id"]
         assert one != two
         assert (await third.call("initialize", session_id=one))["result"]["session_id"] == one
-        assert len(place.host.sessions()) == 2
+        assert len(place.host.sessions) == 2
         async with place.socket() as fourth:
             refused = await fourth.call("initialize", session_id=str(uuid4()))
             assert refused["error"]["data"]["code"] == "not_found"
@@ -177,7 +177,7 @@ async def test_a_session_that_was_closed_is_brought_back_by_its_name() -> None:
         hello = (await client.call("initialize"))["result"]
         await client.call("conversation/message", conversation_id="root", text="go")
         await client.call("session/close")
-        assert not place.host.sessions()
+        assert not place.host.sessions
         async with place.socket() as later:
             again = (await later.call("initialize", session_id=hello["session_id"]))["result"]
             assert again["session_id"] == hello["session_id"]
@@ -215,7 +215,7 @@ async def test_an_approver_who_goes_away_has_not_said_yes(tmp_path: Path) -> Non
             await client.send("conversation/message", conversation_id="root", text="go")
             await client.event("approval_request")
             client.socket.transport.abort()
-        session = place.host.find(session_id)
+        session = place.host[session_id]
         async with asyncio.timeout(DEADLINE_S), session.events(after=0) as news:
             async for event in news:
                 if event.type == "task_complete":
@@ -228,7 +228,7 @@ async def test_a_client_that_does_not_read_costs_a_bounded_queue_and_nobody_else
     async with served() as place, place.socket() as stuck, place.socket() as other:
         session_id = (await stuck.call("initialize"))["result"]["session_id"]
         await other.call("initialize", session_id=session_id)
-        bus = place.host.find(session_id).parts.bus
+        bus = place.host[session_id].parts.bus
         number = 12_000
         for index in range(number):
             bus.publish(BackgroundEvent("x" * 1_000))
@@ -308,7 +308,7 @@ async def test_a_client_that_goes_away_after_any_byte_leaves_nothing_behind() ->
         async with asyncio.timeout(DEADLINE_S):
             while place.web.clients > 1:
                 await other.call("session/info")
-        assert len(place.host.sessions()) == 1
+        assert len(place.host.sessions) == 1
 
 
 async def _survives(place: Place, junk: list[bytes]) -> None:

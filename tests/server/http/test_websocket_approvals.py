@@ -66,7 +66,7 @@ async def test_a_thousand_approvals_at_once_are_each_settled_once_by_whichever_c
     """B12, B6, X-70: bounded, in order, none lost; each call has one output, and it is what the first answer said."""
     made = Settings(model=model(), mcp_servers={"fake": bare_server(approval="prompt")}, approval_policy="untrusted")
     async with served(made) as place, place.socket() as first, place.socket() as second:
-        session = place.host.find((await first.call("initialize", attend=True))["result"]["session_id"])
+        session = place.host[(await first.call("initialize", attend=True))["result"]["session_id"]]
         await second.call("initialize", session_id=session.id, attend=True)
         await first.call("mcp/status")
         refresh_when_shown(session.parts, session.parts.conversations.find("root"))

@@ -75,7 +75,7 @@ async def test_what_is_stored_is_brought_back_and_ends_with_the_client(ears: Ear
 async def test_nobody_can_join_what_never_was(ears: Ears) -> None:
     with pytest.raises(NotFoundError):
         await ears.following.join("5c7ae9e2-5c50-4d8e-8a5f-4ce2eb2e7d7a")
-    assert not ears.host.sessions()
+    assert not ears.host.sessions
 
 
 async def test_a_client_that_is_gone_gets_nothing_and_stops_nothing(ears: Ears) -> None:

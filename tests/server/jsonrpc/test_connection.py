@@ -538,7 +538,7 @@ async def test_closing_a_connection_closes_its_sessions_and_answers_what_is_open
     assert await client.connection.close(1)
     for id in (own, theirs):
         assert (await client.answer(id))["result"]["status"] == "interrupted"
-    assert [session.id for session in host.sessions()] == [other.session_id]
+    assert [session.id for session in host.sessions] == [other.session_id]
     for session_id in (client.session_id, started):
         assert client.events(session_id)[-1]["type"] == "turn_aborted"
     await other.call("conversation/list")
@@ -555,7 +555,7 @@ async def test_closing_a_connection_to_a_client_that_does_not_read_returns_in_ti
     client.sink.stick()
     async with asyncio.timeout(HANG_S):
         assert not await client.connection.close(0.05)
-    assert host.sessions() == []
+    assert host.sessions == []
     answers = [m for m in client.sink.messages if not is_event(m)]
     assert answers[-1]["error"]["data"]["code"] == "cancelled", "every request is answered"
 

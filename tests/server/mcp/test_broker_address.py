@@ -192,19 +192,19 @@ def test_it_serves_the_users_servers_from_nobodys_project_and_writes_down_no_bod
     given = Settings(model="openai/x", cwd="/project", mcp_servers={"a": {"command": "a"}}, approval_policy="never")
     made = broker_settings(given, Path("/home/ada"))
     assert (made.cwd, made.project_servers, made.mcp_servers) == ("/home/ada", (), given.mcp_servers)
-    assert made.rights().storage_policy == HeadersOnly()
-    assert made.rights().approval_policy == given.rights().approval_policy
+    assert made.rights.storage_policy == HeadersOnly()
+    assert made.rights.approval_policy == given.rights.approval_policy
 
 
 def test_who_wants_less_written_down_gets_that() -> None:
-    assert broker_settings(Settings(storage_policy="none"), Path("/h")).rights().storage_policy == NoStorage()
+    assert broker_settings(Settings(storage_policy="none"), Path("/h")).rights.storage_policy == NoStorage()
 
 
 def test_answers_are_whole_up_to_what_the_user_or_a_view_says() -> None:
     """A default that is meant for our own models is not for programs."""
-    assert broker_settings(Settings(), Path("/h")).rights().limits.max_output_bytes is None
+    assert broker_settings(Settings(), Path("/h")).rights.limits.max_output_bytes is None
     said = broker_settings(Settings(limits={"max_output_bytes": 1_000, "mcp_concurrency": 3}), Path("/h"))
-    assert (said.rights().limits.max_output_bytes, said.rights().limits.mcp_concurrency) == (1_000, 3)
+    assert (said.rights.limits.max_output_bytes, said.rights.limits.mcp_concurrency) == (1_000, 3)
 
 
 def test_a_view_is_found_by_its_name() -> None:

@@ -40,7 +40,7 @@ async def test_a_thread_goes_on_where_it_was(era: str, tmp_path: Path) -> None:
             "codex", prompt="hi", sandbox="read-only", cwd=str(tmp_path), **{"base-instructions": "Be brief."}
         )
         assert begun["content"] == "one"
-        (session,) = stage.host.sessions()
+        (session,) = stage.host.sessions
         assert session.id == begun["threadId"]
         assert session.info.policy["sandbox"] == "read-only"
         assert (await session.root.context()).base_instructions == "Be brief."
@@ -54,7 +54,7 @@ async def test_a_thread_that_was_closed_is_gone_on_with_from_its_record() -> Non
     """What Codex's own server cannot."""
     async with mcp_stage("auto", ["one", "two"]) as stage:
         thread = (await stage.call("codex", prompt="hi"))["threadId"]
-        await stage.host.close_session(stage.host.find(thread))
+        await stage.host.close_session(stage.host[thread])
         assert (await stage.call("codex-reply", prompt="go on", threadId=thread))["content"] == "two"
 
 
@@ -73,7 +73,7 @@ async def test_two_threads_do_not_wait_for_each_other() -> None:
 async def test_a_thread_never_gets_more_than_the_server_has() -> None:
     async with mcp_stage("auto", sandbox="read-only") as stage:
         thread = (await stage.call("codex", prompt="hi", sandbox="danger-full-access"))["threadId"]
-        assert stage.host.find(thread).info.policy["sandbox"] == "read-only"
+        assert stage.host[thread].info.policy["sandbox"] == "read-only"
 
 
 async def test_a_model_without_a_provider_is_one_of_the_servers_own(
@@ -114,10 +114,10 @@ async def test_what_is_wrong_is_refused_and_leaves_nothing_behind(
 ) -> None:
     """Issue 10, S004-32: not even a thread that nobody was told of."""
     async with mcp_stage() as stage:
-        assert not stage.host.sessions()
+        assert not stage.host.sessions
         said = json.loads(await stage.refused(tool, **arguments))
         assert said["code"] == code
-        assert not stage.host.sessions()
+        assert not stage.host.sessions
 
 
 @pytest.mark.parametrize("long", ["prompt", "base-instructions", "developer-instructions"])
@@ -127,6 +127,6 @@ async def test_a_thread_whose_first_words_are_refused_is_not_kept(long: str, mon
         monkeypatch.setattr(inputs, "MAX_TEXT_BYTES", 10_000)
         said = json.loads(await stage.refused("codex", **{"prompt": "x", long: "y" * 10_001}))
         assert said["code"] == "invalid_params"
-        assert not stage.host.sessions()
+        assert not stage.host.sessions
         assert (await stage.call("codex", prompt="x"))["content"] == "hello"
-        assert len(stage.host.sessions()) == 1
+        assert len(stage.host.sessions) == 1

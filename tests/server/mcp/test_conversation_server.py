@@ -41,7 +41,7 @@ async def test_the_tools_are_those_of_the_design_in_an_order_that_never_varies(e
             assert tool.output_schema is not None
             assert tool.output_schema["type"] == "object"
             assert tool.description
-        assert not stage.host.sessions(), "a list needs no session"
+        assert not stage.host.sessions, "a list needs no session"
 
 
 @both_eras
@@ -164,7 +164,7 @@ async def test_a_call_that_is_given_up_stops_its_task_and_no_other(era: str) -> 
         listed = (await stage.call("conversation_list"))["conversations"]
         assert listed[0]["status"] == "running"
         running.cancel()
-        (session,) = stage.host.sessions()
+        (session,) = stage.host.sessions
         await until(lambda: session.root.info.status == "idle")
         assert (await stage.call("conversation_message", conversation_id="root", text="x"))["status"] == "completed"
 
@@ -192,23 +192,23 @@ async def test_all_calls_are_about_one_session_and_a_closed_one_comes_back_with_
     """One session a process; what a client opened is there when it comes again."""
     async with mcp_stage("auto") as stage:
         id = (await stage.call("conversation_open", title="kept"))["conversation_id"]
-        (session,) = stage.host.sessions()
+        (session,) = stage.host.sessions
         await stage.host.close_session(session)
-        assert not stage.host.sessions()
+        assert not stage.host.sessions
         listed = (await stage.call("conversation_list"))["conversations"]
         assert [one["id"] for one in listed if one["title"] == "kept"] == [id]
-        assert [one.id for one in stage.host.sessions()] == [session.id]
+        assert [one.id for one in stage.host.sessions] == [session.id]
 
 
 async def test_a_session_whose_record_is_gone_is_followed_by_a_new_one() -> None:
     """Rather that than no service."""
     async with mcp_stage("auto") as stage:
         await stage.call("conversation_list")
-        (session,) = stage.host.sessions()
+        (session,) = stage.host.sessions
         await stage.host.close_session(session)
         shutil.rmtree(current_environment().home / "sessions")
         assert len((await stage.call("conversation_list"))["conversations"]) == 1
-        assert stage.host.sessions()[0].id != session.id
+        assert stage.host.sessions[0].id != session.id
 
 
 def test_every_tool_is_an_operation() -> None:

@@ -112,7 +112,7 @@ async def test_a_library_keeps_no_session_open_and_follows_the_one_that_comes_af
     news = News()
     async with mcp_stage("legacy", news=news) as stage:
         await stage.client.list_resources()
-        (session,) = stage.host.sessions()
+        (session,) = stage.host.sessions
         clock = FakeClock()
         idle = IdleSessionCloser(stage.host, clock, idle_s=10)
         await idle.look()
@@ -123,4 +123,4 @@ async def test_a_library_keeps_no_session_open_and_follows_the_one_that_comes_af
         await stage.call("conversation_open", title="later")
         await until(news.came.is_set)
         assert [each.title for each in (await stage.client.list_resources()).resources] == [None, "later"]
-        assert [again.id for again in stage.host.sessions()] == [session.id]
+        assert [again.id for again in stage.host.sessions] == [session.id]

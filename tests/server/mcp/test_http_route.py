@@ -51,7 +51,7 @@ async def test_conversations_are_there_for_whoever_brings_the_token(era: str) ->
             ).structured_content
             assert said["last_assistant_message"] == "hello"
             assert len((await two.list_resources()).resources) == 2
-        assert len(place.host.sessions()) == 1
+        assert len(place.host.sessions) == 1
 
 
 async def test_clients_of_the_old_era_that_follow_are_told_when_there_are_other_conversations() -> None:
@@ -81,7 +81,7 @@ async def test_a_client_of_the_new_era_listens_for_it() -> None:
 async def test_nothing_is_loaded_and_nothing_begins_before_somebody_asks() -> None:
     async with served() as place:
         assert status(await place.raw(place.head("GET", "/health"))) == 200
-        assert not place.host.sessions()
+        assert not place.host.sessions
 
 
 @each_row(
@@ -159,7 +159,7 @@ async def test_what_is_no_message_is_refused_in_one_sentence_that_repeats_nothin
             assert ("batches are not accepted" in message) == body.startswith(b"["), name
             for leaked in (b"canary", b"pydantic", b"alidation", b"\\n"):
                 assert leaked not in said, name
-        assert not place.host.sessions()
+        assert not place.host.sessions
 
 
 async def test_a_stream_that_cannot_be_taken_up_again_begins_anew() -> None:

@@ -358,7 +358,7 @@ async def test_what_it_asked_for_and_did_not_wait_for_ends_with_its_task(work: P
         conversation = await acting.session.open(backend="acp:fake")
         for method, asked in left.items():
             assert (await conversation.message(f"leave {method} {json.dumps(asked)}")).status == "completed"
-            assert acting.session.approvals.pending() == []
+            assert await acting.session.approvals.pending() == []
         await told(conversation, "again")
         answers = [line for line in _lines(home) if line.get("id") == "left"]
         assert len(answers) == len(left)
@@ -628,7 +628,7 @@ async def test_a_task_that_is_stopped_asks_no_longer_and_its_agent_stays() -> No
         await acting.until("approval_request")
         await conversation.interrupt()
         assert (await task).status == "interrupted"
-        assert acting.session.approvals.pending() == []
+        assert await acting.session.approvals.pending() == []
         assert kinds(acting).count("approval_resolved") == 1
         assert (await told(conversation, "again"))["pid"] == before["pid"]
 

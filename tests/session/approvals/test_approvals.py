@@ -62,13 +62,13 @@ async def test_who_follows_the_events_can_answer(tmp_path: Path) -> None:
             event = await asked(news)
             assert event.data["kind"] == "exec"
             assert event.conversation_id == acting.root.id
-            (waiting,) = acting.session.approvals.pending()
+            (waiting,) = await acting.session.approvals.pending()
             assert waiting == event.data
             assert await acting.session.approvals.resolve(event.data["approval_id"], "allow")
             assert (await said).text == "Done."
             assert outcome(acting)[0]
             assert (tmp_path / "made").exists()
-            assert acting.session.approvals.pending() == []
+            assert await acting.session.approvals.pending() == []
             assert not await acting.session.approvals.resolve(event.data["approval_id"], "deny")
         order = ["tool_call_begin", "approval_request", "approval_resolved", "exec_command_begin", "exec_command_end"]
         types = acting.events.types()
@@ -162,7 +162,7 @@ async def test_a_conversation_cannot_be_asked_by_another_of_its_chain_to_do_more
             said = acting.begin(acting.root.message("go"))
             event = await asked(news)
             assert (event.data["conversation_id"], event.data["chain"]) == (wide.id, [acting.root.id])
-            assert acting.session.approvals.pending("root") == acting.session.approvals.pending(wide.id)
+            assert await acting.session.approvals.pending("root") == await acting.session.approvals.pending(wide.id)
             await acting.session.approvals.resolve(event.data["approval_id"], "deny")
             assert (await said).text == "All done."
         assert not (tmp_path / "made").exists()
@@ -182,21 +182,21 @@ async def test_grants_are_listed_and_taken_back(tmp_path: Path) -> None:
             await approvals.resolve(event.data["approval_id"], "allow", ttl_s=60)
         await approvals.resolve(event.data["approval_id"], "allow", scope="session", ttl_s=60)
         await said
-        (grant,) = approvals.grants()
+        (grant,) = await approvals.grants()
         assert (grant.scope, grant.expires_in_s, grant.matches) == ("session", 60, event.data["matches"])
         await acting.root.message("2")
         assert acting.events.types().count("approval_request") == 1
         clock.set_wall(clock.now() - 3_600)
         clock.advance(60)
-        assert approvals.grants() == []
+        assert await approvals.grants() == []
         said = acting.begin(acting.root.message("3"))
         event = await asked(news)
         await approvals.resolve(event.data["approval_id"], "allow", scope="conversation")
         await said
-        (grant,) = approvals.grants("root")
+        (grant,) = await approvals.grants("root")
         assert await approvals.revoke(grant.grant_id)
         assert not await approvals.revoke(grant.grant_id)
-        assert approvals.grants() == []
+        assert await approvals.grants() == []
         said = acting.begin(acting.root.message("4"))
         event = await asked(news)
         await approvals.resolve(event.data["approval_id"], "deny")
@@ -215,9 +215,9 @@ async def test_a_grant_ends_when_the_setting_says_so_unless_the_answer_does(tmp_
             event = await asked(news)
             await acting.session.approvals.resolve(event.data["approval_id"], "allow", scope="session", **ttl)
             await said
-        assert [grant.expires_in_s for grant in acting.session.approvals.grants()] == [1_800, 60]
+        assert [grant.expires_in_s for grant in await acting.session.approvals.grants()] == [1_800, 60]
         clock.advance(1_800)
-        assert acting.session.approvals.grants() == []
+        assert await acting.session.approvals.grants() == []
 
 
 async def test_interrupting_answers_its_own_request_and_the_history_is_whole(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ async def test_interrupting_answers_its_own_request_and_the_history_is_whole(tmp
         event = await asked(news)
         assert await acting.root.interrupt()
         assert (await said).status == "interrupted"
-        assert acting.session.approvals.pending() == []
+        assert await acting.session.approvals.pending() == []
         assert not await acting.session.approvals.resolve(event.data["approval_id"], "allow")
         assert not (tmp_path / "made").exists()
         resolved = next(event for event in acting.events.drain() if event.type == "approval_resolved")
@@ -244,16 +244,16 @@ async def test_closing_answers_what_waits(tmp_path: Path) -> None:
         event = await asked(news)
         await acting.session.approvals.resolve(event.data["approval_id"], "allow", scope="conversation")
         await said
-        assert len(acting.session.approvals.grants()) == 1
+        assert len(await acting.session.approvals.grants()) == 1
         await child.close()
-        assert acting.session.approvals.grants() == []
+        assert await acting.session.approvals.grants() == []
         said = acting.begin(acting.root.message("go"))
         await asked(news)
         os.remove(tmp_path / "made")
         await acting.session.close()
         assert (await said).status == "interrupted"
         assert not (tmp_path / "made").exists()
-        assert acting.session.approvals.pending() == []
+        assert await acting.session.approvals.pending() == []
 
 
 async def test_an_answer_to_nothing_is_refused(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ async def test_a_request_of_one_session_cannot_be_answered_in_another(tmp_path: 
         async with other as stranger:
             with pytest.raises(NotFoundError):
                 await stranger.approvals.resolve(event.data["approval_id"], "allow")
-        assert len(acting.session.approvals.pending()) == 1
+        assert len(await acting.session.approvals.pending()) == 1
         assert not (tmp_path / "made").exists()
 
 
@@ -377,6 +377,6 @@ async def test_what_a_conversation_was_granted_is_not_lent_to_a_narrower_one(
             await approvals.resolve(again.data["approval_id"], "deny")
             assert (await said).text == "It may not."
             assert not made.exists()
-            assert len(approvals.grants()) == 1
+            assert len(await approvals.grants()) == 1
             await wide.message("once more")
             assert made.exists()

@@ -79,7 +79,7 @@ async def test_it_may_allow_for_longer(tmp_path: Path) -> None:
             await acting.root.message("1")
             await acting.root.message("2")
         assert len(asked) == 1
-        (grant,) = acting.session.approvals.grants()
+        (grant,) = await acting.session.approvals.grants()
         assert grant.scope == "session"
 
 
@@ -153,7 +153,7 @@ async def test_a_person_may_be_quicker_and_what_already_waits_is_asked_too(tmp_p
         await acting.until("approval_request")
         acting.session.approvals.answer_with(slow, "root")
         await asyncio.wait_for(begun.wait(), HANG_S)
-        (waiting,) = acting.session.approvals.pending()
+        (waiting,) = await acting.session.approvals.pending()
         await acting.session.approvals.resolve(waiting.approval_id, "allow")
         await said
         await asyncio.wait_for(stopped.wait(), HANG_S)

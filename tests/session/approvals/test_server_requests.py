@@ -135,8 +135,8 @@ async def test_a_person_answers_a_server_over_the_one_operation(kind: Any) -> No
         assert (event.conversation_id, event.data.server) == (acting.root.id, "fake")
         assert "May I?" in event.data.message
         approvals = acting.session.approvals
-        assert approvals.elicitations() == approvals.elicitations("root") == [event.data]
-        assert approvals.pending() == []
+        assert await approvals.elicitations() == await approvals.elicitations("root") == [event.data]
+        assert await approvals.pending() == []
         number = event.data.elicitation_id
         for wrong in ({"scope": "session"}, {"ttl_s": 1.0}, {"content": {"ok": "perhaps"}}):
             with pytest.raises(InvalidParamsError):
@@ -148,7 +148,7 @@ async def test_a_person_answers_a_server_over_the_one_operation(kind: Any) -> No
         types = acting.events.types()
         assert types.index("mcp_tool_call_begin") < types.index("elicitation_request")
         assert types.index("elicitation_resolved") < types.index("mcp_tool_call_end")
-        assert approvals.elicitations() == []
+        assert await approvals.elicitations() == []
 
 
 async def test_where_nobody_may_be_asked_the_server_hears_no_and_nobody_else_hears_anything() -> None:
@@ -177,7 +177,7 @@ async def test_an_interrupted_call_withdraws_its_question() -> None:
         await acting.until("elicitation_request")
         assert await acting.root.interrupt()
         await said
-        assert acting.session.approvals.elicitations() == []
+        assert await acting.session.approvals.elicitations() == []
         assert acting.events.types().count("mcp_tool_call_end") == 1
         [resolved] = [event for event in acting.events.drain() if event.type == "elicitation_resolved"]
         assert resolved.data["action"] == "cancel"
@@ -252,4 +252,4 @@ async def test_behind_the_broker_it_is_the_client_who_asks_its_person(said: Any,
             answer = await ServedConversation(acting.parts, conversation).call(calling)
         assert heard in answer.text
         assert [asked.message for asked in questions] == ["The MCP server fake asks: May I?"]
-        assert acting.session.approvals.elicitations() == []
+        assert await acting.session.approvals.elicitations() == []

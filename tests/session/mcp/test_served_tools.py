@@ -176,7 +176,7 @@ async def test_an_approval_is_asked_through_the_client(era: str, answers: list[A
         else:
             assert refusal(result)["code"] == code
         assert (await session.metrics()).session.mcp.calls == (code is None)
-        assert session.approvals.pending() == []
+        assert await session.approvals.pending() == []
     [asked] = person.asked
     assert isinstance(asked, t.ElicitRequestFormParams)
     assert "call echo of the MCP server fake" in asked.message
@@ -199,7 +199,7 @@ async def test_a_yes_for_good_is_this_clients_and_for_the_same_call(era: str) ->
             assert len(mine.asked) == 1
             assert refusal(await client.call_tool("fake__echo", {"text": "ho"}))["code"] == "approval_denied"
             assert refusal(await other.call_tool("fake__echo", {"text": "hi"}))["code"] == "approval_denied"
-        assert session.approvals.grants() == []
+        assert await session.approvals.grants() == []
 
 
 async def test_a_call_that_is_given_up_while_somebody_is_asked_asks_nobody_any_more() -> None:
@@ -212,9 +212,9 @@ async def test_a_call_that_is_given_up_while_somebody_is_asked_asks_nobody_any_m
     ):
         calling = asyncio.create_task(client.call_tool("fake__echo", {"text": "hi"}))
         await person.being_asked.wait()
-        assert len(session.approvals.pending()) == 1
+        assert len(await session.approvals.pending()) == 1
         calling.cancel()
-        await until(lambda: session.approvals.pending() == [])
+        await until(lambda: session.parts.command_services.approvals.pending() == [])
         person.may_answer.set()
         assert (await session.metrics()).session.mcp.calls == 0
 
@@ -260,7 +260,7 @@ async def test_what_a_server_asks_is_asked_by_the_client_of_that_call(era: str, 
             assert "decline" in text(await client.call_tool("fake__ask", {"question": "May I?"}))
         async with served_to(session, era) as mute:
             assert "decline" in text(await mute.call_tool("fake__ask", {"question": "May I?"}))
-        assert session.approvals.elicitations() == []
+        assert await session.approvals.elicitations() == []
     assert len(mine.asked) == 2
     assert all(asked.message.startswith("The MCP server fake asks: ") for asked in mine.asked)
     assert others.asked == []

@@ -42,7 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_load_reads_the_users_file_and_lets_the_project_narrow(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         settings = tertulia.Settings.load()
-    rights = settings.rights()
+    rights = settings.rights
     assert (settings.model, settings.cwd, settings.approval_policy) == (
         "scripted/theirs.json",
         str(place),
@@ -60,7 +60,7 @@ def test_a_variable_and_then_a_change_win(place: Path, monkeypatch: pytest.Monke
     model = ScriptedModel(["hi"])
     changed = tertulia.Settings.load(place.parent, model=model, mcp_servers={}, sandbox="read-only")
     assert (changed.model, changed.mcp_servers, changed.cwd) == (model, {}, str(place.parent))
-    assert changed.rights().storage_policy == tertulia.Full(), "another directory is not in the project"
+    assert changed.rights.storage_policy == tertulia.Full(), "another directory is not in the project"
     assert tertulia.run("hello", changed).text == "hi"
 
 
@@ -87,7 +87,7 @@ async def test_plain_settings_read_no_file_and_without_a_model_a_message_is_refu
         assert refused.value.code == "no_model"
         with pytest.raises(NoModelError):
             await anext(session.root.stream("Is it safe to ship?"))
-        assert (await session.root.history(), session.activity.tasks()) == ([], [])
+        assert (await session.root.history(), session.activity.tasks) == ([], [])
         other = await session.open(model=ScriptedModel(["yes"]))
         assert (await other.message("And here?")).text == "yes"
 

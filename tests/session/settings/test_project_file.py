@@ -18,7 +18,7 @@ from tests.policy.strategies import paths
 from tests.tables import each_row
 
 PATH = Path("/repo/.tertulia/config.toml")
-CEILING = Settings(writable_roots=["/repo"], limits={"mcp_wait_s": 10}).rights()
+CEILING = Settings(writable_roots=["/repo"], limits={"mcp_wait_s": 10}).rights
 
 configs = st.fixed_dictionaries(
     {},
@@ -43,11 +43,11 @@ configs = st.fixed_dictionaries(
 def test_whatever_a_project_says_the_result_is_never_wider(config, searching) -> None:
     """B7: the settings with the project's changes allow nothing that they did not allow without."""
     user = Settings(writable_roots=["/a"], tools_web_search_request=searching or None, limits={"mcp_wait_s": 10})
-    project = apply_project_file(PATH, config, user.rights())
+    project = apply_project_file(PATH, config, user.rights)
     limits = asdict(user.limits) | project.changes.pop("limits", {})
     narrowed = replace(user, limits=limits, **project.changes)
-    assert leq(narrowed.rights(), user.rights())
-    assert leq(narrowed.defaults(), user.defaults())
+    assert leq(narrowed.rights, user.rights)
+    assert leq(narrowed.defaults, user.defaults)
 
 
 def test_a_stricter_value_is_taken_and_a_looser_one_is_refused_aloud() -> None:

@@ -17,7 +17,7 @@ from tests.tables import each_row
 
 def test_the_defaults_are_those_of_the_design() -> None:
     settings = Settings()
-    rights = settings.rights()
+    rights = settings.rights
     assert (rights.sandbox, rights.approval_policy, rights.network) == ("workspace_write", ON_REQUEST, False)
     assert rights.storage_policy == Full()
     assert (settings.close_timeout_s, settings.approval_timeout_s, settings.tool_timeout_s) == (10, 300, 300)
@@ -38,7 +38,7 @@ def test_values_are_accepted_as_objects_and_as_clients_spell_them() -> None:
     spelled = Settings(sandbox="read-only", approval_policy="untrusted", storage_policy="headers_only")
     objects = Settings(sandbox="read_only", approval_policy=UNTRUSTED, storage_policy=HeadersOnly())
     assert spelled == objects
-    assert Settings(storage_policy={"ttl": 60}).rights().storage_policy == Ttl(60)
+    assert Settings(storage_policy={"ttl": 60}).rights.storage_policy == Ttl(60)
     assert Settings(limits={"mcp_wait_s": 5}) == Settings(limits=Limits(mcp_wait_s=5))
 
 
@@ -77,8 +77,8 @@ def test_every_right_comes_from_the_setting_of_its_name() -> None:
         limits={"max_conversations": 5},
     )
     assert (
-        settings.rights()
-        == settings.defaults()
+        settings.rights
+        == settings.defaults
         == Rights(
             approval_policy=NEVER,
             sandbox="danger_full_access",
@@ -102,20 +102,20 @@ def test_a_switch_that_nobody_set_is_allowed_and_has_its_usual_default() -> None
     """X-20: conv tools are on by default. Web search must be asked for."""
     settings = Settings()
     switches = ("include_plan_tool", "include_apply_patch_tool", "include_conv_tools", "tools_web_search_request")
-    assert [getattr(settings.rights(), name) for name in switches] == [True, True, True, True]
-    assert [getattr(settings.defaults(), name) for name in switches] == [True, True, True, False]
-    assert settings.rights().shell
+    assert [getattr(settings.rights, name) for name in switches] == [True, True, True, True]
+    assert [getattr(settings.defaults, name) for name in switches] == [True, True, True, False]
+    assert settings.rights.shell
 
 
 def test_a_switch_that_is_set_holds_for_those_who_say_nothing() -> None:
-    assert Settings(tools_web_search_request=True).defaults().tools_web_search_request
-    assert not Settings(include_plan_tool=False).defaults().include_plan_tool
+    assert Settings(tools_web_search_request=True).defaults.tools_web_search_request
+    assert not Settings(include_plan_tool=False).defaults.include_plan_tool
 
 
 @pytest.mark.parametrize("search", [None, True, False])
 def test_the_default_is_never_above_the_ceiling(search) -> None:
     settings = Settings(tools_web_search_request=search)
-    assert leq(settings.defaults(), settings.rights())
+    assert leq(settings.defaults, settings.rights)
 
 
 def test_settings_show_no_secret() -> None:

@@ -55,8 +55,8 @@ def test_with_nothing_anywhere_everything_is_a_default(files) -> None:
 def test_the_users_file_is_read_and_named(files) -> None:
     files.user_file.write_text('model = "a/b"\nsandbox = "read-only"\n[limits]\nmcp_wait_s = 5\n')
     loaded = files.load()
-    assert (loaded.settings.model, loaded.settings.rights().sandbox) == ("a/b", "read_only")
-    assert loaded.settings.rights().limits.mcp_wait_s == 5
+    assert (loaded.settings.model, loaded.settings.rights.sandbox) == ("a/b", "read_only")
+    assert loaded.settings.rights.limits.mcp_wait_s == 5
     named = {name for name, source in loaded.provenance.items() if source == str(files.user_file)}
     assert named == {"model", "sandbox", "limits.mcp_wait_s"}
 
@@ -81,7 +81,7 @@ def test_an_empty_variable_is_no_model(files) -> None:
 def test_overrides_reach_into_tables_and_later_ones_win(files) -> None:
     files.user_file.write_text("[limits]\nmcp_wait_s = 5\nmax_conversations = 7\n")
     loaded = files.load("limits.mcp_wait_s=6", "limits.mcp_wait_s=8", "storage_policy.ttl=60")
-    limits = loaded.settings.rights().limits
+    limits = loaded.settings.rights.limits
     assert (limits.mcp_wait_s, limits.max_conversations) == (8, 7)
     assert loaded.settings.storage_policy == Ttl(60)
     assert loaded.provenance["limits.mcp_wait_s"] == "-c"
@@ -100,13 +100,13 @@ def test_flags_go_by_the_names_people_know(files) -> None:
 def test_a_directory_that_is_added_is_added_to_the_workspace(files) -> None:
     loaded = files.load(writable_roots=("../other", "~/data"))
     roots = {str(files.repo), str(files.home / "other"), str(files.home / "data")}
-    assert set(loaded.settings.rights().writable_roots or ()) == roots
+    assert set(loaded.settings.rights.writable_roots or ()) == roots
     assert loaded.provenance["writable_roots"] == "flag --add-dir"
 
 
 def test_roots_in_the_users_file_are_read_from_where_the_work_is(files) -> None:
     files.user_file.write_text('writable_roots = ["build", "~/data"]')
-    roots = files.load().settings.rights().writable_roots
+    roots = files.load().settings.rights.writable_roots
     assert roots == (str(files.home / "data"), str(files.repo / "build"))
 
 
@@ -151,7 +151,7 @@ def test_a_project_cannot_widen_what_the_user_set(files) -> None:
 
 def test_a_project_cannot_turn_web_search_on(files) -> None:
     files.project_file.write_text("tools_web_search_request = true\n")
-    assert not files.load().settings.defaults().tools_web_search_request
+    assert not files.load().settings.defaults.tools_web_search_request
 
 
 def test_a_project_cannot_make_more_than_the_workspace_writable(files) -> None:
@@ -190,7 +190,7 @@ def test_every_file_between_root_and_working_directory_narrows(files) -> None:
         'sandbox = "workspace-write"\nshell_mode = "none"\n[limits]\nmax_conversations = 4\n'
     )
     loaded = files.load(cwd=inner)
-    rights = loaded.settings.rights()
+    rights = loaded.settings.rights
     assert (rights.sandbox, rights.shell, rights.limits.max_conversations) == ("read_only", False, 4)
     assert loaded.provenance["limits.max_conversations"] == str(inner / ".tertulia" / "config.toml")
 
@@ -301,7 +301,7 @@ def test_a_project_cannot_make_what_is_protected_writable_by_asking_for_nothing_
     files.project_file.write_text(f'writable_roots = ["{root}", "src"]\n')
     loaded = files.load()
     workspace = os.path.realpath(files.project_file.parent.parent)
-    assert loaded.settings.rights().writable_roots == (f"{workspace}/src",)
+    assert loaded.settings.rights.writable_roots == (f"{workspace}/src",)
     assert any("protected" in warning for warning in loaded.warnings)
 
 
@@ -309,4 +309,4 @@ def test_what_the_user_made_writable_a_project_may_keep(files) -> None:
     files.user_file.write_text('writable_roots = [".git"]\n')
     files.project_file.write_text('writable_roots = [".git/info"]\n')
     workspace = os.path.realpath(files.project_file.parent.parent)
-    assert files.load().settings.rights().writable_roots == (f"{workspace}/.git/info",)
+    assert files.load().settings.rights.writable_roots == (f"{workspace}/.git/info",)

@@ -104,7 +104,7 @@ async def run_message(
         try:
             async with entering as session, asyncio.TaskGroup() as group:
                 conversation = await _target_conversation(session, message_request)
-                refusals = Refusals(counted=approver is None and session.settings.rights().approval_policy.may_ask)
+                refusals = Refusals(counted=approver is None and session.settings.rights.approval_policy.may_ask)
                 group.create_task(_watch(session, conversation, view, approver, refusals))
                 asking = group.create_task(
                     conversation.message(message_request.items, output_schema=message_request.output_schema)

@@ -165,14 +165,14 @@ class TerminalApprover:
                 case None:
                     self._out.line((f"  {HELP}", "dim"))
                 case ApprovalAnswer("more"):
-                    self._show_all(session, request)
+                    await self._show_all(session, request)
                 case ApprovalAnswer(decision):
                     return decision, answer.fields()
 
-    def _show_all(self, session: Session, request: ApprovalRequest) -> None:
+    async def _show_all(self, session: Session, request: ApprovalRequest) -> None:
         offset: int | None = 0
         while offset is not None:
-            page = session.approvals.get(request.approval_id, "detail", offset)
+            page = await session.approvals.get(request.approval_id, "detail", offset)
             self._out.write(page.text)
             offset = page.next_offset
         self._out.line()

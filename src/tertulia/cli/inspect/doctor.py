@@ -126,7 +126,7 @@ def _sandbox_problems(loaded: LoadedSettings, out: TerminalOutput) -> list[_Prob
     except SandboxUnavailableError as error:
         out.line(f"  {tier:32} ", ("unavailable", "red"), f" {error.message}")
         out.line(f"  {'':32} commands are refused; they are not run without it")
-        if loaded.settings.rights().sandbox == "danger_full_access":
+        if loaded.settings.rights.sandbox == "danger_full_access":
             return []
         return [_Problem(f"commands would be refused: {error.message}", _sandbox_advice(tier))]
     out.line(f"  {report.tier:32} ", ("works", "green"), f" {report.version}")
@@ -200,7 +200,7 @@ def _settings(loaded: LoadedSettings) -> Iterator[tuple[str, str, str]]:
 
 def _plain_values(settings: Settings) -> dict[str, str]:
     """By dotted name, in wire spelling: rights, limits and whatever is a single word or number."""
-    rights = asdict(settings.rights())
+    rights = asdict(settings.rights)
     limits = {f"limits.{name}": value for name, value in to_wire("limits", rights["limits"]).items()}
     values = asdict(settings) | {name: to_wire(name, rights[name]) for name in ("approval_policy", "sandbox")}
     values |= {"storage_policy": to_wire("storage_policy", rights["storage_policy"])}

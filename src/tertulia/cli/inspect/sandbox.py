@@ -62,10 +62,10 @@ def _command(loaded: LoadedSettings, argv: Sequence[str]) -> Command:
     return Command(
         argv=tuple(argv),
         cwd=workspace,
-        confinement=confine(settings.rights(), workspace, guarded=guarded_paths_of(settings, environment)),
+        confinement=confine(settings.rights, workspace, guarded=guarded_paths_of(settings, environment)),
         environment=shell_environment_from_wire(settings.shell_environment).build(environment.variables),
         inherit_stdio=True,
-        watch=Watch(str(environment.home / "changed-files") if settings.rights().storage_policy == Full() else None),
+        watch=Watch(str(environment.home / "changed-files") if settings.rights.storage_policy == Full() else None),
     )
 
 

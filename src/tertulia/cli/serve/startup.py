@@ -59,7 +59,7 @@ def build_session_factory(
         there = load_settings(cwd=cwd, flags={**flags.values, "cwd": str(cwd)}, overrides=flags.overrides)
         settings = replace(there.settings, begins_in=mode)
         if open_ended:
-            usual = sandbox_to_wire(there.settings.rights().sandbox)
+            usual = sandbox_to_wire(there.settings.rights.sandbox)
             settings = replace(settings, sandbox=sandbox_to_wire(widest_mode(there)), begins_in=mode or usual)
         return DirectorySettings(settings, there.warnings)
 
@@ -70,7 +70,7 @@ def build_session_factory(
 def widest_mode(loaded: LoadedSettings) -> SandboxMode:
     """The widest mode that the user may choose: any, unless a setting limits it."""
     is_set = loaded.provenance["sandbox"] != DEFAULT
-    return loaded.settings.rights().sandbox if is_set else SANDBOX_MODES[-1]
+    return loaded.settings.rights.sandbox if is_set else SANDBOX_MODES[-1]
 
 
 def _return_large_blocks() -> None:

@@ -38,9 +38,25 @@ class CanvasContextProvider:
     priority = 60
 
     def get_tools(self, agent_name: str, meta: AgentInstanceMeta) -> list[ToolDefinition]:
-        """Both tools, for services and employees."""
+        """Define the tools that change the canvas.
+
+        Args:
+            agent_name: The agent that is prepared.
+            meta: Its description.
+
+        Returns:
+            Both tools for services and employees, none for others.
+        """
         return [_UPDATE, _CLEAR] if may_use(meta.archetype, "service") else []
 
     def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str | None:
-        """How to use the canvas, from the template `canvas-context`."""
+        """Say how to use the canvas.
+
+        Args:
+            agent_name: The agent that is prepared.
+            meta: Its description.
+
+        Returns:
+            The template `canvas-context` for services and employees, None for others.
+        """
         return load_template("canvas-context") if may_use(meta.archetype, "service") else None

@@ -20,7 +20,15 @@ class CoreContextProvider:
     priority = 90
 
     def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str:
-        """The template `core-identity`, filled in."""
+        """Tell the agent what it is.
+
+        Args:
+            agent_name: The agent that is prepared.
+            meta: Its description.
+
+        Returns:
+            The template `core-identity` with its variables replaced.
+        """
         return render_template(
             load_template("core-identity"),
             {

@@ -120,13 +120,26 @@ def build_executor_prompt_with_history(
     """The prompt for an agent that starts anew: *Conversation History*, *Current User Message* and, for a step of a
     pipeline, *Previous execution result*.
 
-    `messages` are the earlier ones, oldest first: {role: user | assistant, text?, result?, username?}; other roles are
-    passed over. If the current message is among them as the last that was asked, history ends before it. It is never
-    cut or changed itself. With nothing to tell, and with mode `off`, it is the whole prompt, byte for byte.
+    The current message is never cut or changed. With nothing to tell, and with mode `off`, it is the whole prompt,
+    byte for byte. The limits hold in this order: `max_messages`, `per_message_max_chars`, `max_chars`.
 
-    Limits: `max_messages`, then `per_message_max_chars`, then `max_chars` of the history section (None: 40,000 for
-    code, 20,000 for chat), in code points. A previous result that is not a text is told as JSON without its control
-    fields, in at most `max_chars`. Raises InvalidParams for values that make no sense.
+    Args:
+        messages: The earlier ones, oldest first: {role: user | assistant, text?, result?, username?}. Other roles are
+            left out. If the current message is among them as the last that was asked, history ends before it.
+        current_message: What the agent is asked now.
+        previous_result: What the step before gave. If it is not a text, it is told as JSON without its control
+            fields, in at most `max_chars`.
+        mode: How much of the history is told: `full`, `last_round`, `last_assistant` or `off`.
+        task_type: `code` or `chat`; it chooses the default of `max_chars`.
+        max_messages: How many messages of the history at most.
+        max_chars: Characters of the history section at most; None: 40,000 for code, 20,000 for chat.
+        per_message_max_chars: Characters of one message at most.
+
+    Returns:
+        The prompt.
+
+    Raises:
+        InvalidParamsError: A value is not one that the parameter can have.
     """
     if not isinstance(cast("object", current_message), str):
         raise InvalidParamsError("current_message must be a text")

@@ -78,7 +78,15 @@ class Match(msgspec.Struct, frozen=True):
             raise InvalidParamsError("match.regex is not a regular expression (it is too large)") from None
 
     def meets(self, last_input: str, instructions: str) -> bool:
-        """Whether a request with this newest input and these instructions is meant."""
+        """Whether a request is meant.
+
+        Args:
+            last_input: The text of its newest user message or tool output.
+            instructions: The instructions of its conversation.
+
+        Returns:
+            True where all that is given holds.
+        """
         return (
             (self.contains is None or self.contains.casefold() in last_input.casefold())
             and (self.regex is None or re.search(self.regex, last_input) is not None)
@@ -145,7 +153,22 @@ def say(
     repeat: bool = False,
     gate: ReplyGate | None = None,
 ) -> ScriptedReply:
-    """A plain answer, with any tool calls after it. A `match` that is a text is what the input contains."""
+    """Write a reply that says something.
+
+    Args:
+        text: What it says.
+        calls: Tool calls after the text.
+        reasoning: What it thinks before.
+        match: Which requests it is for; a text is what the newest input contains. None: used in its turn.
+        repeat: Whether it stays when it has been used.
+        gate: Nothing is said before it opens.
+
+    Returns:
+        The reply, for `ScriptedModel`.
+
+    Raises:
+        InvalidParamsError: A text is not valid Unicode, or the match is a broken expression.
+    """
     return ScriptedReply(
         text=text,
         tool_calls=calls,
@@ -157,12 +180,33 @@ def say(
 
 
 def call(name: str, arguments: Mapping[str, Any] | str | None = None, call_id: str | None = None) -> ScriptedCall:
-    """A tool call: a reply of its own, or a part of one. Arguments given as text are sent as they are."""
+    """Write a tool call: a reply of its own, or a part of one.
+
+    Args:
+        name: The tool.
+        arguments: A mapping, or a text that is sent as it is, broken on purpose perhaps.
+        call_id: The id of the call; None: the model numbers it.
+
+    Returns:
+        The call, for `say` or `ScriptedModel`.
+
+    Raises:
+        InvalidParamsError: The arguments cannot be written as JSON.
+    """
     return ScriptedCall(name, arguments_text(arguments), call_id)
 
 
 def fail(message: str, *, code: str = "model_error", overflow: bool = False) -> ScriptedReply:
-    """An answer that fails before it begins."""
+    """Write a reply that fails before it says anything.
+
+    Args:
+        message: The sentence of the error.
+        code: The code of the error.
+        overflow: Whether the reason is that the history does not fit the model's window.
+
+    Returns:
+        The reply, for `ScriptedModel`.
+    """
     return ScriptedReply(error=ScriptedError(message, code, overflow))
 
 

@@ -93,7 +93,18 @@ class ScriptedModel:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, sleep: Sleeper = asyncio.sleep) -> Self:
-        """The model of a .yaml, .yml or .json file; InvalidParams names file, reply and what was expected."""
+        """Read a script.
+
+        Args:
+            path: A .yaml, .yml or .json file.
+            sleep: How delays are waited for, in seconds.
+
+        Returns:
+            A model that answers from it.
+
+        Raises:
+            InvalidParamsError: The file is no script; names the file, the reply and what was expected.
+        """
         script = load_script(path)
         return cls(
             script.replies,
@@ -105,7 +116,11 @@ class ScriptedModel:
 
     @classmethod
     def tour(cls) -> Self:
-        """Who answers where no model is set up: says that it is a script, and how to get a real model."""
+        """The script of `tertulia demo`, which says that it is one, and how to get a real model.
+
+        Returns:
+            A new model at the beginning of that script.
+        """
         return cls(load_script(_TOUR).replies, name="scripted/tour")
 
     @property
@@ -115,7 +130,11 @@ class ScriptedModel:
 
     @property
     def last_request(self) -> ScriptedRequest:
-        """The newest request; NotFound when there was none."""
+        """The newest request.
+
+        Raises:
+            NotFoundError: There was none.
+        """
         if not self._asked:
             raise NotFoundError(f"{self.name} has not been asked anything yet")
         return self._asked[-1]
@@ -131,7 +150,14 @@ class ScriptedModel:
         return self._streaming
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
-        """Take the next reply now, and say it while being read."""
+        """Take the next reply now, and say it while being read.
+
+        Args:
+            request: What a conversation asks.
+
+        Returns:
+            The pieces of the answer.
+        """
         scripted_request = ScriptedRequest(request)
         self._asked.append(scripted_request)
         return self._play(scripted_request, self._cues.take(scripted_request))

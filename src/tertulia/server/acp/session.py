@@ -189,7 +189,7 @@ class AcpSession(SurfaceSession):
     def _label(self, conversation: ConversationId) -> str:
         if conversation == self.session.root.id:
             return ""
-        other = self.session.find(conversation)
+        other = self._open_conversation(conversation)
         return f"[{one_line((other and other.details.title) or conversation[:8])}] "
 
 

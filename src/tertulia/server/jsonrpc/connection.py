@@ -65,7 +65,7 @@ class ClientSessions:
 
     async def join(self, session_id: str) -> Session:
         """One that runs goes on as it is, and is heard of from now on; one that is stored is brought back."""
-        running = any(session.id == session_id for session in self._host.sessions())
+        running = any(session.id == session_id for session in self._host.sessions)
         session = await self._host.resume(session_id)
         if running:
             self._follow(session, session.events(attend=self.attends))
@@ -99,7 +99,7 @@ class ClientSessions:
     async def close(self) -> None:
         """Close what began here, and hear no more of the rest. Last events are still sent."""
         self._closing = True
-        for session in self._host.sessions():
+        for session in self._host.sessions:
             if session not in self._began and (feed := self._feeds.get(session.id)) is not None:
                 feed.close()
         closing = [self._close(session) for session in self._began if not session.closed]
@@ -126,7 +126,7 @@ class ClientSessions:
 
 def log_policy(host: Host) -> StoragePolicy:
     """What the log may tell of a request: it is not known which of all conversations that was about."""
-    return strictest(host.settings.rights().storage_policy, *(session.activity.storage for session in host.sessions()))
+    return strictest(host.settings.rights.storage_policy, *(session.activity.storage for session in host.sessions))
 
 
 MAX_BATCH = 100
@@ -234,7 +234,7 @@ class RpcConnection:
         with answering_as(self._client):
             done = await call(self._host, own, method, params)
         if method in ("session/start", "session/resume"):
-            self._following.adopt(self._host.find(done.answer.session_id))
+            self._following.adopt(self._host[done.answer.session_id])
         elif done.after_seq:
             session_id = _session_id_param(params) or (own.id if own is not None else "")
             await self._following.sent(session_id, done.after_seq)
@@ -246,7 +246,7 @@ class RpcConnection:
         """The session that a request is about."""
         own, session_id = self._own, _session_id_param(params)
         if isinstance(session_id, str):
-            return self._host.find(session_id)
+            return self._host[session_id]
         if session_id is not None:
             raise InvalidParamsError("session_id must be a string")
         if own is None:

@@ -120,7 +120,7 @@ def broker_settings(settings: Settings, user_home: Path) -> Settings:
     What is called is written down, what is said is not: it belongs to other programs. How much of an answer a model
     reads is theirs to say too, unless the user has said it: what we leave out by ourselves is only what is huge.
     """
-    limits = settings.rights().limits
+    limits = settings.rights.limits
     if limits.max_output_bytes == Limits().max_output_bytes:
         limits = replace(limits, max_output_bytes=None)
     return replace(
@@ -132,7 +132,7 @@ def broker_settings(settings: Settings, user_home: Path) -> Settings:
         model="scripted/tour",
         project_servers=(),
         limits=limits,
-        storage_policy=strictest(settings.rights().storage_policy, HeadersOnly()),
+        storage_policy=strictest(settings.rights.storage_policy, HeadersOnly()),
     )
 
 

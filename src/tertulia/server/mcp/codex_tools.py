@@ -83,7 +83,7 @@ class CodexTools:
         wanted = {name: getattr(request, name) for name in ("cwd", "approval_policy", "sandbox")}
         params = {name: value for name, value in wanted.items() if value is not None}
         done = await operate(self._host, None, "session/start", params)
-        return self._host.find(done.answer.session_id)
+        return self._host[done.answer.session_id]
 
 
 async def _instruct(session: Session, request: Codex) -> None:

@@ -178,7 +178,7 @@ class ConversationTools:
         session_id = arguments.pop("session_id", None)
         if session_id is not None and not isinstance(session_id, str):
             raise InvalidParamsError("session_id must be a string")
-        return own if session_id is None else self._host.find(session_id)
+        return own if session_id is None else self._host[session_id]
 
 
 def _is_usable(own: asyncio.Task[Session]) -> bool:

@@ -377,5 +377,5 @@ def _to_agent(meta: AgentInstanceMeta, context: SessionContext) -> Agent:
     additions = tuple(
         ContextAddition(fragment.provider, fragment.text, fragment.tokens) for fragment in context.fragments
     )
-    tools = tuple(tool.spec() for tool in context.tools)
+    tools = tuple(tool.spec for tool in context.tools)
     return Agent(meta.name, meta.archetype, described, additions, tools)

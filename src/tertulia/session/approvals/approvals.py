@@ -42,18 +42,49 @@ class Approvals:
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
 
-    def pending(self, conversation: str | None = None) -> list[ApprovalRequest]:
-        """What waits for an answer, oldest first: all, or what shows in one conversation."""
+    async def pending(self, conversation: str | None = None) -> list[ApprovalRequest]:
+        """List the requests that wait for an answer.
+
+        Args:
+            conversation: The id of one, or "root": only what shows there, its own and that of those it waits for.
+
+        Returns:
+            The requests, oldest first.
+
+        Raises:
+            NotFoundError: There is no such conversation.
+            ClosedError: It is closed.
+        """
         return self._parts.command_services.approvals.pending(self._find(conversation))
 
-    def elicitations(self, conversation: str | None = None) -> list[ElicitationRequest]:
-        """What MCP servers ask a person, oldest first: all, or what shows in one conversation."""
+    async def elicitations(self, conversation: str | None = None) -> list[ElicitationRequest]:
+        """List what MCP servers ask a person.
+
+        Args:
+            conversation: The id of one, or "root": only what shows there, its own and that of those it waits for.
+
+        Returns:
+            The questions, oldest first; each is answered by `resolve`.
+
+        Raises:
+            NotFoundError: There is no such conversation.
+            ClosedError: It is closed.
+        """
         return self._parts.command_services.elicitations.pending(self._find(conversation))
 
-    def get(self, approval_id: str, part: str | None = None, offset: int = 0) -> ApprovalText:
-        """A request that waits, and one of its texts whole, in pages; `part` None is `detail`, which has everything.
+    async def get(self, approval_id: str, part: str | None = None, offset: int = 0) -> ApprovalText:
+        """Read one of the texts of a request that waits, which its event may show shortened.
 
-        NotFound once it is settled: nothing of it is kept.
+        Args:
+            approval_id: The id of the request.
+            part: The name of the text; None: `detail`, which has everything.
+            offset: Where the page begins, in characters.
+
+        Returns:
+            The request, the names of its texts, and one page of one of them.
+
+        Raises:
+            NotFoundError: There is no such text, or no such request; nothing of a request is kept once it is answered.
         """
         params = parse(GetApproval, {"approval_id": approval_id, "part": part, "offset": offset})
         request = self._parts.command_services.approvals.prepared(params.approval_id)
@@ -72,11 +103,22 @@ class Approvals:
         )
 
     async def resolve(self, approval_id: str, decision: str, **fields: Any) -> ResolveAnswer:
-        """Answer with "allow" or "deny". Fields are those of `approval/resolve`: scope, ttl_s, message, content.
+        """Answer a request. The first answer counts; a later one changes nothing.
 
         An elicitation is answered in the same way, under its `elicitation_id`: allowed with the `content` that was
-        asked for, or denied. The first answer counts: a later one changes nothing, and is told so. A yes with a scope
-        that was not offered holds once, and `narrowed` says so. NotFound for what was never asked here.
+        asked for, or denied.
+
+        Args:
+            approval_id: The id of the request.
+            decision: "allow" or "deny".
+            fields: Those of `approval/resolve`: scope, ttl_s, message, content.
+
+        Returns:
+            Whether this answer counted. A yes with a scope that was not offered holds once, and `narrowed` says so.
+
+        Raises:
+            NotFoundError: Nothing was asked here under that id.
+            InvalidParamsError: A field is unknown, or its value is not one of those that there are.
         """
         params = parse(ResolveApproval, {**fields, "approval_id": approval_id, "decision": decision})
         command_services = self._parts.command_services
@@ -102,19 +144,49 @@ class Approvals:
         return answer
 
     def answer_with(self, handler: ApprovalHandler, conversation: str | None = None) -> ApprovalCallback:
-        """Have a function answer from now on, everything or what shows in one conversation; `close` what it returns.
+        """Have a function answer from now on. What it raises, and no answer within `approval_timeout_s`, is a no.
 
-        It gets the request and returns "allow", "deny" or a mapping with the fields of `resolve`. It may be async; one
-        that is not runs in a thread. What it raises, and no answer within `approval_timeout_s`, is a no.
+        Args:
+            handler: Gets the request and returns "allow", "deny" or a mapping with the fields of `resolve`. It may be
+                async; one that is not runs in a thread.
+            conversation: The id of one, or "root": it answers only what shows there.
+
+        Returns:
+            What stops it: `close` it, or use it with `async with`.
+
+        Raises:
+            InvalidParamsError: The handler is no function.
+            NotFoundError: There is no such conversation.
         """
         return ApprovalCallback(self._parts, check_handler(handler), self._find(conversation))
 
-    def grants(self, conversation: str | None = None) -> list[Grant]:
-        """What was allowed for longer, oldest first: all, or what counts in one conversation."""
+    async def grants(self, conversation: str | None = None) -> list[Grant]:
+        """List what was allowed for longer than once.
+
+        Args:
+            conversation: The id of one, or "root": only what counts there.
+
+        Returns:
+            The grants, oldest first.
+
+        Raises:
+            NotFoundError: There is no such conversation.
+            ClosedError: It is closed.
+        """
         return self._parts.command_services.approvals.grants(self._find(conversation))
 
     async def revoke(self, grant_id: str) -> RevokeAnswer:
-        """Take a grant back. One that was over already is no mistake; NotFound if there never was one."""
+        """Take a grant back.
+
+        Args:
+            grant_id: The id of the grant.
+
+        Returns:
+            Whether it was still valid.
+
+        Raises:
+            NotFoundError: There never was one of that id.
+        """
         return RevokeAnswer(
             self._parts.command_services.approvals.revoke(parse(RevokeGrant, {"grant_id": grant_id}).grant_id)
         )

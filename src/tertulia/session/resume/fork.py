@@ -154,7 +154,7 @@ class _SessionFork:
             await journal.close()
 
     def _configured(self, settings: Settings) -> SessionConfigured:
-        policy = describe.policy(settings.rights())
+        policy = describe.policy(settings.rights)
         # Not the session's model but the conversation's: it is the root now.
         return SessionConfigured(self._root_id, describe.PROTOCOL_VERSION, __version__, self._terms.model, policy)
 

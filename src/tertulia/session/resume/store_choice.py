@@ -153,7 +153,7 @@ def _members(value: object) -> Mapping[str, object]:
 def _record_in(
     store: RolloutStore, settings: Settings, clock: Clock, redactor: Redactor, known: RecordState | None = None
 ) -> Recorder:
-    return Recorder(store, clock, redactor.json, storage=settings.rights().storage_policy, known=known)
+    return Recorder(store, clock, redactor.json, storage=settings.rights.storage_policy, known=known)
 
 
 def sweeper_of(

@@ -166,13 +166,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             _log.warning("%s", warning)
         return replace(loaded.settings, **changes)
 
+    @property
     def rights(self) -> Rights:
-        """The ceiling: no conversation of the session gets more."""
+        """The ceiling: the most that a conversation of the session gets."""
         return replace(TOP, **{right: _right(right, getattr(self, name)) for right, name in _RIGHTS.items()})
 
+    @property
     def defaults(self) -> Rights:
-        """What a conversation gets that asks for nothing: the ceiling, but web search only where it was set."""
-        rights = replace(self.rights(), **{name: getattr(self, name) is True for name in _OPT_IN})
+        """The rights of a conversation that asks for nothing: the ceiling, but web search only where it was set."""
+        rights = replace(self.rights, **{name: getattr(self, name) is True for name in _OPT_IN})
         if self.begins_in is None:
             return rights
         return replace(rights, sandbox=SANDBOX_ORDER.meet(rights.sandbox, sandbox_from_wire(self.begins_in)))
@@ -321,7 +323,7 @@ def _add_projects(layers: SettingLayers, cwd: Path, environment: Environment) ->
             added = merge_project_masks(path, config.pop("masks"), layers.values.get("masks", {}))
             layers.add("masks", added.masks, str(path))
             warnings.extend(added.warnings)
-        ceiling = Settings(**layers.values).rights()
+        ceiling = Settings(**layers.values).rights
         if ceiling.writable_roots is None:
             # Unless the user said so, no root above the workspace: "/" must not count as narrower than unsaid.
             ceiling = replace(ceiling, writable_roots=(str(cwd),))

@@ -37,7 +37,7 @@ def check_workspace(settings: Settings, environment: Environment) -> None:
         mask = guarded.mask_over(folder)
         if mask is not None:
             raise InvalidParamsError(f"{kind} {folder} cannot be one: {mask.refusal()}; choose another directory")
-    if settings.allow_home_workspace or settings.rights().sandbox == "read_only":
+    if settings.allow_home_workspace or settings.rights.sandbox == "read_only":
         return
     homes = [os.path.realpath(home) for home in _homes(environment)]
     for kind, folder in _writable(settings):
