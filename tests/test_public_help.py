@@ -15,11 +15,10 @@ import tertulia.testing
 from tertulia.policy.limits import Limits
 from tertulia.protocol.inputs import AgentSpec, ContextFields
 from tertulia.session.approvals.approvals import Approvals
-from tertulia.session.handle import McpServers, SessionActivity
 from tests.tables import each_row
 
-HANDLES = {"Session.approvals": Approvals, "Session.activity": SessionActivity, "Session.mcp": McpServers}
-"""Not exported: a session has them."""
+HANDLES = {"Session.approvals": Approvals}
+"""Not exported: a session has it."""
 
 
 def _of_class(name: str, kind: type) -> Iterator[tuple[str, Any]]:

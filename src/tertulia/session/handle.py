@@ -1,16 +1,15 @@
-"""What a user of a session holds: a conversation, the activity, the MCP servers. Handles keep nothing themselves."""
+"""What a user of a session holds: a conversation, the MCP servers. Handles keep nothing themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar, Unpack, overload
 
 from tertulia.conversation.output_check import OutputCheck
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Approval
-from tertulia.protocol.ids import ConversationId, ItemId, TaskId
+from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.protocol.inputs import ChangeFromPython, GetHistory, Message
-from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.session import describe, submission
 from tertulia.session.answers import (
@@ -21,7 +20,6 @@ from tertulia.session.answers import (
     HistoryEntry,
     InterruptAnswer,
     OpenAnswer,
-    TaskInfo,
     ToolInfo,
 )
 from tertulia.session.conversation_directory import call_conv_tool
@@ -321,90 +319,6 @@ class Conversation:
         return await close_conversation(self._parts, self.id, timeout)
 
 
-class SessionActivity:
-    """Which events there were, which tasks there are, and whether the session could be closed unnoticed."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self, parts: SessionParts) -> None:
-        self._parts = parts
-
-    @property
-    def began_after(self) -> int:
-        """The number of the last event before this run of the session; 0 for a new one."""
-        return self._parts.began_after
-
-    @property
-    def last_seq(self) -> int:
-        """The number of the last event that was committed and delivered."""
-        return self._parts.bus.last_seq
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no client follows the events, and no task runs or waits."""
-        parts = self._parts
-        return not (parts.bus.followed or parts.registry.running() or parts.scheduler.queued())
-
-    @property
-    def storage(self) -> StoragePolicy:
-        """The strictest storage policy of all its conversations."""
-        return strictest(*(conversation.storage for conversation in self._parts.conversations))
-
-    @property
-    def current_task(self) -> TaskId | None:
-        """The first task of the chain that runs; None where none does."""
-        chain = self._parts.scheduler.current
-        return None if chain is None or chain.answer.done() else chain.task_id
-
-    @property
-    def tasks(self) -> list[TaskInfo]:
-        """What runs, then what waits, the next one first."""
-        return describe.tasks(self._parts)
-
-    async def task(self, task_id: str) -> TaskInfo:
-        """Look up a task.
-
-        Args:
-            task_id: Its id.
-
-        Returns:
-            The task, which runs, waits or has ended lately.
-
-        Raises:
-            NotFoundError: There is none of that id, or it ended long ago.
-        """
-        return describe.task(self._parts, task_id)
-
-    def cancel(self, task_id: str) -> bool:
-        """Stop the chain that a task belongs to, whether it runs or waits.
-
-        Args:
-            task_id: The id of the task.
-
-        Returns:
-            False where there was nothing to stop.
-        """
-        return self._parts.scheduler.cancel(TaskId(task_id))
-
-    def watch_conversations(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function whenever the list of conversations or a title in it has changed.
-
-        Not by events: a reader of those keeps an idle session from being closed.
-
-        Args:
-            changed: The function.
-
-        Returns:
-            A function that ends it.
-        """
-        return self._parts.conversations.watchers.add(changed)
-
-    async def flush(self) -> None:
-        """Return when all events so far are committed and delivered, and all else that is kept is committed."""
-        await self._parts.bus.flush()
-        await self._parts.journal.settle()
-
-
 class McpServers:
     """The MCP servers that a session uses."""
 
@@ -414,25 +328,11 @@ class McpServers:
         self._parts = parts
 
     async def status(self) -> list[dict[str, Any]]:
-        """Wait until no server is starting, and say how each is.
-
-        Returns:
-            Every server with its name, status, error and tools.
-        """
+        """Every server with its status, once those that are starting have started or failed."""
         await self._parts.servers.settle()
         return describe.servers(self._parts)
 
     async def refresh(self, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Have servers list their tools again; one that failed is started again.
-
-        Args:
-            names: Which; None: all.
-
-        Returns:
-            Every server with its name, status, error and tools.
-
-        Raises:
-            NotFoundError: There is no server of one of these names.
-        """
+        """Have all servers, or these, list their tools again; one that failed is tried again."""
         await self._parts.servers.refresh(names)
         return describe.servers(self._parts)

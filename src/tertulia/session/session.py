@@ -21,7 +21,7 @@ from tertulia.session.answers import CloseAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals.approvals import Approvals
 from tertulia.session.approvals.callback import ApprovalHandler, check_handler
 from tertulia.session.assembly import assemble_session, wait_until_ready
-from tertulia.session.handle import Conversation, McpServers, SessionActivity
+from tertulia.session.handle import Conversation, McpServers
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.parts import SessionParts
 from tertulia.session.resume.retention_sweep import sweep_before_serving
@@ -31,6 +31,7 @@ from tertulia.session.settings.conversation_fields import ConversationFields
 from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.session.settings.workspace import check_workspace
 from tertulia.session.shutdown import close_seconds, close_session, stop_accepting
+from tertulia.session.submission import SessionActivity
 from tertulia.session.transactions import open_conversation
 
 if TYPE_CHECKING:

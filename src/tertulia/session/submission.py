@@ -2,14 +2,14 @@
 
 Python, JSON-RPC, ACP, Codex, MCP and the command line submit through `submit`, so what they promise is the same: a
 refused message leaves nothing behind, an answer comes after every event of its task and carries no session token, and
-a caller answers approvals only where it said so. Not here: reading a request and writing an answer, which each surface
-does in its own format.
+a caller answers approvals only where it said so. `SessionActivity` says which tasks run and wait. Not here: reading a
+request and writing an answer, which each surface does in its own format.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from tertulia.conversation.compaction import compact_by_model
@@ -27,9 +27,11 @@ from tertulia.protocol.ids import TaskId, new_item_id
 from tertulia.protocol.inputs import Message, check_text
 from tertulia.protocol.items import UserMessage
 from tertulia.protocol.records import SubmissionRecord
+from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.scheduler.plan import Chain, TaskPlan
 from tertulia.scheduler.reply import Reply
-from tertulia.session.answers import CompactAnswer
+from tertulia.session import describe
+from tertulia.session.answers import CompactAnswer, TaskInfo
 from tertulia.session.parts import SessionParts
 
 MAX_MESSAGE_ID = 256
@@ -202,3 +204,64 @@ async def compact(parts: SessionParts, conversation: ConversationState) -> Compa
     tokens = conversation.history.approx_tokens
     reason = reply.error.message if reply.error else reply.status
     return CompactAnswer(compacted=False, before_tokens=tokens, after_tokens=tokens, reason=reason)
+
+
+class SessionActivity:
+    """Which events there were, which tasks there are, and whether the session could be closed unnoticed."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: SessionParts) -> None:
+        self._parts = parts
+
+    @property
+    def began_after(self) -> int:
+        """The number of the last event before this run of the session; 0 for a new one."""
+        return self._parts.began_after
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last event that was committed and delivered."""
+        return self._parts.bus.last_seq
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no client follows the events, and no task runs or waits."""
+        parts = self._parts
+        return not (parts.bus.followed or parts.registry.running() or parts.scheduler.queued())
+
+    @property
+    def storage(self) -> StoragePolicy:
+        """The strictest storage policy of all its conversations."""
+        return strictest(*(conversation.storage for conversation in self._parts.conversations))
+
+    @property
+    def current_task(self) -> TaskId | None:
+        """The first task of the chain that runs; None where none does."""
+        chain = self._parts.scheduler.current
+        return None if chain is None or chain.answer.done() else chain.task_id
+
+    @property
+    def tasks(self) -> list[TaskInfo]:
+        """What runs, then what waits, the next one first."""
+        return describe.tasks(self._parts)
+
+    async def task(self, task_id: str) -> TaskInfo:
+        """A task that runs, waits or has ended lately; NotFound."""
+        return describe.task(self._parts, task_id)
+
+    def cancel(self, task_id: str) -> bool:
+        """Stop the chain that a task belongs to, whether it runs or waits; False where there was nothing to stop."""
+        return self._parts.scheduler.cancel(TaskId(task_id))
+
+    def watch_conversations(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Have `changed` called whenever the list of conversations or a title in it is another; returns what ends it.
+
+        Not by events: a reader of those keeps an idle session from being closed.
+        """
+        return self._parts.conversations.watchers.add(changed)
+
+    async def flush(self) -> None:
+        """Return when all events so far are committed and delivered, and all else that is kept is committed."""
+        await self._parts.bus.flush()
+        await self._parts.journal.settle()

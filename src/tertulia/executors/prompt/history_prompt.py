@@ -141,18 +141,16 @@ def build_executor_prompt_with_history(
     Raises:
         InvalidParamsError: A value is not one that the parameter can have.
     """
-    if not isinstance(cast("object", current_message), str):
-        raise InvalidParamsError("current_message must be a text")
+    _check_text("current_message", current_message)
     limits = _limits(mode, task_type, max_messages, max_chars, per_message_max_chars)
     if mode == "off":
         return current_message
     previous = result_text(previous_result).strip()
     earlier = _before_current([*_earlier_messages(messages)], current_message, previous)
     section = history_section(_select_by_mode(earlier, mode), limits)
-    if not is_plain_text(previous_result):
-        # A text is a step's whole answer. What was serialised is bounded like a history.
-        previous = clip(previous, max(limits.max_chars, limits.per_message_max_chars))
-    prompt = _joined(section, current_message, previous)
+    # A text is a step's whole answer. What was serialised is bounded like a history.
+    most = len(previous) if is_plain_text(previous_result) else max(limits.max_chars, limits.per_message_max_chars)
+    prompt = _joined(section, current_message, clip(previous, most))
     _log.info(
         "executor prompt: mode %s, %d of %d earlier messages, truncated: %s, previous result: %s, %d characters",
         mode, section.messages, len(earlier), section.truncated, bool(previous), len(prompt),
@@ -173,6 +171,11 @@ def check_word(name: str, value: object, words: tuple[str, ...]) -> str:
     if value not in words:
         raise InvalidParamsError(f"{name} must be one of {', '.join(words)}, not {value!r:.80}")
     return cast("str", value)
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidParamsError(f"{name} must be a text")
 
 
 def _limits(
