@@ -13,6 +13,7 @@ from tertulia.errors import TertuliaError
 from tertulia.protocol.events import AgentMessage, Event
 from tertulia.protocol.ids import ItemId, SessionId
 from tertulia.server.jsonrpc.messages import (
+    MAX_ID,
     RequestRefusal,
     RpcRequest,
     encode_batch,
@@ -48,7 +49,7 @@ def test_a_request_without_id_is_a_notification() -> None:
     assert read_request({"jsonrpc": "2.0", "method": "m"}).id is None
 
 
-@each_row("id", ["", "a", "ünï€", 0, -1, 2**53 + 1, 2**64, 10**30, 1.5, -0.0, 1e300])
+@each_row("id", ["", "a", "ünï€", "x" * MAX_ID, 0, -1, 2**53 + 1, 2**64, 10**30, 1.5, -0.0, 1e300])
 def test_texts_and_numbers_are_legal_ids_and_come_back_as_they_were(id: Any) -> None:
     """D10."""
     assert read_request(request(id=id)).id == id
@@ -58,9 +59,9 @@ def test_texts_and_numbers_are_legal_ids_and_come_back_as_they_were(id: Any) -> 
         assert type(echoed) is type(id)
 
 
-@each_row("id", [None, True, False, {}, {"a": 1}, [], [1], "\ud800"])
+@each_row("id", [None, True, False, {}, {"a": 1}, [], [1], "\ud800", "x" * (MAX_ID + 1)])
 def test_any_other_id_is_refused_under_none(id: Any) -> None:
-    """D10."""
+    """D10, L1: an id of 23 MB took five times as much, because it is repeated and kept."""
     assert refused(request(id=id)) == (-32600, "invalid_request", None)
 
 

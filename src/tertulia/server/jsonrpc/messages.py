@@ -22,6 +22,8 @@ from tertulia.protocol.events import Event
 from tertulia.server.jsonrpc.strict_json import find_unencodable
 
 RequestId = str | int | float
+MAX_ID = 4_096
+"""Characters of an id that is a text: it is repeated in the answer, and kept until then."""
 
 DEFAULT_NUMBER = -32000
 ERROR_NUMBERS: dict[type[TertuliaError], int] = {
@@ -76,6 +78,8 @@ def _request_id(fields: dict[str, Any]) -> RequestId | None:
     # An integer of any length can be repeated; only what is inside of params has to fit 64 bits.
     if isinstance(id, bool) or not isinstance(id, str | int | float) or (isinstance(id, str) and find_unencodable(id)):
         raise RequestRefusal(InvalidRequestError("an id is a number or a text in valid Unicode"), None)
+    if isinstance(id, str) and len(id) > MAX_ID:
+        raise RequestRefusal(InvalidRequestError(f"an id has at most {MAX_ID:,} characters"), None)
     return id
 
 
