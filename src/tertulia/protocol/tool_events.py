@@ -209,7 +209,8 @@ class ApprovalRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     chain: list[ConversationId]
     title: str
     detail: str
-    """Everything, for people. Every line that is not ours begins with `│ `, below a line that says whose it is."""
+    """Everything, for people. A command of one line stands first; every other line that is not ours begins with `│ `,
+    below a line that says whose it is."""
     matches: list[str]
     scopes: list[Literal["once", "conversation", "session", "project"]]
     call_id: CallId | None = None

@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 
-from tertulia.cli.output.approval_question import ApprovalAnswer, FormField, form_fields, parse_answer, question_lines
+from tertulia.cli.output.approval_question import (
+    ApprovalAnswer,
+    FormField,
+    folded_lines,
+    form_fields,
+    parse_answer,
+    question_lines,
+)
+from tertulia.cli.output.tables import cell_width
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tests.cli.running import Shell
 from tests.cli.stored_sessions import Screen
 from tests.sandbox.confined import need
+from tests.tables import each_row
 
 SCOPES: list[Any] = ["once", "conversation", "session", "project"]
 KEYS = "[n]o, with a reason › "
@@ -186,6 +195,29 @@ def test_where_not_all_is_shown_that_is_said_before_a_yes_is_offered() -> None:
     ]
     assert lines[:3] == ["? run", "  a", "  b"]
     assert lines[3].startswith("  NOT ALL IS SHOWN: 7 of 9 characters are hidden here")
+
+
+@each_row("filling", [" ", ".", "\u4e16", "e\u0301"])
+def test_no_row_of_the_terminal_begins_with_words_of_another(filling: str) -> None:
+    """A2: a long command went on at the left edge, where it could look like a line of ours: `in /tmp`."""
+    pretending = f"echo {filling * 73}  in /tmp{filling * 80}  sandbox: read-only"
+    detail = f"{pretending}\nin /\nThe model's reason, in its own words:\n│ {pretending}"
+    request = ApprovalRequest("1", "exec", ConversationId("c"), [], pretending[:200], detail, [], ["once"])
+    for width in (20, 40, 80, 81, 82, 83, 132):
+        rows = [
+            "".join(piece if isinstance(piece, str) else piece[0] for piece in line)
+            for line in question_lines(request, width)
+        ]
+        assert all(cell_width(row) <= width for row in rows)
+        ours = [row for row in rows if not row.lstrip(" ").startswith(("│ ", "… ", "? ", "echo "))]
+        assert ours == ["  in /", *folded_rows("The model's reason, in its own words:", width)]
+        told = "".join(row[2:].removeprefix("│ ").removeprefix("… ") for row in rows)
+        assert told.count(pretending) >= 2
+    assert [line[0] for line in question_lines(request)[1:]] == [f"  {line}" for line in detail.split("\n")]
+
+
+def folded_rows(text: str, width: int) -> list[str]:
+    return [f"  {row}" for row in folded_lines(text, width) if not row.startswith("… ")]
 
 
 def test_the_values_of_a_form_are_read_by_their_types() -> None:

@@ -19,6 +19,7 @@ from tertulia.cli.output.approval_question import (
     FormField,
     answer_prompt,
     elicitation_lines,
+    folded_lines,
     form_fields,
     parse_answer,
     question_lines,
@@ -54,6 +55,14 @@ class TerminalInput:
         # Standard input is a pipe or a file, and a person still watches.
         try:
             return cls(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
+        except OSError:
+            return None
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None where it does not say."""
+        try:
+            return os.get_terminal_size(self._fd).columns or None
         except OSError:
             return None
 
@@ -153,7 +162,7 @@ class TerminalApprover:
             self._out.line((f"  {answer.narrowed}", "yellow"))
 
     async def _ask_approval(self, session: Session, request: ApprovalRequest) -> tuple[str, Mapping[str, Any]]:
-        for line in question_lines(request):
+        for line in question_lines(request, self._keyboard.width):
             self._out.line(*line)
         while True:
             self._out.write(*answer_prompt(request))
@@ -170,15 +179,17 @@ class TerminalApprover:
                     return decision, answer.fields()
 
     async def _show_all(self, session: Session, request: ApprovalRequest) -> None:
+        pages: list[str] = []
         offset: int | None = 0
         while offset is not None:
             page = await session.approvals.get(request.approval_id, "detail", offset)
-            self._out.write(page.text)
+            pages.append(page.text)
             offset = page.next_offset
-        self._out.line()
+        for line in folded_lines("".join(pages), self._keyboard.width):
+            self._out.line(f"  {line}")
 
     async def _ask_elicitation(self, request: ElicitationRequest) -> tuple[str, Mapping[str, Any]]:
-        for line in elicitation_lines(request):
+        for line in elicitation_lines(request, self._keyboard.width):
             self._out.line(*line)
         if not await self._agrees("[y]es, answer it" if request.url is None else "[y]es, I was there"):
             return "deny", {}

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from tertulia.cli.output.tables import split_to_width
 from tertulia.cli.output.work_lines import Line
 from tertulia.policy.approvals.approval_request import GrantScope, hidden_text_notice
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
@@ -27,6 +28,12 @@ HELP = (
 )
 
 
+_BAR = "│ "
+_GOES_ON = "… "
+_NARROWEST = 20
+"""Columns. A terminal that has fewer wraps lines as it likes."""
+
+
 class ApprovalAnswer(msgspec.Struct, frozen=True):
     """What a person typed, understood."""
 
@@ -41,15 +48,30 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
         return {name: value for name, value in given.items() if value is not None}
 
 
-def question_lines(request: ApprovalRequest) -> list[Line]:
-    """What exactly is asked, where, in which sandbox, why."""
-    lines: list[Line] = [(("? ", "yellow"), (request.title, "bold"))]
-    lines += [(f"  {line}",) for line in request.detail.split("\n")]
+def question_lines(request: ApprovalRequest, width: int | None = None) -> list[Line]:
+    """What exactly is asked, where, in which sandbox, why. `width`: the columns of the terminal, if they are known."""
+    title, *more = folded_lines(request.title, width)
+    lines: list[Line] = [(("? ", "yellow"), (title, "bold")), *((("  ", "plain"), (line, "bold")) for line in more)]
+    lines += [(f"  {line}",) for line in folded_lines(request.detail, width)]
     if request.sandbox is not None:
         lines.append((("  sandbox: ", "dim"), request.sandbox))
     if notice := hidden_text_notice(request.hidden, request.size, request.digest):
         lines.append(((f"  {notice}", "red"),))
     return lines
+
+
+def folded_lines(text: str, width: int | None) -> list[str]:
+    """The lines of a text for an indentation of two columns. Each row of the terminal that goes on with a line begins
+    with a mark: or the rest of a long command could look like a line of ours."""
+    lines = text.split("\n")
+    if width is None or width < _NARROWEST:
+        return lines
+    shown: list[str] = []
+    for line in lines:
+        goes_on = _BAR + _GOES_ON if line.startswith(_BAR) else _GOES_ON
+        first, *rest = split_to_width(line.expandtabs(4), width - 2 - len(goes_on))
+        shown += [first, *(goes_on + piece for piece in rest)]
+    return shown
 
 
 def answer_prompt(request: ApprovalRequest) -> Line:
@@ -77,10 +99,11 @@ def parse_answer(typed: str, scopes: Sequence[GrantScope]) -> ApprovalAnswer | N
 # ---- what an MCP server asks
 
 
-def elicitation_lines(request: ElicitationRequest) -> list[Line]:
+def elicitation_lines(request: ElicitationRequest, width: int | None = None) -> list[Line]:
     """Which server asks, and in which words."""
     lines: list[Line] = [(("? ", "yellow"), (f"the MCP server {request.server} asks", "bold"))]
-    lines.extend((("  │ ", "dim"), line) for line in request.message.split("\n"))
+    room = None if width is None else width - len(_BAR)
+    lines.extend(((f"  {_BAR}", "dim"), line) for line in folded_lines(request.message, room))
     if request.url is not None:
         lines.append((("  page: ", "dim"), request.url))
     return lines

@@ -81,6 +81,19 @@ def cut_to_width(text: str, width: int) -> str:
     return f"{shown}…"
 
 
+def split_to_width(text: str, width: int) -> list[str]:
+    """The whole text in pieces, none of which takes more columns; at least one."""
+    pieces, piece, used = list[str](), list[str](), 0
+    for character in text:
+        columns = _columns(character)
+        if piece and used + columns > width:
+            pieces.append("".join(piece))
+            piece, used = [], 0
+        piece.append(character)
+        used += columns
+    return [*pieces, "".join(piece)]
+
+
 def format_age(seconds: float) -> str:
     """How long ago something was, as `5 min ago`."""
     for unit, length in _UNITS:
