@@ -13,7 +13,7 @@ import pytest
 import tertulia
 from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.testing import FakeClock, call, say
-from tertulia.tools.conv import ConvCreate, ConvDestroy, ConvHistory, ConvList, ConvSend, conv_tools
+from tertulia.tools.conv import CONV_SPECS, conv_tools
 from tests.delegation.delegation_stage import Play, create, destroy, play, send
 from tests.session.staging import BUILT_IN
 from tests.tables import each_row
@@ -74,9 +74,7 @@ async def test_a_conversation_can_do_without_them() -> None:
 
 def test_descriptions_say_which_interrupt() -> None:
     """S004-02"""
-    said = {
-        tool.spec.name: tool.spec.description for tool in (ConvCreate, ConvSend, ConvList, ConvHistory, ConvDestroy)
-    }
+    said = {spec.name: spec.description for spec in CONV_SPECS}
     assert all("Interrupts:" in said[name] for name in ("conv_create", "conv_send"))
     assert all("Does not interrupt" in said[name] for name in ("conv_list", "conv_history", "conv_destroy"))
     assert all(len(text) < 250 for text in said.values())
@@ -84,11 +82,9 @@ def test_descriptions_say_which_interrupt() -> None:
 
 def test_schemas_are_small() -> None:
     """The issue: small schemas, the common parameters first, advanced ones optional."""
-    sizes = {
-        tool.spec.name: len(tool.spec.schema) for tool in (ConvCreate, ConvSend, ConvList, ConvHistory, ConvDestroy)
-    }
+    sizes = {spec.name: len(spec.schema) for spec in CONV_SPECS}
     assert sum(sizes.values()) < 3_500
-    required = {tool.spec.name: json.loads(tool.spec.schema)["required"] for tool in (ConvCreate, ConvSend, ConvList)}
+    required = {spec.name: json.loads(spec.schema)["required"] for spec in CONV_SPECS[:3]}
     assert required == {"conv_create": [], "conv_send": ["conversation_id"], "conv_list": []}
 
 

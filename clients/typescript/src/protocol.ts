@@ -968,7 +968,7 @@ export interface NewConversation {
   mcp_tool_allowlist?: Array<string> | null;
   model?: string | null;
   backend?: string | null;
-  agent?: AgentSpec | null;
+  agent?: string | AgentSpec | null;
   cwd?: string | null;
   approval_policy?: string | Record<string, unknown> | null;
   storage_policy?: string | Record<string, unknown> | null;
@@ -1238,7 +1238,7 @@ export interface SetContext {
   mcp_tool_allowlist?: Array<string> | null;
   model?: string | null;
   backend?: string | null;
-  agent?: AgentSpec | null;
+  agent?: string | AgentSpec | null;
   cwd?: string | null;
   approval_policy?: string | Record<string, unknown> | null;
   storage_policy?: string | Record<string, unknown> | null;

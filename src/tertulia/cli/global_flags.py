@@ -143,6 +143,10 @@ _FLAGS = (
 )
 
 
+agent_flag = _flag("agent", "--agent", metavar="NAME", help="Which agent of config.toml it is; see `agents ls`.")
+"""A decorator of the verbs that begin a conversation."""
+
+
 def global_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator of the group and of each verb. The verb finds a `GlobalFlags` in its context's object."""
     for flag in reversed(_FLAGS):

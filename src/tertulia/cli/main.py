@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import click
 
-from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import InvalidParamsError, TertuliaError, ToolConflictError
 from tertulia.policy.display_text import printable
@@ -61,6 +61,7 @@ VERBS = {
     "login": "Keep the key of a model provider, and show which keys there are.",
     "logout": "Forget the key that was kept for a model provider.",
     "models": "List models, fetch and remove the embedded one, try one out.",
+    "agents": "List the agents that are set up in config.toml.",
     "executors": "List other programs that can do the work, try one out.",
     "app-server": "Serve a session as JSON-RPC over standard input and output.",
     "serve": "Serve sessions over WebSocket, and MCP, on a port.",
@@ -139,6 +140,7 @@ _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width":
 
 
 @click.group(cls=_Verbs, invoke_without_command=True, epilog=_EXAMPLES, context_settings=_CONTEXT_SETTINGS)
+@agent_flag
 @global_flags
 @click.version_option(__version__, message="tertulia %(version)s")
 @click.pass_context

@@ -45,7 +45,7 @@ class TermsBase(msgspec.Struct, frozen=True):
     ceiling: Rights
     """Fixed when the conversation is made; nothing rises above it."""
     because: str
-    """Who set the ceiling: `session` or `ancestor:ID`."""
+    """Who set the ceiling: `session`, `ancestor:ID` or `agent:NAME`."""
     find_wire: Callable[[object], Wire]
     """From `provider/model` or a Wire; refuses an unknown provider."""
     backends: Callable[[], Mapping[str, bool]] = _ONLY_NATIVE.copy

@@ -150,7 +150,7 @@ class Narrowing(MappingStruct, frozen=True):
     asked: Any
     given: Any
     because: str
-    """Whose ceiling it met: `session`, `ancestor:ID` or `chain`."""
+    """Whose ceiling it met: `session`, `ancestor:ID`, `agent:NAME` or `chain`."""
 
     @property
     def sentence(self) -> str:

@@ -55,7 +55,11 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         kind=Structured(),
         doc="`native`, or [an executor](executors.md): `codex`, `claude`, `command:NAME`",
     ),
-    ConversationField(name="agent", kind=Structured(), doc="`open` only: the [agent](agents.md) that it is"),
+    ConversationField(
+        name="agent",
+        kind=Structured(),
+        doc="`open` only: the [agent](agents.md) that it is, by name or by its identity",
+    ),
     ConversationField(
         name="cwd",
         kind=Structured(),

@@ -100,7 +100,8 @@ class ContextFields(_GeneratedFields, frozen=True, kw_only=True, forbid_unknown_
     model: ModelValue = UNSET
     """`provider/model`; from Python also a Wire."""
     backend: str | None | UnsetType = UNSET
-    agent: AgentSpec | None | UnsetType = UNSET
+    agent: AgentSpec | str | None | UnsetType = UNSET
+    """By name one that is set up, or an identity."""
     cwd: str | None | UnsetType = UNSET
     approval_policy: ApprovalValue = UNSET
     storage_policy: StorageValue = UNSET

@@ -38,7 +38,7 @@ from tertulia.session.resume.recorded_state import RecordedState
 from tertulia.session.resume.retention_sweep import RetentionSweeper
 from tertulia.session.resume.store_choice import create_record, redactor_of, sweeper_of
 from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.settings import Settings, current_environment
+from tertulia.session.settings.settings import Settings, configured_agents, current_environment, root_model
 from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
 from tertulia.session.terms import TermsResolver, WireCache
 from tertulia.session.views import refresh_at_start, refresh_before_task, server_visibility
@@ -68,7 +68,8 @@ def assemble_session(
     clock, environment = clock or SystemClock(), environment or current_environment()
     session_id, root_id = (new_session_id(), new_conversation_id()) if past is None else past.identity()
     redactor = redactor or redactor_of(settings, environment)
-    model = ModelCatalogue(settings, environment).choose(settings.model or (past.model if past else None) or None)
+    named = root_model(settings) if past is None else settings.model or past.model or None
+    model = ModelCatalogue(settings, environment).choose(named)
     parts = SessionParts(
         session_id=session_id,
         root_id=root_id,
@@ -208,6 +209,8 @@ def _terms_resolver(parts: SessionParts) -> TermsResolver:
         skip_conflicts=settings.on_tool_conflict == "skip",
         backends=lambda: parts.backends.can_ask,
         sandboxes=lambda: parts.backends.sandboxes,
+        agents=partial(configured_agents, settings),
+        root_agent=settings.agent,
     )
 
 

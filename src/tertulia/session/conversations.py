@@ -25,7 +25,7 @@ from tertulia.protocol.events import (
     WarningEvent,
 )
 from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
-from tertulia.protocol.inputs import ChangeFromPython, ContextFields, NewConversation, SetContext, check_text
+from tertulia.protocol.inputs import AgentSpec, ChangeFromPython, ContextFields, NewConversation, SetContext, check_text
 from tertulia.protocol.records import ForkRecord
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.session.resume.terms_codec import pins_record, terms_record
@@ -117,7 +117,8 @@ class Conversations:
 
     def begin(self) -> None:
         """Make the root of a new session."""
-        self._add(self.root_id, self._terms_resolver.for_root(), NewConversation(), parent=None)
+        open_terms, spec = self._terms_resolver.for_root()
+        self._add(self.root_id, open_terms, spec, parent=None)
 
     def restore(self, conversation: ConversationState, narrowed: tuple[Narrowing, ...]) -> None:
         """Take back a conversation of an earlier life of the session; the root first, then by creation."""
@@ -177,6 +178,7 @@ class Conversations:
     def check_child(self, spec: NewConversation, caller: ConversationState, promised: int = 0) -> Rights:
         """Raise what `open_child` would raise once so many others are open; nothing is opened. What it might do."""
         self._check_room(promised)
+        spec = self._terms_resolver.agents.for_child(spec)
         _check_spec(spec)
         return self._terms_resolver.check_under_caller(spec, caller)
 
@@ -188,15 +190,17 @@ class Conversations:
         `cause`: the task in which it was asked for. `shared`: how much of the caller's history it begins with.
         """
         self._check_room()
+        _check_no_identity(spec)
+        spec = self._terms_resolver.agents.for_child(spec)
         _check_spec(spec)
-        _check_no_agent(spec)
         open_terms = self._terms_resolver.under_caller(spec, caller)
         return self._add(new_conversation_id(), open_terms, spec, caller, cause=cause, shared=shared)
 
     def change(self, conversation: ConversationState, params: SetContext) -> ResolvedTerms:
         """New terms for a conversation, from its next model request on."""
         _refuse_if(self.closed)
-        _check_no_agent(params)
+        if params.agent not in (UNSET, None):
+            raise InvalidParamsError("agent: what a conversation is, is decided when it is opened; leave it out")
         title = _title(params, conversation.title)
         resolved = self._terms_resolver.changed(conversation, params)
         conversation.adopt(resolved.terms)
@@ -344,8 +348,8 @@ def _check_spec(spec: NewConversation) -> None:
     _title(spec, None)
 
 
-def _check_no_agent(params: ContextFields) -> None:
-    if params.agent not in (UNSET, None):
+def _check_no_identity(params: ContextFields) -> None:
+    if isinstance(params.agent, AgentSpec):
         raise InvalidParamsError("agent: what a conversation is, is decided when a client opens it; leave it out")
 
 

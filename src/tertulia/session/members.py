@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
+from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError, NoModelError
 from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
@@ -23,9 +24,9 @@ from tertulia.session.conversation_directory import ConversationDirectory
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.plugins import plugin_tool, plugin_wire
-from tertulia.session.settings.settings import Settings
+from tertulia.session.settings.settings import Settings, configured_agents, root_backend, root_model
 from tertulia.tools.command_environment import CommandEnvironment
-from tertulia.tools.conv import CONV_SPECS, conv_tools
+from tertulia.tools.conv import CONV_SPECS, NO_AGENTS, conv_specs, conv_tools
 from tertulia.tools.editor import EditorView
 from tertulia.tools.function import as_tool
 from tertulia.tools.patch.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
@@ -134,6 +135,12 @@ class ModelCatalogue:
         return _http_wires()[provider.wire](at.provider_name, at.model, provider, self.keys)
 
 
+def require_model(settings: Settings, environment: Environment) -> None:
+    """Raise NoModelError where a model would have to answer the root of a new session, and none can."""
+    if root_backend(settings) == NATIVE:
+        ModelCatalogue(settings, environment).require(root_model(settings))
+
+
 def _missing_model(model: str) -> Wire:
     """Stands for a model that was an object of another program: all that a session has of it is its name."""
     why = f"{model} was an object of the program that began this session, and is gone with it; name another model"
@@ -196,11 +203,14 @@ def _command_tools(parts: SessionParts) -> Iterator[DeferredTool]:
 
 
 def _conv_tools(parts: SessionParts) -> Iterator[DeferredTool]:
+    settings = parts.settings
+    agents = {agent.name: agent.description for agent in configured_agents(settings)} if settings.agents else NO_AGENTS
+
     @cache
     def tools() -> dict[str, Tool]:
-        return {tool.spec.name: tool for tool in conv_tools(ConversationDirectory(parts))}
+        return {tool.spec.name: tool for tool in conv_tools(ConversationDirectory(parts), agents)}
 
-    for spec in CONV_SPECS:
+    for spec in conv_specs(agents) if agents else CONV_SPECS:
         yield DeferredTool(spec, lambda name=spec.name: tools()[name])
 
 

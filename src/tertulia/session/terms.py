@@ -6,6 +6,7 @@ Decides and makes; it knows no conversation by id, and changes none.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -22,6 +23,9 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import NewConversation, SetContext, check_text
 from tertulia.protocol.sandbox_mode import SandboxMode
 from tertulia.scheduler.nursery import Nursery
+
+if TYPE_CHECKING:
+    from tertulia.session.settings.agent_table import ConfiguredAgents
 
 
 class WireCache:
@@ -59,9 +63,30 @@ class WireCache:
         return [wire for wire, _ in self._made.values()]
 
 
+_PLAIN = NewConversation()
 _KEPT_STEPS = 16
 _KEPT_DRAFTS = 63
 """Of children that were checked and never opened."""
+
+
+class AgentSpecs:
+    """What conversations are opened with that name a configured agent; the others are left as they are."""
+
+    def __init__(self, find: Callable[[], ConfiguredAgents]) -> None:
+        """`find`: the agents that are set up; not called where none is named."""
+        self._find = find
+
+    def opened(self, spec: NewConversation) -> NewConversation:
+        """With the fields of the agent, as far as it gives none itself."""
+        return self._find().opened(spec) if isinstance(spec.agent, str) else spec
+
+    def for_child(self, spec: NewConversation) -> NewConversation:
+        """The same for a child that a model opens; rights are left to `TermsResolver.under_caller`."""
+        return self._find().for_child(spec) if isinstance(spec.agent, str) else spec
+
+    def rights_of(self, name: str) -> NewConversation:
+        """The rights that the agent asks for, and nothing else."""
+        return self._find().rights_of(name)
 
 
 class PreparedAgent(msgspec.Struct, frozen=True):
@@ -111,8 +136,14 @@ class TermsResolver:
         skip_conflicts: bool,
         backends: Callable[[], Mapping[str, bool]],
         sandboxes: Callable[[], Mapping[str, Collection[SandboxMode]]],
+        agents: Callable[[], ConfiguredAgents],
+        root_agent: str | None = None,
     ) -> None:
-        """`mcp`: the servers that there are at that moment. The others: see `TermsBase`."""
+        """`mcp`: the servers that there are at that moment. `root_agent`: the agent that the root is. The others: see
+        `TermsBase`.
+        """
+        self.agents = AgentSpecs(agents)
+        self._root_agent = root_agent
         self._default = default
         self.ceiling = ceiling
         self._wires = wires
@@ -133,9 +164,17 @@ class TermsResolver:
             self._default = _with_view(self._default, McpView.of(tools).with_allowlist(view.allowlist))
         return self._default
 
-    def for_root(self) -> OpenTerms:
-        """The session's own terms. Two tools under one name are told elsewhere: the root exists all the same."""
-        return OpenTerms(ResolvedTerms(self.default, (), ()), self.default, self.ceiling, "session")
+    def for_root(self) -> tuple[OpenTerms, NewConversation]:
+        """The session's own terms, or those of the agent that the root is, and what was asked for.
+
+        Two tools under one name are told elsewhere: the root exists all the same.
+        """
+        if self._root_agent is None:
+            return OpenTerms(ResolvedTerms(self.default, (), ()), self.default, self.ceiling, "session"), _PLAIN
+        # Its model is the session's own already.
+        spec = replace(self.agents.opened(NewConversation(agent=self._root_agent)), model=UNSET)
+        ground = self._ground(self.default, self.ceiling, "session")
+        return OpenTerms(resolve_terms(spec, self.default, ground), self.default, self.ceiling, "session"), spec
 
     def under_session(self, spec: NewConversation, prepared_agent: PreparedAgent | None = None) -> OpenTerms:
         """For a conversation that a client opens; `arrival`: as that agent."""
@@ -159,7 +198,7 @@ class TermsResolver:
 
     def under_caller(self, spec: NewConversation, caller: ConversationState) -> OpenTerms:
         """For one that a model opens: it inherits from its caller and can only be narrower."""
-        resolved, ground = self._resolve_below(spec, caller), self._below(caller)
+        resolved, (_, ground) = self._resolve_below(spec, caller), self._child_base(spec, caller)
         self._drafts = [draft for draft in self._drafts if draft.resolved is not resolved]
         terms = resolved.terms
         if spec.base_instructions is not UNSET:
@@ -182,17 +221,31 @@ class TermsResolver:
         for draft in self._drafts:
             if draft.is_for(*key):
                 return draft.resolved
-        resolved = self._check_tools(resolve_terms(plain, _inheritable(caller.terms), self._below(caller)))
+        limit, ground = self._child_base(plain, caller)
+        resolved = resolve_terms(plain, limit.terms, ground)
+        narrowed, warnings = (*limit.narrowed, *resolved.narrowed), (*limit.warnings, *resolved.warnings)
+        resolved = self._check_tools(replace(resolved, narrowed=narrowed, warnings=warnings))
         if spec.model not in (UNSET, None):
             # Whether there is such a model is known now; a wire of its own it gets when it is opened.
             self.release(resolved.terms)
         self._drafts = [*self._drafts[-_KEPT_DRAFTS:], _Draft(*key, resolved)]
         return resolved
 
+    def _child_base(self, spec: NewConversation, caller: ConversationState) -> tuple[ResolvedTerms, TermsBase]:
+        """What a child inherits, and what it is measured against: its caller, or the agent that it is below that.
+
+        What a model asks for beside an agent may only narrow what the agent has, not take its place.
+        """
+        inherited, ground = ResolvedTerms(_inheritable(caller.terms), (), ()), self._below(caller)
+        if not isinstance(spec.agent, str):
+            return inherited, ground
+        limit = resolve_terms(self.agents.rights_of(spec.agent), inherited.terms, ground)
+        return limit, replace(ground, ceiling=limit.terms.rights, because=f"agent:{spec.agent}")
+
     def changed(self, conversation: ConversationState, params: SetContext) -> ResolvedTerms:
         """For one that exists already."""
         ground = self._ground(conversation.default, conversation.ceiling, conversation.because)
-        current = self._refreshed(conversation) if params.refresh_mcp_view else conversation.terms
+        current = _refreshed(conversation, self._mcp()) if params.refresh_mcp_view else conversation.terms
         return self._check_tools(resolve_terms(params, current, ground))
 
     def copied(self, terms: Terms) -> Terms:
@@ -237,12 +290,6 @@ class TermsResolver:
         now = self._toolbox.offered(new, new.rights).conflicts
         return new, changed, tuple(conflict for conflict in now if conflict not in before)
 
-    def _refreshed(self, conversation: ConversationState) -> Terms:
-        view = conversation.terms.context.mcp_view
-        new = McpView.new_from_manager(self._mcp(), conversation.id).with_allowlist(view.allowlist)
-        # Of a server that is not there now nothing was looked at: its tools have to be the same when it comes back.
-        return _with_view(conversation.terms, replace(new, pins={**view.pins, **new.pins}))
-
     def _arrived(self, terms: Terms, prepared_agent: PreparedAgent) -> Terms:
         """The same for an agent, with the tools of servers that only it has."""
         view, tools = terms.context.mcp_view, self._mcp().list_tools(prepared_agent.id)
@@ -268,3 +315,10 @@ def _inheritable(terms: Terms) -> Terms:
 
 def _with_view(terms: Terms, view: McpView) -> Terms:
     return replace(terms, context=replace(terms.context, mcp_view=view))
+
+
+def _refreshed(conversation: ConversationState, mcp: McpManager) -> Terms:
+    view = conversation.terms.context.mcp_view
+    new = McpView.new_from_manager(mcp, conversation.id).with_allowlist(view.allowlist)
+    # Of a server that is not there now nothing was looked at: its tools have to be the same when it comes back.
+    return _with_view(conversation.terms, replace(new, pins={**view.pins, **new.pins}))

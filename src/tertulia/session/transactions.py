@@ -20,7 +20,8 @@ async def open_conversation(parts: SessionParts, spec: NewConversation) -> tuple
     check_directory_exists(spec.cwd)
     # A client that names tools means those that are about to be there.
     await _settle_servers(parts)
-    if spec.agent is UNSET or spec.agent is None:
+    spec = parts.terms_resolver.agents.opened(spec)
+    if not isinstance(spec.agent, AgentSpec):
         conversation, resolved = parts.conversations.open(spec)
         await _commit_new(parts, conversation)
         return conversation, resolved

@@ -6,6 +6,8 @@ conversation speak they return a `Handoff`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -26,6 +28,7 @@ from tertulia.tools.tool import CallContext, Handoff, Outcome, Rounds, Tool, Vis
 from tertulia.tools.workspace_file import read_text_inside
 
 T = TypeVar("T")
+NO_AGENTS: Mapping[str, str] = MappingProxyType({})
 
 MAX_INSTRUCTION_BYTES = 256 * 1024
 """Of a file with base instructions."""
@@ -47,11 +50,11 @@ def _spec(name: str, description: str, required: tuple[str, ...] = (), **propert
     return ToolSpec.define(name, description, schema, source="conv")
 
 
-def conv_tools(directory: VisibleConversations) -> tuple[Tool, ...]:
-    """All five, in the order in which models see them."""
+def conv_tools(directory: VisibleConversations, agents: Mapping[str, str] = NO_AGENTS) -> tuple[Tool, ...]:
+    """All five, in the order in which models see them. `agents`: name and description of those that are set up."""
     pictures = WorkspaceImages(lambda: directory.hidden)
     return (
-        ConvCreate(directory, pictures),
+        ConvCreate(directory, pictures, agents),
         ConvSend(directory, pictures),
         ConvList(directory),
         ConvHistory(directory),
@@ -99,6 +102,7 @@ class _Create(msgspec.Struct, frozen=True):
     model: str = ""
     backend: str = ""
     title: str = ""
+    agent: str = ""
     fork_history: int | Literal["none", "all"] = "none"
 
     def spec(self, rights: Rights, base: str) -> NewConversation:
@@ -112,6 +116,7 @@ class _Create(msgspec.Struct, frozen=True):
             model=self.model or UNSET,
             backend=self.backend or UNSET,
             title=self.title or UNSET,
+            agent=self.agent or UNSET,
             **switches,
         )
 
@@ -133,16 +138,14 @@ def _shell_mode(streamable: bool | UnsetType, rights: Rights) -> str | UnsetType
     return "with_request" if rights.approval_policy == ON_REQUEST else "default"
 
 
-class ConvCreate(_SendingTool):
-    """`conv_create`: a new conversation takes its first turn, and its answer comes back as the call's output."""
-
-    __slots__ = ()
-    parallel_safe = False
-    read_only = False
-    spec = _spec(
+def create_spec(agents: Mapping[str, str]) -> ToolSpec:
+    """The definition of `conv_create` where these agents are set up: name and description of each."""
+    choice = {"agent": _agent_choice(agents)} if agents else {}
+    return _spec(
         "conv_create",
         "Open a new conversation, give it a task and get its answer. It inherits your settings, never more. "
         "Interrupts: you are paused until it has answered; afterwards it stays open for conv_send.",
+        (),
         user_instruction={"type": "string", "description": "The task. This or items is required."},
         base_instruction_text={"type": "string", "description": "Its system instructions; default: your own."},
         title={"type": "string", "description": "A short name for lists."},
@@ -168,7 +171,26 @@ class ConvCreate(_SendingTool):
             "anyOf": [{"type": "string", "enum": ["none", "all"]}, {"type": "integer", "minimum": 1}],
             "description": "How much of this conversation it starts with: none (default), all, or the last n rounds.",
         },
+        **choice,
     )
+
+
+def _agent_choice(agents: Mapping[str, str]) -> dict[str, Any]:
+    listed = "; ".join(f"{name}: {about}" if about else name for name, about in agents.items())
+    about = f"An agent that is set up for a kind of task, with settings of its own, never more than yours. {listed}"
+    return {"type": "string", "enum": list(agents), "description": about}
+
+
+class ConvCreate(_SendingTool):
+    """`conv_create`: a new conversation takes its first turn, and its answer comes back as the call's output."""
+
+    __slots__ = ("spec",)
+    parallel_safe = False
+    read_only = False
+
+    def __init__(self, directory: VisibleConversations, pictures: WorkspaceImages, agents: Mapping[str, str]) -> None:
+        super().__init__(directory, pictures)
+        self.spec = create_spec(agents)
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse what could not be opened. The file is read later, and before anything happens as well."""
@@ -300,8 +322,13 @@ class ConvDestroy(_ConvTool):
         return replace(success_result({}), ends_task=own)
 
 
-CONV_SPECS = tuple(tool.spec for tool in (ConvCreate, ConvSend, ConvList, ConvHistory, ConvDestroy))
-"""The definitions of all five, in the order in which models see them."""
+def conv_specs(agents: Mapping[str, str]) -> tuple[ToolSpec, ...]:
+    """The definitions of all five, in the order in which models see them."""
+    return (create_spec(agents), *(tool.spec for tool in (ConvSend, ConvList, ConvHistory, ConvDestroy)))
+
+
+CONV_SPECS = conv_specs(NO_AGENTS)
+"""The same where no agent is set up."""
 
 
 def _read(arguments: Any, kind: type[T]) -> T:

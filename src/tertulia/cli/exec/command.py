@@ -18,7 +18,7 @@ from tertulia.cli.exec import standard_input
 from tertulia.cli.exec.run_message import MessageRequest, MessageView, resume_and_show, run_message
 from tertulia.cli.exec.standard_input import StdinChoice, read_data, with_data
 from tertulia.cli.exec.text_output import TextView
-from tertulia.cli.global_flags import GlobalFlags, global_flags, parse_seconds
+from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags, parse_seconds
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.session_lookup import LAST, ResumeRequest, find_stored_session
 from tertulia.conversation.terms import NATIVE
@@ -29,7 +29,7 @@ from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.validation_text import explain_decoding
 from tertulia.rollout.sqlite.session_index import remove_session
-from tertulia.session.members import ModelCatalogue
+from tertulia.session.members import require_model
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -90,6 +90,7 @@ Examples:
   tertulia exec --timeout 120 -o answer.txt "Name the three riskiest functions"
   tertulia exec -m scripted/rehearsal.yaml "Tidy up the notes"
   tertulia exec --backend codex "Fix the failing test"
+  tertulia exec --agent reviewer "Review the last commit"
   tertulia exec resume --last "And now the tests"
 
 \b
@@ -131,6 +132,7 @@ Exit codes:
     metavar="NAME",
     help="What does the work: native, codex, claude, acp:NAME, command:NAME; see `executors`.",
 )
+@agent_flag
 @click.option(
     "stdin", "--stdin", flag_value="wait", help="Wait for the end of standard input, however long it is silent."
 )
@@ -217,7 +219,7 @@ def _approver(keyboard: TerminalInput | None, view: MessageView, loaded: LoadedS
 async def _new_session(loaded: LoadedSettings, backend: str | None) -> AsyncGenerator[Session]:
     """A new session, done by that backend. If it cannot be, nothing is left of the session either."""
     if backend in (None, NATIVE):
-        ModelCatalogue(loaded.settings, loaded.environment).require(loaded.settings.model)
+        require_model(loaded.settings, loaded.environment)
     async with Session.start(loaded.settings) as session:
         try:
             if backend is not None:
@@ -239,6 +241,8 @@ def _split(
             raise click.UsageError("--last goes with `exec resume`")
         return None, words
     which, rest = (None, words[1:]) if last else (words[1] if len(words) > 1 else None, words[2:])
+    if "agent" in flags.values:
+        raise click.UsageError("--agent goes with a new session: a stored one is what it was")
     session_id = find_stored_session(loaded, which, last=last)
     return ResumeRequest.of(flags, loaded, session_id), rest
 

@@ -43,7 +43,9 @@ class PromptListing(msgspec.Struct, frozen=True):
 
 
 @click.command("prompt", epilog=_MORE)
-@click.option("agent", "--agent", metavar="NAME", help="The prompt of an agent of this name.")
+@click.option(
+    "agent", "--agent", metavar="NAME", help="The prompt of this agent of config.toml, or of an identity of this name."
+)
 @click.option("--archetype", metavar="A", help="What kind of agent: repo (default), service or employee.")
 @click.option("--brief", is_flag=True, help="Only the table.")
 @click.option("--mcp", is_flag=True, help="Start the MCP servers, and list their tools too.")
@@ -61,8 +63,9 @@ def command(
     if archetype is not None and agent is None:
         raise InvalidParamsError("--archetype is a property of an agent; add --agent NAME")
     loaded = flags.load()
-    spec: AgentFields | None = None if agent is None else {"name": agent, "archetype": archetype or "repo"}
-    prompt = asyncio.run(_collect_prompt(loaded.settings, spec, mcp=mcp))
+    identity: AgentFields | None = None if agent is None else {"name": agent, "archetype": archetype or "repo"}
+    named = agent if archetype is None and agent in loaded.settings.agents else None
+    prompt = asyncio.run(_collect_prompt(loaded.settings, named or identity, mcp=mcp))
     if as_json:
         sys.stdout.buffer.write(json_line({**asdict(prompt), "tokens": _sum(prompt.parts)}))
         return 0
@@ -74,7 +77,7 @@ def command(
     return 0
 
 
-async def _collect_prompt(settings: Settings, agent: AgentFields | None, *, mcp: bool) -> PromptListing:
+async def _collect_prompt(settings: Settings, agent: AgentFields | str | None, *, mcp: bool) -> PromptListing:
     asleep = [] if mcp else [*settings.mcp_servers, *(server.name for server in settings.project_servers)]
     shown = settings if mcp else replace(settings, mcp_servers={}, project_servers=())
     async with Session(shown, journal=NoJournal(), agent_servers=mcp) as session:

@@ -6,6 +6,7 @@ A project's file comes from strangers: its size, its depth and what it really is
 from __future__ import annotations
 
 import json
+import os.path
 import tomllib
 from pathlib import Path
 from typing import Any, cast
@@ -75,6 +76,23 @@ def anchor(paths: Any, folder: Path, user_home: Path) -> Any:
     if not isinstance(paths, list):
         return paths
     return [_anchor(path, folder, user_home) for path in cast("list[Any]", paths)]
+
+
+def anchor_agents(agents: Any, folder: Path) -> Any:
+    """Tables of agents, each `instructions_file` counted from `folder`; what is no such table is left alone."""
+    if not isinstance(agents, dict):
+        return agents
+    return {name: _anchor_agent(entry, folder) for name, entry in cast("dict[str, Any]", agents).items()}
+
+
+def _anchor_agent(entry: Any, folder: Path) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    table = cast("dict[str, Any]", entry)
+    file = table.get("instructions_file")
+    if not isinstance(file, str):
+        return table
+    return {**table, "instructions_file": os.path.join(folder, os.path.expanduser(file))}
 
 
 def anchor_servers(servers: Any, folder: Path) -> Any:

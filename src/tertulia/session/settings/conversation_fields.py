@@ -89,8 +89,9 @@ class ConversationFields(TypedDict, total=False):
     """The model as `provider/model`, or a wire."""
     backend: str | None
     """Who does the work: `native`, `codex`, `claude`, `command:NAME` or `acp:NAME`."""
-    agent: AgentInstanceMeta | AgentFields | None
-    """The agent that it is; only when it is opened."""
+    agent: AgentInstanceMeta | AgentFields | str | None
+    """The agent that it is, by the name of one that is set up (`Settings(agents={…})`), whose fields it gets as far as
+    it is given none itself; or an identity, about which context providers are asked. Only when it is opened."""
     cwd: str | None
     """Where it works: an absolute path."""
     approval_policy: ApprovalPolicy | ApprovalName | Mapping[str, object] | None
@@ -107,3 +108,16 @@ class ConversationFields(TypedDict, total=False):
     """A short name for lists."""
     visibility: Visibility | None
     """Which conversations it can list, read and send to."""
+
+
+class AgentTable(ConversationFields, total=False):
+    """An agent that is set up: `[agents.NAME]`. Its fields are asked for when a conversation is opened as this agent;
+    `agent`, `cwd` and `title` are not among them.
+    """
+
+    description: str
+    """What it is for: models that may delegate choose by it."""
+    instructions: str
+    """Its base instructions, word for word."""
+    instructions_file: str
+    """An absolute path, instead: read when a conversation is opened."""

@@ -22,6 +22,7 @@ _MERGED = frozenset(
         "retention",
         "executors",
         "acp",
+        "agents",
     }
 )
 """Tables of which a layer may give a part. Every other setting is replaced whole."""
@@ -46,6 +47,12 @@ class SettingLayers:
             raise InvalidParamsError(f"{source}: {error.message}") from None
         self.values[name] = merged
         self._sources.update(dict.fromkeys(_leaves(name, value) if name in _MERGED else [name], source))
+
+    def let_agent_have(self, name: str, sources: tuple[str, ...]) -> None:
+        """Let a setting win over what the session's own agent says, where it comes from one of these places."""
+        agent, source = self.values.get("agent"), self._sources.get(name)
+        if agent in self.values.get("agents", {}) and source in sources:
+            self.add("agents", {agent: {name: self.values[name]}}, str(source))
 
     def provenance(self, names: tuple[str, ...]) -> dict[str, str]:
         """Where each setting, and each entry of a table, comes from. Never what it is."""

@@ -11,9 +11,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import asdict, force_setattr, replace
 
 from tertulia.context.provider import NamedProvider
@@ -33,7 +34,8 @@ from tertulia.protocol.conversation_fields import RIGHT_FIELDS, TOOL_SWITCHES, S
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxName, sandbox_from_wire
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy, storage_from_wire
-from tertulia.session.settings.config_file import anchor, anchor_servers, read_config, read_override
+from tertulia.session.settings.config_file import anchor, anchor_agents, anchor_servers, read_config, read_override
+from tertulia.session.settings.conversation_fields import AgentTable
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.layers import SettingLayers, merge
 from tertulia.session.settings.project_file import (
@@ -44,6 +46,9 @@ from tertulia.session.settings.project_file import (
 )
 from tertulia.session.settings.values import check_names, parse_setting, rename_old_settings
 from tertulia.tools.tool import Buffers, Tool
+
+if TYPE_CHECKING:
+    from tertulia.session.settings.agent_table import ConfiguredAgents
 
 Table = Mapping[str, Any]
 _log = logging.getLogger(__name__)
@@ -102,6 +107,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Command-line agents that can do a conversation's work, by name."""
     acp: Mapping[str, Table] = {}
     """The ACP agents, by their names."""
+    agents: Mapping[str, AgentTable | Table] = {}
+    """Agents by name: what a conversation is opened with that is one. See docs/agents.md."""
+    agent: str | None = None
+    """Which of them the root conversation is; None: none."""
     providers: Sequence[NamedProvider] = ()
     """The context providers of its agents."""
     tools: Sequence[Tool | Callable[..., Any] | str] = ()
@@ -204,6 +213,28 @@ def _short_repr(value: Any) -> str:
             return repr(value)
 
 
+def configured_agents(settings: Settings) -> ConfiguredAgents:
+    """The agents that are set up."""
+    # Loaded where one is named.
+    from tertulia.session.settings.agent_table import ConfiguredAgents
+
+    return ConfiguredAgents(settings.agents)
+
+
+def root_model(settings: Settings) -> str | Wire | None:
+    """The model of the root conversation: of the agent that it is, or the session's."""
+    if settings.agent is None:
+        return settings.model
+    model = configured_agents(settings).find(settings.agent).spec.model
+    return settings.model if model is UNSET else model
+
+
+def root_backend(settings: Settings) -> str:
+    """Who does the tasks of the root conversation of a new session."""
+    backend = UNSET if settings.agent is None else configured_agents(settings).find(settings.agent).spec.backend
+    return backend if isinstance(backend, str) else "native"
+
+
 class LoadedSettings(msgspec.Struct, frozen=True):
     """Settings read from all their places."""
 
@@ -255,6 +286,7 @@ def load_settings(
     for override in _merge_overrides(overrides):
         _add_file(layers, override, "-c", cwd, environment)
     _add_flags(layers, flags or {}, cwd, environment)
+    layers.let_agent_have("model", ("-c", "flag --model"))
     layers.values.setdefault("cwd", str(cwd))
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
     layers.values.setdefault("project_instructions", True)
@@ -294,6 +326,8 @@ def _add_file(layers: SettingLayers, config: Table, source: str, cwd: Path, envi
     for name, value in config.items():
         if name == "writable_roots":
             value = anchor(value, cwd, environment.user_home)
+        elif name == "agents":
+            value = anchor_agents(value, cwd if source == "-c" else environment.config_file.parent)
         elif name == "mcp_servers":
             value = anchor_servers(value, cwd if source == "-c" else environment.config_file.parent)
         layers.add(name, value, source)

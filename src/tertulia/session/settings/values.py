@@ -197,6 +197,23 @@ def _executors(name: str, value: object) -> dict[str, Any]:
     return tables
 
 
+def _agents(name: str, value: object) -> dict[str, Any]:
+    # Checked here and kept as it was said: a later layer may add to a table.
+    tables = _tables(name, value)
+    if tables:
+        # Loaded where one is set up.
+        from tertulia.session.settings.agent_table import ConfiguredAgents
+
+        ConfiguredAgents(tables)
+    return tables
+
+
+def _agent(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidParamsError(f"{name} must be the name of one of [agents.NAME], not {value!r:.80}")
+    return value
+
+
 def _shell_environment(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as it was said: a context shows the table.
     table = _table(name, value)
@@ -269,6 +286,8 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "notify": _strings,
     "executors": _executors,
     "acp": _tables,
+    "agents": _agents,
+    "agent": _optional(_agent),
     "providers": _sequence,
     "tools": _tools,
     "buffers": _optional(_buffers),
