@@ -30,6 +30,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "disallowed_tools": ("disabled_tools",),
     "environment": ("env", "shell_environment"),
     "env": ("shell_environment",),
+    "executor": ("backend", "executors"),
     "instructions": ("base_instructions",),
     "max_depth": ("limits",),
     "max_turns": ("limits",),

@@ -21,7 +21,8 @@ from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.narrowing import parse_right
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, FIELDS_BY_NAME
 from tertulia.protocol.field_kinds import ConversationField, Structured
-from tertulia.protocol.inputs import NewConversation, OpenFromPython, check_text, near_names
+from tertulia.protocol.inputs import NewConversation, OpenFromPython, check_text
+from tertulia.protocol.name_hints import name_hint, near_names
 from tertulia.protocol.validation_text import explain_validation
 from tertulia.tools.function import as_tools
 
@@ -37,8 +38,6 @@ AGENT_KEYS = (
     *(row.name for row in CONVERSATION_FIELDS if row.doc is not None and row.name not in _OF_CONVERSATION_ALONE),
 )
 """What a table of an agent can hold."""
-_NEAR = {"executor": "backend", "storage": "storage_policy", "approval": "approval_policy", "mcp": "mcp_tool_allowlist"}
-"""Words that people may write for a key, and that are not spelled like it."""
 
 
 class ConfiguredAgent(msgspec.Struct, frozen=True):
@@ -63,7 +62,7 @@ def agent_from_wire(name: str, table: Mapping[str, Any]) -> ConfiguredAgent:
     place = f"agents.{check_agent_name(name)}"
     for key in table:
         if key not in AGENT_KEYS:
-            raise InvalidParamsError(f"{place}: there is no key {key!r:.80}; {_hint(key)}")
+            raise InvalidParamsError(f"{place}: there is no key {key!r:.80}; {name_hint(key, AGENT_KEYS)}")
     values = {key: value for key, value in table.items() if value is not None}
     texts = [key for key in _INSTRUCTIONS if key in values]
     if len(texts) > 1:
@@ -83,11 +82,6 @@ def agent_from_wire(name: str, table: Mapping[str, Any]) -> ConfiguredAgent:
     except InvalidParamsError as error:
         raise InvalidParamsError(f"{place}: {error.message}") from None
     return ConfiguredAgent(name, _description(place, description), spec, _file(place, file))
-
-
-def _hint(key: str) -> str:
-    near = [_NEAR[key]] if key in _NEAR else near_names(key, AGENT_KEYS, 1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(AGENT_KEYS)}"
 
 
 def _check_value(row: ConversationField, value: Any) -> None:
