@@ -301,7 +301,7 @@ def test_an_mcp_server_and_a_provider_as_codex_has_them_are_understood(beginner:
 
 def test_a_text_without_quotes_is_told_about_quotes(beginner: Beginner) -> None:
     ran = beginner.asks("\nmodel = openai/gpt-5.2\n")
-    refused(ran, f"{beginner.config}: Invalid value (at line 2, column 9); a text stands in quotes")
+    refused(ran, f"{beginner.config}: not TOML at line 2, column 9: a value that there is not; a text stands in quotes")
 
 
 def test_a_file_that_is_not_utf_8_is_told_its_line(beginner: Beginner) -> None:

@@ -15,7 +15,7 @@ from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import InvalidOutputError, InvalidParamsError
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import TextPart, UserMessage
-from tertulia.protocol.validation_text import explain_decoding, explain_validation
+from tertulia.protocol.validation_text import NOT_JSON, explain_decoding, explain_validation
 from tertulia.schema.python_types import convert_value, describe_object
 from tertulia.schema.schema import Schema
 
@@ -69,8 +69,8 @@ def check_by_schema(schema: dict[str, Any]) -> OutputCheck:
     """The check for a JSON Schema; InvalidParams where it cannot be used."""
     try:
         text = msgspec.json.encode(schema).decode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidParamsError(f"output_schema is not a JSON object: {error}") from None
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidParamsError(f"output_schema cannot be written as JSON: {NOT_JSON}") from None
     return OutputCheck(text, _compile(text, "output_schema").problems)
 
 

@@ -33,6 +33,7 @@ from tertulia.protocol.items import (
 from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_spec import CONV_TOOLS, canonical_name
+from tertulia.protocol.validation_text import NOT_JSON
 from tertulia.tools.dispatch import refusal
 from tertulia.tools.tool import ChainView, Result
 
@@ -156,8 +157,8 @@ class TaskScope:
         self._check()
         try:
             msgspec.json.encode(data)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidParamsError(f"{type(data).__name__} cannot be published: {error}") from None
+        except (TypeError, ValueError, RecursionError):
+            raise InvalidParamsError(f"{type(data).__name__} cannot be published as JSON: {NOT_JSON}") from None
         if data.terminal:
             raise InvalidParamsError(f"a tool cannot publish {data.type}")
         self.publish(data)

@@ -297,6 +297,7 @@ def _failure(future: asyncio.Future[None]) -> TertuliaError | None:
     cause = future.exception()
     if cause is None or isinstance(cause, TertuliaError):
         return cause
-    error = InternalError(f"the journal could not write: {cause}")
+    reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause
+    error = InternalError(f"the journal could not write: {reason}")
     error.__cause__ = cause
     return error

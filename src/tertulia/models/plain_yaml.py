@@ -10,8 +10,6 @@ from collections.abc import Hashable
 from typing import Any, cast
 
 import yaml
-from yaml.composer import ComposerError
-from yaml.constructor import ConstructorError
 
 from tertulia.errors import InvalidParamsError
 
@@ -25,15 +23,40 @@ def load_plain(text: str) -> object:
         return _PlainLoader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise InvalidParamsError(f"{line}{error.problem}") from None
-    except yaml.YAMLError as error:
-        raise InvalidParamsError(str(error).partition("\n")[0]) from None
+        raise InvalidParamsError(f"{line}{_explain(error)}") from None
+    except yaml.YAMLError:
+        raise InvalidParamsError("it has a character that cannot stand in YAML") from None
     except RecursionError:
         raise InvalidParamsError("it is nested too deeply") from None
-    except ValueError as error:
-        # `2024-13-45` looks like a date, and PyYAML lets Python's own complaint about it through.
-        complaint = f"a value looks like a date or a number and is none ({error}); put it in quotes"
-        raise InvalidParamsError(complaint) from None
+    except ValueError:
+        # `2024-13-45` looks like a date.
+        raise InvalidParamsError("a value looks like a date or a number and is none; put it in quotes") from None
+
+
+_PROBLEMS = {
+    "mapping values": "a colon where there can be none; put a text with a colon in quotes",
+    "could not find expected ':'": "a key without a colon",
+    "found character '\\t'": "a tab; lines are indented with spaces",
+    "found unexpected end": "a text without its closing quote",
+    "expected <block end>": "the indentation does not fit the lines before",
+    "expected ',' or": "a list or mapping without its closing bracket",
+    "found unknown escape": "a backslash that begins no escape; put the text in single quotes",
+    "found undefined tag": "tags (!name) are not accepted",
+    "expected a single document": "more than one document; a file has one",
+    "found unhashable key": "a key that is a list or a mapping; a key is a text",
+}
+"""By the beginning of what PyYAML says."""
+
+
+class _RefusedError(yaml.MarkedYAMLError):
+    """What is YAML and not accepted here, in our words."""
+
+
+def _explain(error: yaml.MarkedYAMLError) -> str:
+    message = str(error.problem or error.context)
+    if isinstance(error, _RefusedError):
+        return message
+    return next((ours for theirs, ours in _PROBLEMS.items() if message.startswith(theirs)), "it is not YAML")
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -44,12 +67,12 @@ class _PlainLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = cast("yaml.Event", self.peek_event())  # pyright: ignore[reportUnknownMemberType]
         if isinstance(event, yaml.AliasEvent):
-            raise ComposerError(None, None, "aliases (*name) are not accepted, write it out", event.start_mark)
+            raise _RefusedError(None, None, "aliases (*name) are not accepted, write it out", event.start_mark)
         if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag is not None:
-            raise ComposerError(None, None, "tags (!name) are not accepted", event.start_mark)
+            raise _RefusedError(None, None, "tags (!name) are not accepted", event.start_mark)
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise ComposerError(None, None, f"there are more than {MAX_NODES:,} values", event.start_mark)
+            raise _RefusedError(None, None, f"there are more than {MAX_NODES:,} values", event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -58,6 +81,6 @@ class _PlainLoader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 name = str(key.value)
                 if name in seen:
-                    raise ConstructorError(None, None, f"{name[:40]!r} is written twice", key.start_mark)
+                    raise _RefusedError(None, None, f"{name[:40]!r} is written twice", key.start_mark)
                 seen.add(name)
         return super().construct_mapping(node, deep)

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from tertulia.errors import ParseError
 from tertulia.protocol.json_scan import MAX_DEPTH, JsonScan
+from tertulia.protocol.validation_text import explain_json
 
 MAX_CHARACTERS = 32 * 1024 * 1024
 """Of one string: twice what is accepted as a text, or as much of one outside of ASCII, where a character takes four
@@ -249,7 +250,7 @@ class _Text:
         try:
             text: str = self._decoder.decode(f'"{_text(raw, self._at)}"')
         except JSONDecodeError as error:
-            raise ParseError(f"not JSON: {error.msg} after byte {self._at}") from None
+            raise ParseError(f"not JSON after byte {self._at}: {explain_json(error)}") from None
         return text if self._mend is None else self._mend(text)
 
     def _wrong(self, what: str) -> ParseError:
@@ -268,5 +269,5 @@ def _is(token: re.Match[bytes] | None, mark: bytes) -> bool:
 def _text(raw: bytes | bytearray, at: int) -> str:
     try:
         return raw.decode()
-    except UnicodeDecodeError as error:
-        raise ParseError(f"not UTF-8: {error.reason} before byte {at}") from None
+    except UnicodeDecodeError:
+        raise ParseError(f"not UTF-8 before byte {at}") from None

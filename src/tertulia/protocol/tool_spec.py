@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.validation_text import NOT_JSON
 
 MAX_NAME = 64
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
@@ -128,8 +129,8 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
         try:
             schema = _canonical.encode({"type": "object", "properties": {}} if parameters is None else dict(parameters))
             sealed = _canonical.encode([name, description, kind, grammar, msgspec.Raw(schema), *(remote or ())])
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidParamsError(f"the definition of tool {name!r} cannot be written as JSON: {error}") from None
+        except (TypeError, ValueError, RecursionError):
+            raise InvalidParamsError(f"the definition of tool {name!r} cannot be written as JSON: {NOT_JSON}") from None
         digest = hashlib.sha256(sealed).hexdigest()
         taken = None if accepts is None else _canonical.encode(dict(accepts)).decode()
         called = None if remote is None else remote[0]

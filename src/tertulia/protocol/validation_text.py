@@ -1,6 +1,8 @@
 """Says in our words why a value does not fit a type: the place, what is expected there, the values that are allowed.
+And why a text is no TOML or JSON, or a value cannot be written as JSON.
 
-Made from msgspec's own text, of which no word is shown. It repeats no value: one may be a secret.
+Made from the texts of msgspec, `tomllib` and `json`, of which no word is shown. It repeats no value: one may be a
+secret.
 """
 
 from __future__ import annotations
@@ -80,6 +82,64 @@ def explain_validation(
         what = "the number is out of range"
     where = f"a key of {place or 'it'}" if key else place
     return f"{where}: {what}" if where else what
+
+
+NOT_JSON = "it holds something else than texts, numbers, true, false, null, lists and tables with texts as keys"
+"""Why a value of Python cannot be written as JSON."""
+
+_TOML = {
+    "Invalid value": 'a value that there is not; a text stands in quotes: key = "text"',
+    "Invalid statement": 'a line that is neither key = "value" nor [table]',
+    "Invalid initial character": "a key with a character that stands in keys only within quotes",
+    "Expected '='": 'a key without a value; a line is key = "value", or [table]',
+    "Expected newline": 'more after a value; a line is key = "value", or [table]',
+    "Expected ']": "a [table] without its closing bracket",
+    "Cannot overwrite": "the same key stands there twice",
+    "Cannot declare": "the same table stands there twice",
+    "Cannot mutate": "the same table stands there twice",
+    "Duplicate inline": "the same key stands there twice",
+    "Unclosed array": "a list without its closing bracket",
+    "Unclosed inline": "a table without its closing brace",
+    "Unterminated": "a text without its closing quotes",
+    "Expected \"'": "a text without its closing quotes",
+    "Illegal": "a character that stands only in a text of several lines, within three quotes",
+    "Unescaped": "a backslash that begins no escape; write two, or put the text into single quotes",
+    "Invalid hex": "an escape that stands for no character",
+    "Escaped": "an escape that stands for no character",
+    "Invalid date": "a date or a time that there is not",
+    "Found invalid": "a character that cannot stand in the file",
+    "Exceeds": "a number of too many digits",
+}
+"""By the beginning of what `tomllib` says."""
+_JSON = {
+    "Expecting value": "a value is missing",
+    "Expecting property": "a name in double quotes is missing",
+    "Expecting ':'": "a colon is missing",
+    "Expecting ','": "a comma or a closing bracket is missing",
+    "Illegal trailing": "there is a comma too many",
+    "Unterminated": "a text has no closing quote",
+    "Invalid control": "a text has a control character that is not escaped",
+    "Invalid \\e": "a backslash begins no escape",
+    "Invalid \\u": "an escape has not four hexadecimal digits",
+    "Extra data": "there is more after the end",
+    "Unexpected UTF-8 BOM": "it begins with a byte order mark; save it without",
+}
+"""By the beginning of what `json` says."""
+_TOML_PLACE = re.compile(r"\(at ([^()]*)\)\Z")
+
+
+def explain_toml(error: ValueError) -> str:
+    """Why a text is no TOML, with the place: for errors of `tomllib`."""
+    message = str(error)
+    problem = next((ours for theirs, ours in _TOML.items() if message.startswith(theirs)), "it cannot be read")
+    place = _TOML_PLACE.search(message)
+    return f"not TOML at {place[1]}: {problem}" if place else f"not TOML: {problem}"
+
+
+def explain_json(error: ValueError) -> str:
+    """Why a text is no JSON, without the place: for errors of `json`."""
+    message = str(error)
+    return next((ours for theirs, ours in _JSON.items() if message.startswith(theirs)), "it cannot be read")
 
 
 def explain_decoding(error: Exception, kind: Any = Any) -> str:

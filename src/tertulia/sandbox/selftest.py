@@ -83,7 +83,9 @@ async def try_to_escape(tier: Tier, run: Run) -> tuple[str, ...]:
         scene = _Scene()
     except OSError as error:
         place = tempfile.gettempdir()
-        raise SandboxUnavailableError(f"the self-test of the sandbox cannot be set up in {place}: {error}") from None
+        raise SandboxUnavailableError(
+            f"the self-test of the sandbox cannot be set up in {place}: {error.strerror}"
+        ) from None
     try:
         finished = await run(scene.command())
         return _judge(tier, scene, finished)

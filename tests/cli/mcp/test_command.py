@@ -97,7 +97,7 @@ def test_a_broken_file_is_one_sentence_and_exit_2(shell: Shell) -> None:
     file.write_text('{"mcpServers": {\n  "x": }}')
     ran = shell.run("mcp", "ls")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"tertulia: {file}: Expecting value (at line 2, column 8)\n"
+    assert ran.err == f"tertulia: {file}: not JSON at line 2, column 8: a value is missing\n"
     file.unlink()
     config_of(shell).parent.mkdir(parents=True)
     config_of(shell).write_text("[mcp_servers.x\n")

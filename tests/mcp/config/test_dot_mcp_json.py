@@ -48,9 +48,9 @@ def test_a_stub_of_the_sandbox_is_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{\n  "mcpServers": {,}\n}', "(at line 2, column 18)"),
-        ("", "(at line 1, column 1)"),
-        ('{"mcpServers": {}} x', "Extra data (at line 1, column 20)"),
+        ('{\n  "mcpServers": {,}\n}', "not JSON at line 2, column 18: a name in double quotes is missing"),
+        ("", "not JSON at line 1, column 1: a value is missing"),
+        ('{"mcpServers": {}} x', "not JSON at line 1, column 20: there is more after the end"),
         ('{"mcpServers": {\n"a": {},\n"a": {}}}', "'a' is given twice (at line 3)"),
         ('{"mcpServers": {"a": {"command": "x", "command": "y"}}}', "'command' is given twice (at line 1)"),
         (b'{"a":\n"\xff"}', "expected UTF-8 (at line 2)"),

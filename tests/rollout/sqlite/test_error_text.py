@@ -37,7 +37,7 @@ def sqlite_error(code: int) -> sqlite3.Error:
         (OSError(errno.EMFILE, "Too many"), "crowded", "ulimit"),
         (OSError("without a number"), "io", "without a number"),
         (FlushError(errno.ENOSPC, "No space left"), "flush", "resume"),
-        (MemoryError(), "memory", "MemoryError"),
+        (MemoryError(), "memory", "not enough memory; free some and go on"),
         (ValueError("embedded null"), "io", "embedded null"),
     ],
 )
@@ -47,6 +47,9 @@ def test_what_went_wrong_is_said_in_one_sentence(error: Exception, kind: str, ad
     assert explained.detail == {"file": "/home/sessions/x.db", "kind": kind}
     assert explained.message.startswith("/home/sessions/x.db: ")
     assert advice in explained.message
+    assert ("(" in explained.message) == (isinstance(error, OSError) or kind == "io"), (
+        "SQLite's words are ours elsewhere"
+    )
 
 
 def test_a_file_that_could_not_grow_is_a_full_disk_only_where_the_disk_is_full(

@@ -21,6 +21,7 @@ from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import InvalidParamsError, NotFoundError, StorageError
 from tertulia.mcp.config.server_table import server_from_wire
+from tertulia.protocol.validation_text import explain_toml
 from tertulia.session.settings.config_file import read_override
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidParamsError(f"{path}: {error}") from None
+        raise InvalidParamsError(f"{path}: {explain_toml(error)}") from None
 
 
 def _with_table(text: str, family: str, name: str, table: Mapping[str, Any]) -> str:

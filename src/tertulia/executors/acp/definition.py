@@ -26,7 +26,7 @@ from tertulia.executors.command.definition import (
 )
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_from_wire
-from tertulia.protocol.validation_text import explain_validation
+from tertulia.protocol.validation_text import explain_json, explain_validation
 
 MAX_SETTINGS_BYTES = 1024 * 1024
 # What is opened and never closed is taken to the end, and so looked at once. The parser will complain.
@@ -105,7 +105,9 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
     try:
         return _as_table(json.loads(text)) if text.strip() else {}
     except json.JSONDecodeError as error:
-        raise _refusal(where, f"is not JSON: {error.msg} (at line {error.lineno}, column {error.colno})") from None
+        raise _refusal(
+            where, f"is not JSON (at line {error.lineno}, column {error.colno}): {explain_json(error)}"
+        ) from None
     except (ValueError, RecursionError):
         raise _refusal(where, "is not JSON that can be understood") from None
 

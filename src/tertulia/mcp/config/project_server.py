@@ -21,6 +21,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
 from tertulia.mcp.config.launch import PUBLIC_HEADERS, is_secret
 from tertulia.mcp.config.server_table import is_known_key, server_from_wire
+from tertulia.protocol.validation_text import explain_json
 from tertulia.sandbox.mounts.stubs import is_stub
 
 FILE_NAME = ".mcp.json"
@@ -175,7 +176,8 @@ def _parse(raw: bytes, path: Path) -> Any:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InvalidParamsError(f"{path}: expected UTF-8 (at line {line})") from None
     except json.JSONDecodeError as error:
-        raise InvalidParamsError(f"{path}: {error.msg} (at line {error.lineno}, column {error.colno})") from None
+        place = f"at line {error.lineno}, column {error.colno}"
+        raise InvalidParamsError(f"{path}: not JSON {place}: {explain_json(error)}") from None
     except InvalidParamsError as error:
         raise InvalidParamsError(f"{path}: {error.message}") from None
     except _DuplicateKeyError as error:

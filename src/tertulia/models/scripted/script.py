@@ -73,9 +73,10 @@ class Match(msgspec.Struct, frozen=True):
         try:
             re.compile(self.regex or "")
         except re.error as error:
-            raise InvalidParamsError(f"match.regex is not a regular expression ({error})") from None
+            place = "" if error.pos is None else f" (at character {error.pos + 1})"
+            raise InvalidParamsError(f"match.regex is not a regular expression{place}") from None
         except (OverflowError, RecursionError):
-            raise InvalidParamsError("match.regex is not a regular expression (it is too large)") from None
+            raise InvalidParamsError("match.regex is too large for a regular expression") from None
 
     def meets(self, last_input: str, instructions: str) -> bool:
         """Whether a request is meant.

@@ -63,12 +63,15 @@ def explain(error: Exception, file: Path) -> StorageError:
     if _code(error) == sqlite3.SQLITE_IOERR_SHMSIZE and _is_full(file):
         # SQLite does not tell why it could not lengthen the file beside it: a full disk is only one of the reasons.
         kind = "full"
-    # What SQLite and the system say names no text of anybody: values are bound, never spelled.
-    return StorageError(f"{file}: {_IN_WORDS[kind]} ({_words(error)})", file=str(file), kind=kind)
+    return StorageError(f"{file}: {_IN_WORDS[kind]}{_detail(error, kind)}", file=str(file), kind=kind)
 
 
-def _words(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+def _detail(error: Exception, kind: str) -> str:
+    """What the system said, in brackets; of SQLite's words only those for which there are none of ours."""
+    if isinstance(error, OSError) and error.strerror:
+        return f" ({error.strerror})"
+    # It names no text of a conversation: values are bound, never spelled.
+    return f" ({error})" if kind == "io" else ""
 
 
 def error_kind(error: Exception) -> str:

@@ -97,8 +97,9 @@ class WriterThread:
             return
         try:
             self._start(loop)
-        except RuntimeError as error:
-            refusal = StorageError(f"no thread can be started to write {self._name}: {error}", kind="memory")
+        except RuntimeError:
+            reason = "the system gives no more threads; end other programs, or raise the limit (`ulimit -u`)"
+            refusal = StorageError(f"no thread can be started to write {self._name}: {reason}", kind="memory")
             loop.call_soon(job.done, refusal)
         else:
             self._jobs.put(job)

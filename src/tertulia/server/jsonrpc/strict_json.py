@@ -14,6 +14,7 @@ from typing import Any, cast
 from tertulia.errors import ParseError
 from tertulia.protocol.json_scan import find_excess
 from tertulia.protocol.json_steps import StepwiseWork, read, run_to_end
+from tertulia.protocol.validation_text import explain_json
 
 MAX_DIGITS = 1_000
 """Of an integer. Reading digits costs their square."""
@@ -28,9 +29,9 @@ def decode(data: bytes | bytearray) -> Any:
     try:
         return decoder.decode(data.decode())
     except UnicodeDecodeError as error:
-        raise ParseError(f"not UTF-8: {error.reason} at byte {error.start}") from None
+        raise ParseError(f"not UTF-8 at byte {error.start}") from None
     except JSONDecodeError as error:
-        raise ParseError(f"not JSON: {error.msg} at character {error.pos}") from None
+        raise ParseError(f"not JSON at character {error.pos}: {explain_json(error)}") from None
 
 
 def find_unencodable(value: Any) -> str | None:

@@ -282,7 +282,8 @@ class AgentRegistry:
         try:
             await self.callback_socket.open()
         except (OSError, StorageError) as error:
-            self._bus.publish(WarningEvent(f"`tertulia internal` cannot reach this session: {error}", "internal"))
+            reason = error.strerror if isinstance(error, OSError) else error.message
+            self._bus.publish(WarningEvent(f"`tertulia internal` cannot reach this session: {reason}", "internal"))
 
     def _admit(self, conversation: ConversationId, present: ActiveAgent) -> ActiveAgent:
         meta, context = present.meta, present.context

@@ -19,6 +19,7 @@ from tertulia.policy.display_text import make_display_text, printable, visible
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ElicitationRequest, ElicitationResolved
+from tertulia.protocol.validation_text import NOT_JSON
 from tertulia.schema.schema import Schema
 from tertulia.tools.tool import CallContext
 
@@ -144,8 +145,8 @@ def _compile_schema(elicitation: Elicitation) -> Schema | None:
         return None
     try:
         text = msgspec.json.encode(elicitation.schema).decode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidParamsError(f"the schema of the answer cannot be written as JSON: {error}") from None
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidParamsError(f"the schema of the answer cannot be written as JSON: {NOT_JSON}") from None
     if len(text) > MAX_SCHEMA_BYTES:
         raise InvalidParamsError(f"the schema of the answer is longer than {MAX_SCHEMA_BYTES:,} bytes")
     return Schema.compile(text)

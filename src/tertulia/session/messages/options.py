@@ -48,8 +48,10 @@ def parse_message(conversation: ConversationId, content: MessageContent, options
         return replace(parse(Message, {"conversation_id": conversation, **present}), text=content)
     try:
         items = msgspec.to_builtins(list(content))
-    except (TypeError, RecursionError) as error:
-        raise InvalidParamsError(f"a message is a text or a list of items: {error}") from None
+    except (TypeError, RecursionError):
+        raise InvalidParamsError(
+            f"a message is a text or a list of items, which are texts and images, not {type(content).__name__}"
+        ) from None
     return parse(Message, {"conversation_id": conversation, "items": items, **present})
 
 

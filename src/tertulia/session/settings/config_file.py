@@ -13,17 +13,11 @@ from typing import Any, cast
 
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.server_table import resolve_directory
+from tertulia.protocol.validation_text import explain_toml
 
 MAX_BYTES = 1024 * 1024
 MAX_DOTS = 200
 """In one line. Reading a dotted key costs the square of its parts: a file of 64 KB could take half a minute."""
-_ADVICE = {
-    "Invalid value": 'a text stands in quotes: key = "text"',
-    "Cannot overwrite a value": "the same key stands there twice",
-    "Cannot declare": "the same table stands there twice",
-    "Expected '='": 'a line is key = "value", or [table]',
-}
-"""By the beginning of what tomllib says."""
 MAX_DEPTH = 100
 """Of tables within tables and lists."""
 
@@ -48,15 +42,7 @@ def read_config(path: Path) -> dict[str, Any] | None:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InvalidParamsError(f"{path}: expected UTF-8 (at line {line}); save the file as UTF-8") from None
     except ValueError as error:
-        raise InvalidParamsError(f"{path}: {_explain_toml(str(error))}") from None
-
-
-def _explain_toml(problem: str) -> str:
-    """What tomllib says, with what to do about the mistakes that people make most."""
-    for words, advice in _ADVICE.items():
-        if problem.startswith(words):
-            return f"{problem}; {advice}"
-    return problem
+        raise InvalidParamsError(f"{path}: {error}") from None
 
 
 def read_override(override: str) -> dict[str, Any]:
@@ -119,12 +105,15 @@ def _anchor(path: Any, folder: Path, user_home: Path) -> Any:
 
 
 def _parse(text: str) -> dict[str, Any]:
+    """The tables of a text; ValueError says in our words why there are none."""
     if any(line.count(".") > MAX_DOTS for line in text.split("\n")):
         raise ValueError(f"a line with more than {MAX_DOTS} dots")
     try:
         tables = tomllib.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(explain_toml(error)) from None
     if _is_deep(tables):
         raise ValueError("nested too deeply")
     return tables
