@@ -190,11 +190,13 @@ def test_arguments_in_command_belong_into_args(beginner: Beginner) -> None:
 
 def test_a_server_that_failed_is_told_once_and_in_english(beginner: Beginner) -> None:
     config = f'[mcp_servers.broken]\ncommand = {json.dumps(sys.executable)}\nargs = ["-c", "raise SystemExit(3)"]\n'
+    said = "MCP server broken failed: it exited with code 3"
     ran = beginner.asks(config)
     assert (ran.code, ran.out) == (0, "Hi.\n")
-    assert ran.err.count("MCP server broken failed: it exited with code 3") == 1
+    # The answer may come before the server ends.
+    assert ran.err.count(said) <= 1
     assert "is failed" not in ran.err
-    assert "is failed" not in beginner.types("mcp", "tools", config=config).err
+    assert beginner.types("mcp", "tools", config=config).err == f"tertulia: {said}\n"
 
 
 def test_a_key_in_the_place_of_a_variables_name_is_not_echoed(beginner: Beginner) -> None:

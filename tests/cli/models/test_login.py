@@ -78,8 +78,8 @@ def test_the_data_directory_is_the_one_that_is_named(shell: Shell, tmp_path: Pat
     assert files_with(tmp_path / "mine", KEY) == ["keys.json"]
     assert not home(shell).exists()
     ran = login(shell, TERTULIA_HOME="/dev/null/x")
-    assert (ran.code, ran.out) == (1, "")
-    assert "/dev/null/x/keys.json: Not a directory" in ran.err
+    assert (ran.code, ran.out) == (2, "")
+    assert "/dev/null/x (TERTULIA_HOME names it) cannot hold sessions: /dev/null is a file" in ran.err
 
 
 @needs_keyring
