@@ -55,7 +55,7 @@ MIN_DOCSTRING_WORDS = 5
 
 # The families of a stage, from top to bottom: one may import those in the rows below its own, and no other.
 FAMILIES = {
-    "cli": (("inspect", "sessions"), ("exec", "mcp", "models", "serve"), ("output",)),
+    "cli": (("inspect", "sessions"), ("completion", "exec", "mcp", "models", "serve"), ("output",)),
     "executors": (("acp", "prompt"), ("command",)),
     "mcp": (("pool", "serve"), ("client",), ("config",)),
     "models": (("local", "scripted"), ("http",)),

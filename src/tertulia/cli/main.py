@@ -74,6 +74,7 @@ VERBS = {
     "internal": "Call a tool of the session from a program that an agent started.",
     "sandbox": "Run any command in the sandbox that an agent's commands get.",
     "schema": "Print the JSON Schema of all operations and events.",
+    "completion": "Print a script with which a shell completes command lines.",
     "doctor": "Show where each setting comes from, and what is wrong.",
     "bench": "Measure the runtime (from a source checkout).",
 }
@@ -82,6 +83,8 @@ _HOMES = {
     "acp": "serve.acp",
     "app-server": "serve.app_server",
     "bench": "inspect.bench",
+    "complete": "completion.complete",
+    "completion": "completion.command",
     "doctor": "inspect.doctor",
     "exec": "exec.command",
     "login": "models.login",
@@ -97,6 +100,8 @@ _HOMES = {
     "sessions": "sessions.command",
 }
 """Where a verb is that has no module of its name directly in `cli`."""
+_HIDDEN = {"complete"}
+"""Verbs for programs, which no list shows."""
 
 _EXAMPLES = """
 \b
@@ -115,14 +120,14 @@ class _Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        if not _is_verb(cmd_name):
             return None
         return importlib.import_module(f"tertulia.cli.{_HOMES.get(cmd_name, cmd_name)}").command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in VERBS and not args[0].startswith("-"):
+        if not _is_verb(args[0]) and not args[0].startswith("-"):
             # Imported here: most command lines have no mistake.
             from tertulia.cli.other_words import verb_hint
 
@@ -133,6 +138,10 @@ class _Verbs(click.Group):
         # Not click's way, which imports every verb for the sake of its first sentence.
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+def _is_verb(name: str) -> bool:
+    return name in VERBS or name in _HIDDEN
 
 
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
