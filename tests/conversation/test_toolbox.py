@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from tertulia.conversation import toolbox as module
 from tertulia.conversation.terms import Terms
 from tertulia.conversation.toolbox import Toolbox
+from tertulia.errors import McpError
 from tertulia.mcp.view import McpView
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST
 from tertulia.policy.narrowing import TOP, Rights
+from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_spec import CONV_TOOLS, ToolSpec
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Result
@@ -207,3 +209,20 @@ def test_one_tool_may_have_another_form_in_another_mode() -> None:
     box = Toolbox(ToolRegistry(map(Named, OWN)), {"default": plain})
     assert box.offered(terms(shell_mode="default"), TOP).specs[0] is plain
     assert box.offered(terms(shell_mode="with_request"), TOP).specs[0] is OWN[0]
+
+
+def test_why_a_tool_of_a_server_is_missing_is_told_only_where_the_conversation_may_call_it() -> None:
+    """Issue 19, 11: of a server that it may not use a conversation learns nothing."""
+    starting = McpError("MCP server 'slow' is still starting")
+    box = Toolbox(ToolRegistry(), absence=lambda name, _: starting if name.startswith("slow__") else None)
+
+    def why(rights: Rights, name: str = "slow__echo") -> str:
+        given = terms(rights)
+        return box.reach(box.offered(given, rights), ConversationId("c"), given).absence(name).message
+
+    assert why(TOP) == starting.message
+    assert why(TOP, "other__echo") == "there is no tool 'other__echo' here"
+    for allowed in ({"slow__echo"}, {"slow__*"}):
+        assert why(replace(TOP, mcp_tool_allowlist=frozenset(allowed))) == starting.message
+    for forbidden in (set[str](), {"fs__*"}, {"slow__other"}):
+        assert why(replace(TOP, mcp_tool_allowlist=frozenset(forbidden))) == "there is no tool 'slow__echo' here"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from tertulia.cli.exec.run_message import MessageOutcome
 from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
-from tertulia.cli.exec.text_output import TextView
+from tertulia.cli.exec.text_output import TextView, session_header
 from tertulia.cli.line_history import LineHistory
 from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
 from tertulia.cli.output.terminal import TerminalOutput
@@ -131,8 +131,7 @@ def start_chat(loaded: LoadedSettings) -> int:
     earlier = sum(entry.purpose is None for entry in list_sessions(loaded.environment.home))
 
     async def greet(session: Session, out: TerminalOutput) -> None:
-        settings, info = loaded.settings, session.info
-        out.line((f"{info.model} · {settings.cwd} · {info.policy['sandbox']} · session {session.id}", "dim"))
+        out.line((session_header(session), "dim"))
         if earlier:
             stored = format_count(earlier, "earlier session")
             out.line(
@@ -143,7 +142,7 @@ def start_chat(loaded: LoadedSettings) -> int:
             )
         out.line(("/help shows what can be typed; Ctrl-C stops an answer, Ctrl-D leaves.", "dim"))
 
-    return run_chat(Session.start(loaded.settings), loaded, greet)
+    return run_chat(Session(loaded.settings, waits=False), loaded, greet)
 
 
 # ---- the main thread: the keyboard
@@ -277,8 +276,12 @@ class _SessionThread:
 
     async def ask(self, text: str) -> None:
         """Send a message to the root, show its answer, and come back when all of it was shown."""
-        reply = await self.entered.root.message(text)
-        await self._caught_up(reply.last_seq)
+        self._view.wait()
+        try:
+            reply = await self.entered.root.message(text)
+            await self._caught_up(reply.last_seq)
+        finally:
+            self._view.rest()
         self._view.end(MessageOutcome(reply.status, reply))
 
     def _run(self) -> None:
@@ -295,6 +298,7 @@ class _SessionThread:
         async with self._entering as session, asyncio.TaskGroup() as group:
             self._shown = session.activity.began_after
             watching = group.create_task(self._watch(session))
+            await session.mcp.ready(required_only=True)
             await self._caught_up(session.activity.last_seq)
             self._entered.set_result(session)
             await self._leaving.wait()

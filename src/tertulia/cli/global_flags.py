@@ -22,10 +22,14 @@ class GlobalFlags:
         self.values: dict[str, Any] = {}
         """The flags' values, by the names of settings."""
         self.overrides: list[str] = []
+        self.mcp = True
+        """Whether MCP servers are used."""
 
     def take(self, name: str, value: Any) -> None:
         """Take the value of one flag into account."""
-        if name == "overrides":
+        if name == "no_mcp":
+            self.mcp = False
+        elif name == "overrides":
             self.overrides.extend(value)
         elif isinstance(value, tuple):
             self.values[name] = [*self.values.get(name, ()), *value]
@@ -41,7 +45,9 @@ class GlobalFlags:
         # Imported here: neither --help nor --version loads settings.
         from tertulia.session.settings.settings import load_settings
 
-        return load_settings(cwd=Path(self.values.get("cwd", ".")), flags=self.values, overrides=self.overrides)
+        return load_settings(
+            cwd=Path(self.values.get("cwd", ".")), flags=self.values, overrides=self.overrides, mcp=self.mcp
+        )
 
 
 def _setting_word(setting: str, *words: str) -> Callable[[str], str]:
@@ -133,6 +139,7 @@ _FLAGS = (
         type=_DIRECTORY,
         help="One more directory that may be written; repeatable.",
     ),
+    _flag("no_mcp", "--no-mcp", is_flag=True, default=None, help="Start no MCP server of your settings or a project."),
     _flag(
         "allow_home_workspace",
         "--allow-home-workspace",

@@ -11,7 +11,7 @@ import sys
 import click
 
 from tertulia.cli.chat import run_chat
-from tertulia.cli.exec.text_output import TextView
+from tertulia.cli.exec.text_output import TextView, session_header
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, shorten
@@ -73,6 +73,7 @@ def _follow(loaded: LoadedSettings, session_id: str) -> int:
 
 
 async def _greet(session: Session, out: TerminalOutput) -> None:
+    out.line((session_header(session), "dim"))
     await _show(session, out)
     out.line(("/help shows what can be typed; Ctrl-C stops an answer, Ctrl-D leaves.", "dim"))
 
@@ -83,12 +84,13 @@ async def _show_only(resume_request: ResumeRequest, loaded: LoadedSettings) -> i
     async with resume_request.session() as session:
         async for event in restart_events(session):
             view.show(event)
+        notes.line((session_header(session), "dim"))
+        out.line((session.id, "bold"), (f"  {session.info.model}", "dim"))
         await _show(session, out)
     return 0
 
 
 async def _show(session: Session, out: TerminalOutput) -> None:
-    out.line((session.id, "bold"), (f"  {session.info.model}", "dim"))
     write_tree(out, conversation_rows([conversation.info for conversation in session.conversations()]))
     entries = await session.root.history()
     out.line()

@@ -19,7 +19,6 @@ from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.events import Event
 from tertulia.rollout.sqlite.session_files import is_session_id, sessions_folder
 from tertulia.rollout.sqlite.session_index import find_files, latest_session, list_sessions
-from tertulia.rollout.sqlite.summaries import summary_of
 from tertulia.session.conversations import ROOT
 from tertulia.session.host import Host
 from tertulia.session.session import Session
@@ -72,6 +71,9 @@ def _last_session(loaded: LoadedSettings) -> str:
     if newest is None:
         raise NotFoundError(f"there is no stored session yet in {sessions_folder(home)}")
     if newest.works_elsewhere(directory):
+        # Imported here: most sessions are found where they are looked for.
+        from tertulia.rollout.sqlite.summaries import summary_of
+
         note = f" no session of {directory} is stored; {newest.id[:SHOWN_ID]}, the newest of all, works in"
         notes = TerminalOutput(sys.stderr, loaded.environment.variables)
         notes.line(("note", "yellow"), f"{note} {summary_of(home, newest).cwd}")
@@ -147,7 +149,7 @@ class ResumeRequest(msgspec.Struct, frozen=True):
     async def begin(self, host: Host) -> Session:
         """Resume the session in a host. If its model is not available any more, the error says what can be done."""
         try:
-            session = await host.resume(self.session_id)
+            session = await host.resume(self.session_id, waits=False)
         except InvalidParamsError as error:
             if self.settings.model is not None:
                 raise

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.terms import Terms, ToolsPrefs, tool_preferences
 from tertulia.errors import TertuliaError
-from tertulia.mcp.view import withheld_error
+from tertulia.mcp.view import allows_name, withheld_error
 from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import OfferedTools, assemble_tools
 from tertulia.protocol.conversation_fields import ShellMode
@@ -53,14 +53,18 @@ class Toolbox:
         registry: ToolRegistry,
         forms: Mapping[ShellMode, ToolSpec] | None = None,
         remote: Callable[[ToolSpec, ConversationId], Tool] | None = None,
+        absence: Callable[[str, ConversationId], TertuliaError | None] | None = None,
     ) -> None:
         """`forms`: what the shell is called and takes in some modes, where that is not what is registered.
 
         `remote`: makes the tool behind a definition of an MCP server, or of a context provider, for a conversation. It
         is made at the call: conversations see different definitions under one name.
+
+        `absence`: why a conversation has not the tool of that name that an MCP server would offer; None: not known.
         """
         self.registry = registry
         self._remote = remote
+        self._absence = absence
         self._forms = {(mode, spec.name): spec for mode, spec in (forms or {}).items()}
         self._lists: OrderedDict[_Key, _BuiltList] = OrderedDict()
 
@@ -89,9 +93,13 @@ class Toolbox:
 
         `terms`: of the conversation, whose view knows why a tool is not offered any more.
         """
-        remote = self._remote
+        remote, absence = self._remote, self._absence
         return _OfferedReach(
-            self.registry, offered, None if remote is None else lambda spec: remote(spec, conversation), terms
+            self.registry,
+            offered,
+            None if remote is None else lambda spec: remote(spec, conversation),
+            terms,
+            None if absence is None else lambda name: absence(name, conversation),
         )
 
     def _assemble(self, own: list[ToolSpec], functions: tuple[Tool, ...], remote: Iterable[ToolSpec]) -> OfferedTools:
@@ -126,11 +134,17 @@ class Toolbox:
 class _OfferedReach:
     """Implements `ToolLookup` for the tools of one request."""
 
-    __slots__ = ("_offered", "_registry", "_remote", "_terms")
+    __slots__ = ("_absence", "_offered", "_registry", "_remote", "_terms")
 
     def __init__(
-        self, registry: ToolRegistry, offered: OfferedTools, remote: Callable[[ToolSpec], Tool] | None, terms: Terms
+        self,
+        registry: ToolRegistry,
+        offered: OfferedTools,
+        remote: Callable[[ToolSpec], Tool] | None,
+        terms: Terms,
+        absence: Callable[[str], TertuliaError | None] | None,
     ) -> None:
+        self._absence = absence
         self._registry = registry
         self._offered = offered
         self._remote = remote
@@ -150,8 +164,16 @@ class _OfferedReach:
         return self._registry.schema(spec)
 
     def absence(self, name: str) -> TertuliaError:
-        withheld = self._terms.context.mcp_view.withholds(name)
-        return withheld_error(name) if withheld else self._registry.absence(name)
+        view, rights = self._terms.context.mcp_view, self._terms.rights
+        if view.withholds(name):
+            return withheld_error(name)
+        why = None
+        # Of a server that it may not use a conversation learns nothing.
+        if self._absence is not None and all(
+            allows_name(names, name) for names in (view.allowlist, rights.mcp_tool_allowlist)
+        ):
+            why = self._absence(name)
+        return why or self._registry.absence(name)
 
 
 def _is_enabled(spec: ToolSpec, wanted: ToolsPrefs) -> bool:

@@ -149,6 +149,13 @@ def allows(allowlist: Collection[str] | None, spec: ToolSpec) -> bool:
     return allowlist is None or spec.name in allowlist or f"{spec.server}__*" in allowlist
 
 
+def allows_name(allowlist: Collection[str] | None, name: str) -> bool:
+    """Whether an allowlist would let a tool of that name through, whichever server it is of."""
+    if allowlist is None or name in allowlist:
+        return True
+    return any(entry.endswith("__*") and name.startswith(entry[:-1]) for entry in allowlist)
+
+
 def parse_allowlist(
     entries: Iterable[str], tools: Sequence[ToolSpec], absent: Collection[str] = ()
 ) -> tuple[frozenset[str], list[str]]:

@@ -91,16 +91,26 @@ def assemble_session(
     return parts
 
 
-async def wait_until_ready(parts: SessionParts, *, shows_tools: bool) -> None:
-    """Wait for the servers that are required, and for agents of an earlier life of the session.
+async def wait_until_ready(parts: SessionParts, *, waits: bool, shows_tools: bool) -> None:
+    """Wait for agents of an earlier life of the session, and for its MCP servers where the caller `waits` for those.
 
-    `shows_tools`: for the tools of all servers as well, within their grace.
+    `shows_tools`: for the tools of all servers, not only of those that are required.
     """
-    if (servers := parts.made.servers) is not None:
-        await servers.require()
+    if waits:
+        await wait_for_servers(parts, required_only=True)
     if any(conversation.terms.agent is not None for conversation in parts.conversations):
         await parts.agent_registry.come_back(parts.conversations)
-    if shows_tools and (servers := parts.made.servers) is not None:
+    if waits and shows_tools:
+        await wait_for_servers(parts)
+
+
+async def wait_for_servers(parts: SessionParts, *, required_only: bool = False) -> None:
+    """Wait for the servers that are required, and within their grace for all others."""
+    servers = parts.made.servers
+    if servers is None:
+        return
+    await servers.require()
+    if not required_only:
         await servers.settle()
         refresh_at_start(parts)
 

@@ -22,6 +22,7 @@ from tertulia.session.answers import (
     OpenAnswer,
     ToolInfo,
 )
+from tertulia.session.assembly import wait_for_servers
 from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.session.describe import ConversationDetails
 from tertulia.session.inputs import parse, parse_with_functions
@@ -331,6 +332,17 @@ class McpServers:
         """Every server with its status, once those that are starting have started or failed."""
         await self._parts.servers.settle()
         return describe.servers(self._parts)
+
+    async def ready(self, *, required_only: bool = False) -> None:
+        """Wait for the servers that are required, and within their grace for all others; events tell what it waits for.
+
+        Args:
+            required_only: Not for the others: the first task waits for them.
+
+        Raises:
+            McpError: A server that is required did not start.
+        """
+        await wait_for_servers(self._parts, required_only=required_only)
 
     async def refresh(self, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Have all servers, or these, list their tools again; one that failed is tried again."""

@@ -66,12 +66,13 @@ class Host:
         self._sessions[session.id] = session
         return session
 
-    async def resume(self, session_id: str, settings: Settings | None = None) -> Session:
+    async def resume(self, session_id: str, settings: Settings | None = None, *, waits: bool = True) -> Session:
         """A session of the past, running again; the same one if it runs here already.
 
         Args:
             session_id: The id of the stored session.
             settings: What it may have at most; None: those of the host.
+            waits: Whether to wait for MCP servers that are required; without it `session.mcp.ready` does.
 
         Returns:
             The session, running.
@@ -91,7 +92,7 @@ class Host:
         over = self._coming[session_id] = asyncio.Event()
         try:
             return await self._enter(
-                Session(settings or self.settings, resumed=session_id, swept=True, mcp_host=self._below())
+                Session(settings or self.settings, resumed=session_id, swept=True, mcp_host=self._below(), waits=waits)
             )
         finally:
             del self._coming[session_id]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import InvalidParamsError, NoModelError
+from tertulia.errors import InvalidParamsError, NoModelError, TertuliaError
 from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
 from tertulia.models.choice import ModelChoice, choose_model
 from tertulia.models.no_model import NO_MODEL, NoModel
@@ -151,7 +151,13 @@ def toolbox_for(parts: SessionParts) -> Toolbox:
     """All tools of a session: ours, made when they are first called, then the application's."""
     own = (*_command_tools(parts), UpdatePlan(), WebSearch(), *_conv_tools(parts))
     registry = ToolRegistry([*own, *map(_as_tool, parts.settings.tools)])
-    return Toolbox(registry, {"default": PLAIN}, _remote_tools(parts))
+    return Toolbox(registry, {"default": PLAIN}, _remote_tools(parts), partial(_absence, parts))
+
+
+def _absence(parts: SessionParts, name: str, conversation: ConversationId) -> TertuliaError | None:
+    """Why an MCP server does not offer the tool of that name."""
+    servers = parts.made.servers
+    return None if servers is None else servers.absence(name, conversation)
 
 
 def _remote_tools(parts: SessionParts) -> Callable[[ToolSpec, ConversationId], Tool]:

@@ -52,13 +52,16 @@ class Session:
         mcp_host: McpHost | None = None,
         agent_servers: bool = True,
         on_approval: ApprovalHandler | None = None,
+        waits: bool = True,
     ) -> None:
         """`resumed`: the id of a stored session that this one goes on with. `swept`: the caller has removed what is
         expired. `mcp_host`: where sessions share MCP servers; None: in its own, closed with it. `agent_servers`:
-        whether the MCP servers that context providers describe for an agent are started."""
+        whether the MCP servers that context providers describe for an agent are started. `waits`: whether entering
+        waits for MCP servers; without it `session.mcp.ready` does, when the caller follows the events."""
         self.settings = settings
         """What it was started with."""
         self._has_host = mcp_host is not None
+        self._waits = waits
         self._assemble = partial(
             _assembled,
             settings,
@@ -136,7 +139,7 @@ class Session:
                     self.approvals.answer_with(self._on_approval)
                 await self._parts.bus.flush()
                 # A program that starts a session itself may look at its tools at once; a host serves others too.
-                await wait_until_ready(self._parts, shows_tools=not self._has_host)
+                await wait_until_ready(self._parts, waits=self._waits, shows_tools=not self._has_host)
             except BaseException:
                 # It was never entered, so no `async with` will close it.
                 await self.close()

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from tertulia.sandbox.availability import tier_outlook
 from tests.cli.running import DEADLINE_S, NEVER_MS, Shell
 
 PLAN = {"name": "update_plan", "arguments": {"plan": [{"step": "look", "status": "in_progress"}]}}
@@ -298,9 +299,55 @@ def _read(terminal: int) -> bytes:
 
 def test_a_terminal_gets_colours_and_a_harmless_answer(shell: Shell) -> None:
     seen = on_a_terminal(shell, "exec", "-m", shell.script("a\x1b]0;gotcha\x07b"), "hello")
-    assert seen.startswith("a⟨U+001B⟩]0;gotcha⟨U+0007⟩b\n")
+    assert "\na⟨U+001B⟩]0;gotcha⟨U+0007⟩b\n" in seen
     assert "\x1b[2mtokens\x1b[0m" in seen
 
 
 def test_no_color_is_heeded(shell: Shell) -> None:
     assert "\x1b" not in on_a_terminal(shell, "exec", "-m", shell.script("fine"), "hello", NO_COLOR="1")
+
+
+@pytest.mark.parametrize("flags", [(), ("-q",)])
+def test_a_spinner_turns_while_nothing_comes_and_leaves_no_trace(shell: Shell, flags: tuple[str, ...]) -> None:
+    """Issue 19, 6"""
+    model = shell.script({"text": "one two", "delay_ms": 900})
+    seen = on_a_terminal(shell, "exec", *flags, "-m", model, "hello")
+    turned = seen.count("\x1b[2m| 0 s\x1b[0m") + seen.count("\x1b[2m/ 0 s\x1b[0m")
+    assert bool(turned) is not bool(flags)
+    shown = [line.rpartition("\r\x1b[K")[2] for line in seen.removesuffix("\n").split("\n")]
+    assert "one two" in shown
+    assert len(shown) == (1 if flags else 3), "the header, the answer, the costs"
+
+
+def test_no_spinner_turns_on_a_terminal_without_colours_or_for_a_pipe(shell: Shell) -> None:
+    model = shell.script({"text": "one two", "delay_ms": 900})
+    for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b" not in on_a_terminal(shell, "exec", "-m", model, "hello", **environment)
+    assert "\r" not in shell.spawn("exec", "-m", model, "hello").err
+
+
+# ---- the header
+
+
+def test_the_first_line_of_standard_error_says_what_the_session_works_with(shell: Shell) -> None:
+    """Issue 19, 6"""
+    model = shell.script("one", "two", repeat=True)
+    ran = shell.run("exec", "-m", model, "hello")
+    (stored,) = shell.run("sessions", "ls", "--json").lines
+    header, costs = ran.err.splitlines()
+    works_with = f"{model} · {shell.folder} · workspace-write ({tier_outlook('auto').tier})"
+    assert header == f"{works_with} · session {stored['session_id']}"
+    assert costs.startswith("tokens ")
+    assert shell.run("exec", "resume", "--last", "again").err.splitlines()[0] == header
+    assert shell.run("resume", "--last").err.splitlines()[-1] == header
+    free = shell.run("exec", "-m", model, "-s", "danger-full-access", "hello").err
+    assert f"{model} · {shell.folder} · danger-full-access · session " in free
+
+
+def test_quiet_leaves_the_header_and_the_costs_out_and_json_has_its_own(shell: Shell) -> None:
+    model = shell.script("one", repeat=True)
+    assert shell.run("exec", "--quiet", "-m", model, "hello").err == ""
+    ran = shell.run("exec", "--json", "-m", model, "hello")
+    assert (ran.err, ran.lines[0]["type"]) == ("", "thread.started")
+    ran = shell.run("exec", "-q", "-m", shell.script({"error": "overloaded"}), "hello")
+    assert ran.err == "error overloaded\nfailed\n", "what goes wrong is said"

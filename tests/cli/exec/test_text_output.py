@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 
 import pytest
 
 from tertulia.cli.exec.run_message import MessageOutcome
 from tertulia.cli.exec.text_output import TextView
+from tertulia.cli.output import spinner
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
@@ -180,3 +182,35 @@ def test_a_task_that_waits_for_another_conversation_says_so() -> None:
     seen.show(e.TurnAborted("interrupted"), conversation=CHILD)
     (note,) = seen.notes
     assert note.startswith("waits another conversation answers first")
+
+
+async def test_nothing_turns_while_a_person_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 19, 6: the spinner is gone before any output, and stays away until the answer."""
+    monkeypatch.setattr(spinner, "DELAY_S", 0.0)
+    out, notes, tell = Screen(), Screen(), EventMaker()
+    view = TextView(TerminalOutput(out, {}), TerminalOutput(notes, {}), [])
+
+    async def turns() -> bool:
+        before = notes.getvalue()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return notes.getvalue() != before
+
+    view.show(tell(CONFIGURED, None, None))
+    assert not await turns(), "nothing is awaited yet"
+    view.wait()
+    view.show(tell(e.TaskStarted("user"), ROOT))
+    assert await turns()
+    view.show(tell(t.ApprovalRequest("a", "exec", ROOT, [], "ls", "", "", []), ROOT))
+    assert notes.getvalue().endswith("\r\x1b[K")
+    view.show(tell(e.AgentReasoning("hm", ONE), ROOT))
+    assert notes.getvalue().endswith("\x1b[2mthinking\x1b[0m hm\n")
+    assert not await turns()
+    view.show(tell(t.ApprovalResolved("a", "allow", "once", [], "me"), ROOT))
+    assert await turns()
+    view.show(tell(e.AgentMessageDelta("An", ONE, 0), ROOT))
+    assert (out.getvalue(), notes.getvalue()[-4:]) == ("An", "\r\x1b[K")
+    assert not await turns(), "the answer is being written"
+    view.rest()
+    view.show(tell(e.AgentMessage("An", ONE), ROOT))
+    assert not await turns()

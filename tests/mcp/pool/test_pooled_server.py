@@ -393,7 +393,7 @@ async def test_a_call_during_the_wait_whose_time_has_come_by_the_clock_nudges_th
         await server.monitor.settled()
         await steps()
         stage.fake.start_errors.append("again no")
-        server._backoff._until = 0.0
+        server.backoff._until = 0.0
         began = now()
         with pytest.raises(McpError, match="again no"):
             await call(server)

@@ -14,7 +14,7 @@ from tertulia.errors import McpError, NotFoundError
 from tertulia.mcp.pool.session_server import ConfiguredServer
 from tertulia.mcp.pool.session_servers import GRACE_S, REFRESH_GRACE_S, IdleServers, SessionServers
 from tertulia.mcp.server_connection import CallResult
-from tertulia.protocol.events import EventData, WarningEvent
+from tertulia.protocol.events import BackgroundEvent, EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import McpServerStatus
 from tertulia.session.views import server_visibility
@@ -99,6 +99,77 @@ async def test_one_that_does_not_come_up_is_waited_for_once_and_not_longer_than_
         on.stage.fake.starting.open()
         await steps()
         assert on.names() == ["fs__echo"]
+
+
+def told(on: ServersStage) -> list[str]:
+    return [data.message for data in on.told if isinstance(data, WarningEvent | BackgroundEvent)]
+
+
+@in_virtual_time
+async def test_what_is_waited_for_is_told_and_what_was_late_joins_later() -> None:
+    """Issue 19, 11"""
+    async with servers_stage(candidate(), candidate("other", 2)) as on:
+        on.stage.fake.starting.shut()
+        await on.servers.settle()
+        await on.servers.settle()
+        waiting, *late = told(on)
+        assert waiting == "waiting up to 4 s for the MCP server 'fs', 'other'"
+        assert [text.partition(" was")[0] for text in late] == ["MCP server 'fs'", "MCP server 'other'"]
+        assert [data.code for data in on.told if isinstance(data, WarningEvent)] == ["mcp_server_not_ready"] * 2
+        on.stage.fake.starting.open()
+        await steps()
+        assert told(on)[3:] == [
+            "MCP server 'fs' is ready; its tools join at the next task",
+            "MCP server 'other' is ready; its tools join at the next task",
+        ]
+
+
+@in_virtual_time
+async def test_one_that_is_up_soon_is_waited_for_without_a_word() -> None:
+    async with servers_stage(candidate()) as on:
+        await on.servers.settle()
+        assert told(on) == []
+
+
+@in_virtual_time
+async def test_one_that_has_failed_is_not_waited_for_when_it_starts_again() -> None:
+    """Issue 19, 11: one broken server costs a run no grace."""
+    async with pool_stage() as stage:
+        on = ServersStage(stage)
+        stage.fake.start_errors.append("no such program")
+        on.servers.begin([candidate()])
+        await on.servers.settle()
+        stage.fake.starting.shut()
+        await asyncio.sleep(1)
+        assert on.statuses() == ["starting", "failed", "starting"]
+        began = now()
+        await on.servers.settle()
+        assert (now() - began, told(on)) == (0, [])
+        await on.servers.close(8.0)
+
+
+@in_virtual_time
+async def test_why_a_tool_of_a_server_is_not_there() -> None:
+    """Issue 19, 11: the model reads the reason."""
+    inactive = ConfiguredServer("no", status="untrusted", error="you have not trusted it")
+    async with servers_stage(
+        candidate(), candidate("fs__more", 2), ConfiguredServer("off", status="disabled"), inactive
+    ) as on:
+        on.stage.fake.starting.shut()
+
+        def why(tool: str) -> str | None:
+            error = on.servers.absence(tool, A)
+            return None if error is None else error.message
+
+        assert why("fs__echo") == "MCP server 'fs' is still starting; its tools join at the next task, once it is ready"
+        assert (why("fs__more__echo") or "").startswith("MCP server 'fs__more' is still")
+        assert why("off__x") == "MCP server 'off' is disabled"
+        assert why("no__x") == "MCP server 'no' is untrusted: you have not trusted it"
+        assert why("stranger__x") is None
+        on.stage.fake.starting.open()
+        await on.servers.settle()
+        assert why("fs__echo") == "MCP server 'fs' became ready after this task began; its tools join at the next"
+        assert why("fs__nothing") is None
 
 
 @in_virtual_time

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.cli.exec import standard_input
-from tertulia.cli.exec.run_message import MessageRequest, MessageView, resume_and_show, run_message
+from tertulia.cli.exec.run_message import MessageOutcome, MessageRequest, MessageView, resume_and_show, run_message
 from tertulia.cli.exec.standard_input import StdinChoice, read_data, with_data
-from tertulia.cli.exec.text_output import TextView
+from tertulia.cli.exec.text_output import TextView, session_header
 from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags, parse_seconds
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.session_lookup import LAST, ResumeRequest, find_stored_session
@@ -137,6 +137,7 @@ Exit codes:
     "stdin", "--stdin", flag_value="wait", help="Wait for the end of standard input, however long it is silent."
 )
 @click.option("stdin", "--no-stdin", flag_value="never", help="Never read standard input beside a PROMPT.")
+@click.option("-q", "--quiet", is_flag=True, help="No header, no spinner and no costs on standard error.")
 @click.option("timeout_s", "--timeout", metavar="SECONDS", type=parse_seconds, help="Stop the task after this time.")
 @global_flags
 @click.pass_obj
@@ -153,6 +154,7 @@ def command(
     backend: str | None,
     timeout_s: float | None,
     stdin: StdinChoice | None,
+    quiet: bool,
 ) -> int:
     """Do one task and print the answer.
 
@@ -175,17 +177,53 @@ def command(
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_user_message(None, items, cwd="/")
     message_request = MessageRequest(items, schema, timeout_s, backend=backend)
-    keyboard = _keyboard()
-    if keyboard is None:
-        loaded = replace(loaded, settings=replace(loaded.settings, unattended=True))
-        resume_request = None if resume_request is None else resume_request.unattended()
-    entering = _new_session(loaded, backend) if resume_request is None else resume_request.session()
-    view = choose_view(loaded, as_json=as_json, resume_request=resume_request)
-    ending = asyncio.run(run_message(entering, message_request, view, _approver(keyboard, view, loaded)))
+    ending = _follow(loaded, resume_request, message_request, as_json=as_json, quiet=quiet or for_sdk)
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")
     # To the Codex SDK a process that ends with 1 has crashed, whatever it said.
     return 0 if for_sdk and ending.status == "completed" else ending.exit_code
+
+
+def _follow(
+    loaded: LoadedSettings,
+    resume_request: ResumeRequest | None,
+    message_request: MessageRequest,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> MessageOutcome:
+    """Run the message in its session, and show it as it happens."""
+    keyboard = _keyboard()
+    if keyboard is None:
+        loaded = replace(loaded, settings=replace(loaded.settings, unattended=True))
+        resume_request = None if resume_request is None else resume_request.unattended()
+    backend = message_request.backend
+    entering = _new_session(loaded, backend) if resume_request is None else resume_request.session()
+    view = choose_view(loaded, as_json=as_json, resume_request=resume_request, quiet=quiet)
+    running = run_message(
+        entering if quiet or as_json else _with_header(entering, loaded),
+        message_request,
+        view,
+        _approver(keyboard, view, loaded),
+    )
+    if not isinstance(view, TextView):
+        return asyncio.run(running)
+    view.wait()
+    try:
+        return asyncio.run(running)
+    finally:
+        # After an error, too: what says it begins a line of its own.
+        view.rest()
+
+
+@asynccontextmanager
+async def _with_header(
+    entering: AbstractAsyncContextManager[Session], loaded: LoadedSettings
+) -> AsyncGenerator[Session]:
+    """The session; as soon as it is there, standard error says what it works with."""
+    async with entering as session:
+        TerminalOutput(sys.stderr, loaded.environment.variables).line((session_header(session), "dim"))
+        yield session
 
 
 def _whole_prompt(prompt: Sequence[str], stdin: StdinChoice | None, loaded: LoadedSettings) -> str:
@@ -220,7 +258,7 @@ async def _new_session(loaded: LoadedSettings, backend: str | None) -> AsyncGene
     """A new session, done by that backend. If it cannot be, nothing is left of the session either."""
     if backend in (None, NATIVE):
         require_model(loaded.settings, loaded.environment)
-    async with Session.start(loaded.settings) as session:
+    async with Session(loaded.settings, waits=False) as session:
         try:
             if backend is not None:
                 await session.root.set_context(backend=backend)
@@ -254,7 +292,9 @@ def _show_last_answer(resume_request: ResumeRequest, loaded: LoadedSettings, *, 
     return 0
 
 
-def choose_view(loaded: LoadedSettings, *, as_json: bool, resume_request: ResumeRequest | None = None) -> MessageView:
+def choose_view(
+    loaded: LoadedSettings, *, as_json: bool, resume_request: ResumeRequest | None = None, quiet: bool = False
+) -> MessageView:
     """The view for `exec`; JSON lines of a resumed session count the tokens that it used before."""
     if as_json:
         # Imported here: most runs print text.
@@ -265,7 +305,8 @@ def choose_view(loaded: LoadedSettings, *, as_json: bool, resume_request: Resume
         spent = NO_USAGE if resume_request is None else read_past_turns(home, resume_request.session_id).usage
         return JsonView(sys.stdout.buffer, loaded.warnings, spent)
     variables = loaded.environment.variables
-    return TextView(TerminalOutput(sys.stdout, variables), TerminalOutput(sys.stderr, variables), loaded.warnings)
+    out, notes = TerminalOutput(sys.stdout, variables), TerminalOutput(sys.stderr, variables)
+    return TextView(out, notes, loaded.warnings, quiet=quiet)
 
 
 def read_prompt(words: Sequence[str]) -> str:

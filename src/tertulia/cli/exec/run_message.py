@@ -106,9 +106,7 @@ async def run_message(
                 conversation = await _target_conversation(session, message_request)
                 refusals = Refusals(counted=approver is None and session.settings.rights.approval_policy.may_ask)
                 group.create_task(_watch(session, conversation, view, approver, refusals))
-                asking = group.create_task(
-                    conversation.message(message_request.items, output_schema=message_request.output_schema)
-                )
+                asking = group.create_task(_ask(session, conversation, message_request))
                 ending = await _wait_for_outcome(asking, stopped, view)
                 await session.close()
                 ending = replace(ending, refused=tuple(refusals.lines))
@@ -120,6 +118,13 @@ async def run_message(
                 timer.cancel()
     view.end(ending)
     return ending
+
+
+async def _ask(session: Session, conversation: Conversation, message_request: MessageRequest) -> Reply:
+    """The answer. It is waited for MCP servers here, where events are shown and a signal stops it."""
+    if session.settings.mcp_servers or session.settings.project_servers:
+        await session.mcp.ready()
+    return await conversation.message(message_request.items, output_schema=message_request.output_schema)
 
 
 async def resume_and_show(entering: AbstractAsyncContextManager[Session], view: MessageView) -> str | None:

@@ -7,23 +7,83 @@ nothing at all: what was said on the way there is not the answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tertulia.cli.exec.run_message import MessageOutcome, StopReason, warning_text
 from tertulia.cli.output.tables import conversation_name
 from tertulia.cli.output.terminal import Style, TerminalOutput, shorten
 from tertulia.cli.output.work_lines import Line, WorkLines
 from tertulia.policy.approvals.approval_queue import WAYS_OUT
+from tertulia.policy.narrowing import to_wire
 from tertulia.protocol import events as e
 from tertulia.protocol.ids import ConversationId, ItemId
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved
+from tertulia.sandbox.availability import tier_outlook
+from tertulia.session.session import Session
+
+if TYPE_CHECKING:
+    from tertulia.cli.output.spinner import Spinner
+
+
+def session_header(session: Session) -> str:
+    """One line that says what a session works with: model, directory, sandbox with its tier, and its id."""
+    root = session.root.details
+    sandbox = to_wire("sandbox", root.rights.sandbox)
+    if root.rights.sandbox != "danger_full_access":
+        tier = tier_outlook(session.settings.sandbox_tier, waits=False).tier
+        sandbox = f"{sandbox} ({tier or 'nothing can confine commands here'})"
+    return f"{root.model} · {root.cwd} · {sandbox} · session {session.id}"
+
+
+class WaitingSign:
+    """Whether a spinner turns: while an answer is awaited, and no line is being written and no question asked."""
+
+    def __init__(self, out: TerminalOutput, *, quiet: bool) -> None:
+        """Without `quiet`, on a terminal; not in a pipe or a file, with TERM=dumb and with NO_COLOR."""
+        self._spinner: Spinner | None = None
+        if out.coloured and not quiet:
+            # Imported here: most runs have no terminal.
+            from tertulia.cli.output.spinner import Spinner
+
+            self._spinner = Spinner(out)
+        self.is_due = False
+        """Whether an answer is awaited."""
+        self._questions: set[str] = set()
+        """What the person is being asked: while they type, nothing turns."""
+
+    def follow(self, data: e.EventData) -> None:
+        """An event that will be shown now."""
+        match data:
+            case ApprovalRequest(approval_id=question) | ElicitationRequest(elicitation_id=question):
+                self._questions.add(question)
+                self.hide()
+            case ApprovalResolved(approval_id=question) | ElicitationResolved(elicitation_id=question):
+                self._questions.discard(question)
+            case _:
+                pass
+
+    def show(self) -> None:
+        """Let it turn, where it may."""
+        if self._spinner is not None and self.is_due and not self._questions:
+            self._spinner.start()
+
+    def hide(self) -> None:
+        """Clear its line, because something will be printed."""
+        if self._spinner is not None:
+            self._spinner.stop()
 
 
 class TextView:
     """Prints the events of one run as text."""
 
-    def __init__(self, out: TerminalOutput, notes: TerminalOutput, warnings: Sequence[str]) -> None:
+    def __init__(
+        self, out: TerminalOutput, notes: TerminalOutput, warnings: Sequence[str], *, quiet: bool = False
+    ) -> None:
+        """`quiet`: no spinner, and not what it cost."""
         self._out = out
         self._notes = notes
+        self._quiet = quiet
+        self._sign = WaitingSign(notes, quiet=quiet)
         self._root: ConversationId | None = None
         self._names: dict[ConversationId | None, str] = {}
         self._work = WorkLines()
@@ -39,6 +99,7 @@ class TextView:
 
     def show(self, event: e.Event) -> None:
         """Print one event, if it is of use to a person."""
+        self._sign.follow(event.data)
         shower = self._showers.get(type(event.data))
         if shower is not None:
             shower(self, event, event.data)
@@ -48,6 +109,17 @@ class TextView:
             # A server that is tried again fails with the same words.
             self._warned.add(sentence)
             self._note("warning", "yellow", sentence)
+        if self._open is None:
+            self._sign.show()
+
+    def wait(self) -> None:
+        """From the next event on a spinner shows that an answer is awaited, until `rest` or `end`."""
+        self._sign.is_due = True
+
+    def rest(self) -> None:
+        """Nothing is awaited any more."""
+        self._sign.is_due = False
+        self._sign.hide()
 
     def stopping(self, reason: StopReason) -> None:
         """Say so at once: stopping may take a while."""
@@ -55,6 +127,7 @@ class TextView:
 
     def end(self, ending: MessageOutcome) -> None:
         """The final answer, and what it cost."""
+        self.rest()
         self._break_line()
         reply = ending.reply
         if ending.status == "completed" and reply is not None:
@@ -67,13 +140,14 @@ class TextView:
             self._note("refused", "red", f"{line}: no one could answer")
         if ending.refused:
             self._note("note", "yellow", WAYS_OUT)
-        if reply is not None:
+        if reply is not None and not self._quiet:
             usage = reply.usage
             spent = f"{usage.input_tokens:,} in ({usage.cached_input_tokens:,} cached), {usage.output_tokens:,} out"
             self._note("tokens", "dim", f"{spent} · {reply.tool_calls} tool calls · {reply.duration:.1f} s")
 
     def pause(self) -> None:
         """End a line that is being written: something else will be printed."""
+        self._sign.hide()
         self._break_line()
 
     # ── what the model says ──────────────────────────────────────────────────────────────────────────────────
@@ -83,6 +157,7 @@ class TextView:
 
     def _piece(self, event: e.Event, data: e.AgentMessageDelta) -> None:
         if self._out.live and event.conversation_id == self._root:
+            self._sign.hide()
             if self._open != data.item_id:
                 self._break_line()
             self._open = data.item_id
@@ -99,6 +174,7 @@ class TextView:
             self._shown.discard(data.item_id)
             self._break_line()
         else:
+            self._sign.hide()
             self._out.line(data.text)
 
     def _reasoning(self, event: e.Event, data: e.AgentReasoning) -> None:
@@ -119,7 +195,7 @@ class TextView:
         others = event.conversation_id not in (self._root, None)
         author: Line = ((f"{self._name(event.conversation_id)} ", "magenta"),) if others else ()
         for line in lines:
-            self._break_line()
+            self.pause()
             self._notes.line(*author, *line)
 
     def _opened(self, event: e.Event, data: e.ConversationOpened) -> None:
@@ -146,7 +222,7 @@ class TextView:
         self._note("error", "red", data.message)
 
     def _note(self, word: str, style: Style, text: str = "") -> None:
-        self._break_line()
+        self.pause()
         self._notes.line((word, style), f" {text}" if text else "")
 
     def _break_line(self) -> None:

@@ -42,7 +42,8 @@ class TerminalOutput:
         """Whether the stream is a terminal."""
         self.rewritable = self.live and variables.get("TERM") != "dumb"
         """Whether a line can be printed over."""
-        self._coloured = self.rewritable and not variables.get("NO_COLOR")
+        self.coloured = self.rewritable and not variables.get("NO_COLOR")
+        """Whether it may have colours, and whatever else is for the eye alone."""
         if isinstance(stream, TextIOWrapper):
             # An answer must not be lost because the locale cannot encode a character of it.
             stream.reconfigure(errors="backslashreplace")
@@ -76,7 +77,7 @@ class TerminalOutput:
     def _rendered(self, piece: StyledText) -> str:
         text, style = (piece, "plain") if isinstance(piece, str) else piece
         shown = printable(text)
-        return f"\x1b[{_CODES[style]}m{shown}\x1b[0m" if self._coloured and style in _CODES and shown else shown
+        return f"\x1b[{_CODES[style]}m{shown}\x1b[0m" if self.coloured and style in _CODES and shown else shown
 
 
 def shorten(text: str, width: int = 100) -> str:

@@ -84,7 +84,7 @@ def command(
     (`tertulia sessions show`).
     """
     if daemon:
-        flags.values, flags.overrides = json.load(sys.stdin)
+        flags.values, flags.overrides, flags.mcp = json.load(sys.stdin)
     # Not where this program was started: settings of a project do not count here, so that sharing programs agree.
     flags.values["cwd"] = "/"
     loaded = flags.load()
@@ -102,7 +102,7 @@ def command(
             return broker_service.serve_stdio_client(settings, named_view)
         return broker_service.serve_http_port(settings, named_view, port or 0, token_file)
     start = [sys.executable, "-m", "tertulia", "mcp-broker", "--daemon", "--idle-exit", str(idle_exit)]
-    return relay_to_broker(place, view, start, json.dumps([flags.values, flags.overrides]).encode())
+    return relay_to_broker(place, view, start, json.dumps([flags.values, flags.overrides, flags.mcp]).encode())
 
 
 # ---- the relay between a program's pipes and the broker's socket
@@ -113,7 +113,7 @@ def relay_to_broker(place: Path, view: str | None, start: Sequence[str], config:
 
     Args:
         start: the broker's command line, run if no broker listens.
-        config: what a started broker reads from its standard input: flags and overrides.
+        config: what a started broker reads from its standard input: the flags.
 
     Raises:
         McpError: why the broker could not be reached, or refused this client.

@@ -70,7 +70,8 @@ class PooledServer:
         self._late = f"it did not start within {self._patience_s:g} s (startup_timeout_sec)"
         self.monitor = StatusMonitor(self._patience_s, lambda: self._fail(self._late))
         self._dial, self._spawn, self._clock = dial, spawn, clock
-        self._backoff = Backoff(clock)
+        self.backoff = Backoff(clock)
+        """Counts failed starts: after one a further start may well fail, too."""
         self._relisting = RelistSchedule(spawn, clock, definition.name)
         self._owner: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -131,7 +132,7 @@ class PooledServer:
     async def refresh(self) -> None:
         """List the tools again; starts the server at once if it does not run. McpError: failed, the old tools stay."""
         if self.connection is None:
-            self._backoff.waive()
+            self.backoff.waive()
             await self._reach()
         else:
             await self._relisting.now()
@@ -140,7 +141,7 @@ class PooledServer:
         """Begin to start it, unless it runs or starts; one that has just failed is started after its backoff."""
         if self._sealed or self._owner is not None:
             return
-        if self.status != "failed" or self._backoff.left_s() == 0:
+        if self.status != "failed" or self.backoff.left_s() == 0:
             self._begin()
         elif self._restarts():
             self._own()
@@ -170,7 +171,7 @@ class PooledServer:
             self._fail(self.connection.why or "the connection ended")
         if self._sealed:
             raise server_error(name, "closed", "the server was closed with those who used it")
-        left = self._backoff.left_s()
+        left = self.backoff.left_s()
         if self.status == "failed" and left > 0:
             again = f"{name}: {self.error}; the next try is in {left:.1f} s"
             raise McpError(again, server=name, reason="not_started", retry_after_s=left)
@@ -220,13 +221,13 @@ class PooledServer:
             self._owner = None
 
     def _restarts(self) -> bool:
-        return not self._backoff.hopeless and any(definition.start == "eager" for definition in self.leases)
+        return not self.backoff.hopeless and any(definition.start == "eager" for definition in self.leases)
 
     async def _pause(self) -> bool:
         """Wait until the next try is allowed, or a caller has begun one. Whether it is to be made."""
         self._nudge.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._backoff.left_s()):
+            async with asyncio.timeout(self.backoff.left_s()):
                 await self._nudge.wait()
         if self.status == "failed" and self._restarts():
             self.monitor.become("starting")
@@ -252,7 +253,7 @@ class PooledServer:
         if deadline != self.monitor.deadline:
             return None
         self.connection, self._relisting = connection, relisting
-        self._backoff.started()
+        self.backoff.started()
         relisting.begin(partial(self._list_again, connection))
         self.monitor.become("ready", changed=changed)
         return connection
@@ -276,7 +277,7 @@ class PooledServer:
         if self.status in ("starting", "ready"):
             self.connection = None
             self._relisting.stop()
-            self._backoff.failed()
+            self.backoff.failed()
             self.monitor.become("failed", why)
 
 

@@ -20,6 +20,7 @@ from tertulia.mcp.pool.pooled_server import PooledServer
 from tertulia.mcp.pool.server_pool import ServerPool
 from tertulia.mcp.pool.server_status import ServerReport
 from tertulia.mcp.pool.session_server import ConfiguredServer, CurrentTool, SessionServer
+from tertulia.mcp.pool.startup_wait import StartupWait, within
 from tertulia.mcp.server_connection import Caller, CallResult, OnProgress
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
@@ -28,7 +29,7 @@ from tertulia.protocol.tool_spec import ToolSpec
 GRACE_S = 5.0
 """How long the first turn waits for servers that are starting."""
 REFRESH_GRACE_S = 1.0
-"""How long a later turn waits for the listing of a server whose tools have expired."""
+"""How long a turn waits for the listing of a server whose tools are known already, and may have changed."""
 
 
 class SessionServers:
@@ -51,14 +52,17 @@ class SessionServers:
         """The approval setting for all servers in one conversation, in place of that of each server."""
         self._listed: dict[ConversationId | None, tuple[ToolSpec, ...]] = {}
         self._listeners: list[Callable[[], None]] = []
-        self._grace_until = clock.monotonic() + GRACE_S
+        self._startup = StartupWait(self._all_members, clock, publish)
+        self._startup.grace_until = clock.monotonic() + GRACE_S
+        self.settle = self._startup.settle
+        self.require = self._startup.require
         self._closed = False
 
     # ── members and their tools ─────────────────────────────────────────────────────────────────────────────
 
     def begin(self, servers: Iterable[ConfiguredServer]) -> None:
         """Start all that may be started, side by side; waits for none."""
-        self._grace_until = self._clock.monotonic() + GRACE_S
+        self._startup.grace_until = self._clock.monotonic() + GRACE_S
         for configured in servers:
             self._members[configured.name] = self._join(configured, self._scope)
 
@@ -73,7 +77,7 @@ class SessionServers:
                 self._publish(WarningEvent(f"MCP server {name!r} is there already; the agent's is left out"))
             elif name not in members:
                 members[name] = self._join(configured, conversation)
-                self._grace_until = self._clock.monotonic() + GRACE_S
+                self._startup.grace_until = self._clock.monotonic() + GRACE_S
         if members:
             self._private[conversation] = members
 
@@ -148,29 +152,23 @@ class SessionServers:
 
     # ── waiting, refreshing, ending ─────────────────────────────────────────────────────────────────────────
 
-    async def settle(self) -> None:
-        """Wait until no server is starting, for what is left of `GRACE_S` since the session began."""
-        servers = [s for s in _pooled(self._members, *self._private.values()) if s.status == "starting"]
-        left = self._grace_until - self._clock.monotonic()
-        if servers and left > 0:
-            await _within(left, [server.monitor.settled() for server in servers])
-
-    async def require(self) -> None:
-        """Wait for the servers that are `required`; McpError for the first that does not start."""
-        required = [m for m in self._members.values() if m.configured.definition and m.configured.definition.required]
-        for member in required:
-            if member.server is not None:
-                await member.server.monitor.settled()
-            report = member.report()
-            if report.status not in ("ready", "stopped"):
-                raise McpError(f"MCP server {report.name!r} is required and {report.status}: {report.error}")
+    def absence(self, tool: str, conversation: ConversationId) -> McpError | None:
+        """Why a tool is not there that would belong to a server which this conversation has; None for any other."""
+        members = {**self._members, **self._private.get(conversation, {})}
+        owners = [name for name in members if tool.startswith(f"{name}__")]
+        if not owners:
+            return None
+        member = members[max(owners, key=len)]
+        if (why := _absence_text(member, tool)) is None:
+            return None
+        return McpError(f"MCP server {member.name!r} {why}", server=member.name, reason="not_started")
 
     async def catch_up(self) -> None:
         """List the tools of servers whose list has expired; without an answer within a second the old list stays."""
         now = self._clock.monotonic()
         stale = [server for server in _pooled(self._members, *self._private.values()) if server.is_stale(now)]
         if stale:
-            await _within(REFRESH_GRACE_S, [_refresh(server) for server in stale])
+            await within(REFRESH_GRACE_S, [_refresh(server) for server in stale])
 
     async def refresh(self, names: Collection[str] | None = None) -> None:
         """List the tools of these servers, or of all, again; starts those that failed. NotFoundError for another."""
@@ -214,6 +212,9 @@ class SessionServers:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _all_members(self) -> list[SessionServer]:
+        return [member for group in (self._members, *self._private.values()) for member in group.values()]
+
     def _join(self, configured: ConfiguredServer, scope: str) -> SessionServer:
         definition, launch = configured.definition, configured.launch
         if definition is None or launch is None:
@@ -230,8 +231,10 @@ class SessionServers:
         self._listed.clear()
         for listener in list(self._listeners):
             listener()
-        if not self._closed:
-            member.publish_status(self._publish)
+        if self._closed:
+            return
+        member.publish_status(self._publish)
+        self._startup.note(member)
 
     def _server_for(
         self, member: SessionServer, conversation: ConversationId, workspace: str | None = None
@@ -265,21 +268,27 @@ def _pooled(*groups: Mapping[str, SessionServer]) -> Iterator[PooledServer]:
     return (member.server for members in groups for member in members.values() if member.server is not None)
 
 
+def _absence_text(member: SessionServer, tool: str) -> str | None:
+    report = member.report()
+    match report.status:
+        case "starting":
+            return "is still starting; its tools join at the next task, once it is ready"
+        case "ready":
+            return "became ready after this task began; its tools join at the next" if tool in member.tools() else None
+        case "stopped" | "disabled" if report.error is None:
+            return f"is {report.status}"
+        case "failed":
+            return f"has failed: {report.error}"
+        case status:
+            return f"is {status}: {report.error}"
+
+
 def _asked_roots(server: PooledServer) -> bool:
     return server.connection is not None and server.connection.asked_roots
 
 
 def _scope(definition: ServerDefinition, scope: str) -> str:
     return "" if definition.share == "host" else scope
-
-
-async def _within(seconds: float, work: list[Any]) -> None:
-    """Wait for all of it, but not longer; what is not done then is cancelled."""
-    async with asyncio.TaskGroup() as group:
-        jobs = [group.create_task(part) for part in work]
-        await asyncio.wait(jobs, timeout=seconds)
-        for job in jobs:
-            job.cancel()
 
 
 async def _refresh(server: PooledServer) -> None:

@@ -54,6 +54,12 @@ class SettingLayers:
         if agent in self.values.get("agents", {}) and source in sources:
             self.add("agents", {agent: {name: self.values[name]}}, str(source))
 
+    def clear(self, name: str, source: str) -> None:
+        """Take away all that the layers below say of a setting."""
+        self.values.pop(name, None)
+        self._sources = {key: place for key, place in self._sources.items() if key.partition(".")[0] != name}
+        self._sources[name] = source
+
     def provenance(self, names: tuple[str, ...]) -> dict[str, str]:
         """Where each setting, and each entry of a table, comes from. Never what it is."""
         sources = dict.fromkeys((f"limits.{name}" for name in Limits.__struct_fields__), DEFAULT) | self._sources

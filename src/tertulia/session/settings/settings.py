@@ -265,8 +265,9 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
+    mcp: bool = True,
 ) -> LoadedSettings:
-    """Read every place once. Flags go by the names of settings; one that is None was not given.
+    """Read every place once. Flags go by the names of settings; one that is None was not given. Not `mcp`: no server.
 
     Raises InvalidParams with the file, the key and what was expected. Creates nothing.
     """
@@ -287,6 +288,9 @@ def load_settings(
         _add_file(layers, override, "-c", cwd, environment)
     _add_flags(layers, flags or {}, cwd, environment)
     layers.let_agent_have("model", ("-c", "flag --model"))
+    if not mcp:
+        for name in ("mcp_servers", "project_servers"):
+            layers.clear(name, "flag --no-mcp")
     layers.values.setdefault("cwd", str(cwd))
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
     layers.values.setdefault("project_instructions", True)
@@ -316,6 +320,11 @@ def _merge_overrides(overrides: Sequence[str]) -> list[dict[str, Any]]:
     """Each for itself, but for MCP servers: a server is checked when all of it is said, in whatever order."""
     read = list(map(read_override, overrides))
     parts = [override.pop("mcp_servers") for override in read if "mcp_servers" in override]
+    if {} in parts:
+        # What came before it counts no more.
+        start = len(parts) - parts[::-1].index({})
+        parts = parts[start:]
+        read.append({"mcp_servers": {}})
     return [*read, {"mcp_servers": reduce(merge, parts)}] if parts else read
 
 
@@ -324,6 +333,11 @@ def _add_file(layers: SettingLayers, config: Table, source: str, cwd: Path, envi
     config = rename_old_settings(config, below, source)
     check_names(config, source)
     for name, value in config.items():
+        if source == "-c" and value == {}:
+            # Of a table that is merged, nothing would change: an empty one is meant to take the place of all.
+            layers.clear(name, source)
+            if name == "mcp_servers":
+                layers.clear("project_servers", source)
         if name == "writable_roots":
             value = anchor(value, cwd, environment.user_home)
         elif name == "agents":

@@ -1,0 +1,106 @@
+"""Waiting for the MCP servers of a session to start, within bounds, and telling what is waited for.
+
+A server that is not ready in time joins later: the session goes on without it, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tertulia.errors import McpError
+from tertulia.events.clock import Clock
+from tertulia.mcp.pool.session_server import SessionServer
+from tertulia.protocol.events import BackgroundEvent, EventData, WarningEvent
+
+SILENT_S = 1.0
+"""How long to wait for all servers before that is told, and for those whose tools are known from an earlier run."""
+
+
+class StartupWait:
+    """For the servers of one session."""
+
+    def __init__(
+        self, members: Callable[[], Sequence[SessionServer]], clock: Clock, publish: Callable[[EventData], object]
+    ) -> None:
+        self._members = members
+        self._clock = clock
+        self._publish = publish
+        self.grace_until = 0.0
+        """Until when turns wait for servers that are starting, by the monotonic clock."""
+        self._late: set[str] = set()
+        """Servers that were reported as not ready."""
+
+    async def settle(self) -> None:
+        """Wait until no server starts for the first time, but not beyond `grace_until`.
+
+        It is told which are waited for, and then which were not ready. A server that has failed before is not waited
+        for, and one whose tools are known from an earlier run only for a moment.
+        """
+        left = self.grace_until - self._clock.monotonic()
+        if left > 0:
+            await self._wait(self._starting(), min(left, SILENT_S))
+            # A call of a tool that is known from an earlier run waits for its server itself.
+            unknown = [member for member in self._starting() if member.is_absent]
+            await self._wait(unknown, left - SILENT_S, notice="")
+        for member in self._starting():
+            if member.is_absent and member.name not in self._late:
+                self._late.add(member.name)
+                self._publish(WarningEvent(_late_text(member), "mcp_server_not_ready"))
+
+    async def require(self) -> None:
+        """Wait for the servers that are `required`; McpError for the first that does not start."""
+        required = [m for m in self._members() if m.configured.definition and m.configured.definition.required]
+        await self._wait(_still_starting(required), SILENT_S)
+        longest = max((m.startable()[0].startup_timeout_s for m in _still_starting(required)), default=0.0)
+        await self._wait(_still_starting(required), longest, notice=", which must be there (required = true)")
+        for member in required:
+            if member.server is not None:
+                await member.server.monitor.settled()
+            report = member.report()
+            if report.status not in ("ready", "stopped"):
+                raise McpError(f"MCP server {report.name!r} is required and {report.status}: {report.error}")
+
+    def note(self, member: SessionServer) -> None:
+        """The status or the tools of a server have changed."""
+        if member.name in self._late and not member.is_absent:
+            self._late.discard(member.name)
+            self._publish(BackgroundEvent(f"MCP server {member.name!r} is ready; its tools join at the next task"))
+
+    def _starting(self) -> list[SessionServer]:
+        """Those that are starting and have not failed yet."""
+        return [m for m in _still_starting(self._members()) if m.server is not None and not m.server.backoff.failures]
+
+    async def _wait(self, members: Sequence[SessionServer], seconds: float, *, notice: str | None = None) -> None:
+        """Until none of them is starting, but not longer than so. `notice`: say so, and this of them."""
+        if not members or seconds <= 0:
+            return
+        if notice is not None:
+            names = ", ".join(repr(member.name) for member in members)
+            self._publish(BackgroundEvent(f"waiting up to {seconds:.0f} s for the MCP server {names}{notice}"))
+        await within(seconds, [member.startable()[2].monitor.settled() for member in members])
+
+
+def _still_starting(members: Sequence[SessionServer]) -> list[SessionServer]:
+    return [member for member in members if member.server is not None and member.server.status == "starting"]
+
+
+def _late_text(member: SessionServer) -> str:
+    definition = member.startable()[0]
+    late = f"MCP server {member.name!r} was not ready in time; its tools join at the first task after it is"
+    if definition.origin == "provider":
+        return late
+    return (
+        f"{late}. `required = true` in [mcp_servers.{member.name}] waits for it, up to its startup_timeout_sec of "
+        f"{definition.startup_timeout_s:g} s; `tertulia mcp test {member.name}` tries it"
+    )
+
+
+async def within(seconds: float, work: list[Any]) -> None:
+    """Wait for all of it, but not longer; what is not done then is cancelled."""
+    async with asyncio.TaskGroup() as group:
+        jobs = [group.create_task(part) for part in work]
+        await asyncio.wait(jobs, timeout=seconds)
+        for job in jobs:
+            job.cancel()
