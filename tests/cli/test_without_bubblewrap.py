@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tertulia.sandbox.availability import install_command
 from tests.cli.running import DEADLINE_S, SOURCE, Ran, Shell
 from tests.sandbox.confined import need
 
@@ -61,3 +62,16 @@ def test_doctor_has_no_problem_with_landlock_and_says_why_it_is_not_bubblewrap(s
     assert "landlock                         works" in ran.out
     assert "chosen by auto" in ran.out
     assert "9 of 9 attempts to get out were stopped" in ran.out
+
+
+def test_exec_is_refused_at_the_start_where_nothing_can_confine_commands(shell: Shell) -> None:
+    """Issue 19, 9: in one sentence, with the command that installs it, before a model is asked or a session stored."""
+    flags = ("exec", "-c", "sandbox_tier=bubblewrap", "-m", shell.script("never asked", repeat=True))
+    ran = run(shell, *flags, "Go.")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "", 1)
+    assert ran.err.startswith("tertulia: commands will be refused, because nothing here can confine them: ")
+    assert install_command() in ran.err
+    assert "`-s danger-full-access` runs them without a sandbox" in ran.err
+    assert shell.run("sessions", "ls", "--json").lines == []
+    assert run(shell, *flags, "-s", "danger-full-access", "Go.").out == "never asked\n"
+    assert run(shell, *flags, "-c", "shell_mode=none", "-c", "include_apply_patch_tool=false", "Go.").code == 0

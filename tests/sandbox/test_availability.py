@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from tertulia.errors import SandboxUnavailableError
+from tertulia.policy.narrowing import TOP
 from tertulia.sandbox import availability
-from tertulia.sandbox.availability import install_command, is_untried, tier_outlook
+from tertulia.sandbox.availability import install_command, is_untried, require_tier, tier_outlook
 from tertulia.sandbox.launcher import landlock
 from tests.sandbox.confined import need
 from tests.tables import each_row
 
+WANTED = replace(TOP, sandbox="workspace_write")
 REFUSES = "#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n"
 
 
@@ -116,3 +120,24 @@ def test_the_command_that_installs_it_is_this_distributions(release: str, comman
 def test_a_distribution_that_is_not_known_is_told_the_package(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(availability, "_RELEASES", (str(tmp_path / "missing"),))
     assert install_command() == "install the package `bubblewrap`"
+
+
+@pytest.mark.usefixtures("missing")
+def test_what_needs_a_tier_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 19, 9: at the start, and only where a command could run that must be confined."""
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    for choice in ("auto", "bubblewrap", "landlock"):
+        with pytest.raises(SandboxUnavailableError, match=r"will be refused.*danger-full-access"):
+            require_tier(choice, WANTED)
+    require_tier("auto", replace(WANTED, sandbox="danger_full_access"))
+    require_tier("auto", replace(WANTED, shell=False, include_apply_patch_tool=False))
+
+
+@pytest.mark.usefixtures("refusing")
+def test_a_bubblewrap_is_tried_out_first_where_nothing_else_could_confine(monkeypatch: pytest.MonkeyPatch) -> None:
+    need("landlock")
+    require_tier("auto", WANTED)
+    assert is_untried("auto"), "there is Landlock, whatever bubblewrap comes to"
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    with pytest.raises(SandboxUnavailableError, match="cannot make namespaces here"):
+        require_tier("auto", WANTED)

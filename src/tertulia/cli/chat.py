@@ -26,7 +26,7 @@ from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import TertuliaError
 from tertulia.protocol.events import Event
 from tertulia.rollout.sqlite.session_index import list_sessions
-from tertulia.session.members import require_model
+from tertulia.session.members import require_model, require_sandbox
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -128,6 +128,7 @@ class _Signals:
 def start_chat(loaded: LoadedSettings) -> int:
     """Begin a new session and talk with it; earlier ones are only counted. NoModelError where no model would answer."""
     require_model(loaded.settings, loaded.environment)
+    require_sandbox(loaded.settings)
     earlier = sum(entry.purpose is None for entry in list_sessions(loaded.environment.home))
 
     async def greet(session: Session, out: TerminalOutput) -> None:

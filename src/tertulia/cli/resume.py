@@ -18,6 +18,7 @@ from tertulia.cli.output.terminal import TerminalOutput, shorten
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, restart_events, with_session_argument
 from tertulia.cli.sessions.replay import Transcript, play_record
 from tertulia.cli.stop_signals import INTERRUPTED
+from tertulia.session.members import require_sandbox
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -58,6 +59,7 @@ def command(flags: GlobalFlags, *, which: str | None, last: bool, follow: bool) 
     resume_request = ResumeRequest.of(flags, loaded, session_id)
     if sys.stdin is None or not sys.stdin.isatty():
         return asyncio.run(_show_only(resume_request, loaded))
+    require_sandbox(resume_request.settings)
     return run_chat(resume_request.session(), loaded, _greet)
 
 

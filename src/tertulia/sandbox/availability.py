@@ -83,6 +83,22 @@ def is_untried(choice: TierChoice) -> bool:
     return choice != "landlock" and bool(identity := program_identity(BWRAP)) and identity not in _tried
 
 
+def require_tier(choice: TierChoice, rights: Rights) -> None:
+    """Raise SandboxUnavailable where commands are wanted and could only be refused. May block the first time."""
+    if not _needs_tier(rights):
+        return
+    outlook = tier_outlook(choice, waits=False)
+    if is_untried(choice) and (choice == "bubblewrap" or landlock_problem() is not None):
+        # There is nothing else if it does not work, so it is tried out now.
+        outlook = tier_outlook(choice)
+    if outlook.tier is None:
+        raise SandboxUnavailableError(f"{outlook.message}. `-s danger-full-access` runs them without a sandbox")
+
+
+def _needs_tier(rights: Rights) -> bool:
+    return rights.sandbox != "danger_full_access" and (rights.shell or rights.allows_tool("apply_patch"))
+
+
 def lesser_tier(why: str) -> str:
     """The sentence that commands run in the lesser tier, with the reason."""
     return (
@@ -108,7 +124,7 @@ class SandboxNotice:
 
     def begin(self, rights: Rights, start: Callable[[Coroutine[Any, Any, None], str], object]) -> None:
         """Look what commands have to expect, where there may be any; what takes time is left to a task."""
-        if rights.sandbox == "danger_full_access" or not (rights.shell or rights.allows_tool("apply_patch")):
+        if not _needs_tier(rights):
             return
         self._publish_outlook(tier_outlook(self._choice, waits=False))
         if is_untried(self._choice):

@@ -20,6 +20,7 @@ from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import Wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.sandbox.availability import require_tier
 from tertulia.session.conversation_directory import ConversationDirectory
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.environment import Environment
@@ -139,6 +140,12 @@ def require_model(settings: Settings, environment: Environment) -> None:
     """Raise NoModelError where a model would have to answer the root of a new session, and none can."""
     if root_backend(settings) == NATIVE:
         ModelCatalogue(settings, environment).require(root_model(settings))
+
+
+def require_sandbox(settings: Settings) -> None:
+    """Raise SandboxUnavailableError where commands of the root are wanted, and could only be refused."""
+    if root_backend(settings) == NATIVE:
+        require_tier(settings.sandbox_tier, settings.rights)
 
 
 def _missing_model(model: str) -> Wire:

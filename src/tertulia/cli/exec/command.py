@@ -29,7 +29,7 @@ from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
 from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.validation_text import explain_decoding
 from tertulia.rollout.sqlite.session_index import remove_session
-from tertulia.session.members import require_model
+from tertulia.session.members import require_model, require_sandbox
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -198,6 +198,8 @@ def _follow(
         loaded = replace(loaded, settings=replace(loaded.settings, unattended=True))
         resume_request = None if resume_request is None else resume_request.unattended()
     backend = message_request.backend
+    if backend in (None, NATIVE):
+        require_sandbox(loaded.settings)
     entering = _new_session(loaded, backend) if resume_request is None else resume_request.session()
     view = choose_view(loaded, as_json=as_json, resume_request=resume_request, quiet=quiet)
     running = run_message(
