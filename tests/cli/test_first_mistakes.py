@@ -184,6 +184,9 @@ def test_arguments_in_command_belong_into_args(beginner: Beginner) -> None:
     ran = beginner.types("mcp", "test", "files", config=config)
     assert ran.code == 1
     assert 'put the arguments into args: command = "no-such-program", args = […]' in ran.out
+    agent = '[executors.mine]\ncommand = ["no-such-agent --fast"]\nsandbox = {workspace-write = []}\n'
+    ran = beginner.types("exec", "--backend", "command:mine", "Hello", config=agent)
+    assert 'put the arguments into args: command = "no-such-agent", args = […]' in ran.err
     ran = beginner.types("mcp", "add", "files", "npx -y files")
     refused(ran, "write the program and its arguments apart", "files -- npx")
 
@@ -335,6 +338,16 @@ def test_a_schema_that_is_no_json_is_refused_before_anything_is_asked(beginner: 
 
 def test_a_time_that_is_none_is_refused_in_words(beginner: Beginner) -> None:
     refused(beginner.types("exec", "--timeout", "soon", "Hello"), "must be a positive number of seconds, not 'soon'")
+
+
+def test_a_port_that_is_none_is_refused_in_words(beginner: Beginner) -> None:
+    said = "must be a whole number from 0 to 65535, not '{}'"
+    for port in ("http", "99999"):
+        refused(beginner.types("serve", "--port", port), said.format(port))
+
+
+def test_limits_of_agents_as_codex_has_them_are_answered_with_ours(beginner: Beginner) -> None:
+    refused(beginner.asks("[agents]\nmax_depth = 2\n"), "agents.max_depth must be a table", "limits.max_conversations")
 
 
 def test_a_script_without_a_file_asks_for_one(beginner: Beginner) -> None:

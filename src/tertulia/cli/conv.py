@@ -15,7 +15,7 @@ import msgspec
 
 from tertulia.cli.exec.command import choose_view, read_prompt
 from tertulia.cli.exec.run_message import MessageRequest, run_message
-from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
+from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group, whole_number
 from tertulia.cli.output.tables import conversation_rows, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import LAST, ResumeRequest, find_open_conversation, find_stored_session, restart_events
@@ -180,7 +180,7 @@ def send(
 
 @command.command("history", epilog=_MORE_HISTORY)
 @click.argument("conversation", metavar="C")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the newest N messages.")
+@click.option("--limit", metavar="N", type=whole_number(1), help="Only the newest N messages.")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")
 @with_session_options
 @click.pass_obj

@@ -80,6 +80,22 @@ def parse_seconds(value: str) -> float:
     return seconds
 
 
+def whole_number(least: int, most: int | None = None) -> Callable[[str | int], int]:
+    """The type of a flag with a number between these."""
+
+    def parse(value: str | int) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = least - 1
+        if number < least or (most is not None and number > most):
+            bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+            raise click.BadParameter(f"must be a whole number {bounds}, not {str(value)!r:.80}")
+        return number
+
+    return parse
+
+
 def _listed(words: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
 

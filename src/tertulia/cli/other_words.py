@@ -69,11 +69,14 @@ VERBS: Mapping[str, str] = {
 }
 
 _WITHIN = {
-    "add-json": "add",
+    "close": "destroy",
     "delete": "rm",
     "get": "show",
     "info": "show",
     "list": "ls",
+    "message": "send",
+    "new": "create",
+    "open": "create",
     "remove": "rm",
     "view": "show",
 }

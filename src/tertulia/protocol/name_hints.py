@@ -161,6 +161,15 @@ def word_hint(word: object, words: Iterable[str]) -> str:
     return f"; did you mean {likely}?" if likely is not None else ""
 
 
+def arguments_hint(program: str) -> str:
+    """The end of the refusal of a program that is not there: where its name is a whole command line, how to write it.
+
+    Of the arguments nothing is repeated: they may be secrets.
+    """
+    words = program.split()
+    return f'; put the arguments into args: command = "{words[0][:80]}", args = […]' if words[1:] else ""
+
+
 def _plain(name: str) -> str:
     """`mcpServers`, `mcp-servers` and `MCP_SERVERS` as one form."""
     return _CAPITAL.sub(r"\1_\2", name).lower().replace("-", "_")

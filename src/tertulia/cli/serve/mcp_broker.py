@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.global_flags import GlobalFlags, global_flags, whole_number
 from tertulia.errors import McpError
 from tertulia.sandbox.limits.open_files import restore_child_limit
 from tertulia.server.mcp.broker_address import (
@@ -64,7 +64,7 @@ In the configuration of Codex:
     "--http",
     "port",
     metavar="PORT",
-    type=click.IntRange(0, 65_535),
+    type=whole_number(0, 65_535),
     help="Serve HTTP on loopback instead; 0 chooses a port.",
 )
 @click.option("--alone", is_flag=True, help="Start servers for this client only, and do not share them.")

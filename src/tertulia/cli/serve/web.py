@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import click
 
-from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.global_flags import GlobalFlags, global_flags, whole_number
 from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.cli.stop_signals import on_stop_signal
 from tertulia.errors import InvalidParamsError
@@ -31,7 +31,7 @@ With the token in a header, and never in the address:
 
 
 @click.command("serve", epilog=_MORE)
-@click.option("--port", type=click.IntRange(0, 65535), default=8700, show_default=True, help="0 chooses a free one.")
+@click.option("--port", type=whole_number(0, 65535), default=8700, show_default=True, help="0 chooses a free one.")
 @click.option("name", "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--allow-remote", is_flag=True, help="Listen on an address that other machines can reach.")
 @click.option(

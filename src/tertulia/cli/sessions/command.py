@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
+from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group, whole_number
 from tertulia.cli.output.tables import format_age, format_count, format_size, write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.cli.session_lookup import LAST, find_stored_session, with_session_argument
@@ -83,9 +83,7 @@ for _act in (show, export, replay):
 
 
 @command.command("ls", epilog=_MORE_LS)
-@click.option(
-    "--limit", metavar="N", type=click.IntRange(min=1), default=_USUAL, help="Only the newest N; 20 by default."
-)
+@click.option("--limit", metavar="N", type=whole_number(1), default=_USUAL, help="Only the newest N; 20 by default.")
 @click.option("every", "--all", is_flag=True, help="All of them.")
 @click.option("text", "--search", metavar="TEXT", help="Only messages with this text, in upper or lower case.")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a line.")

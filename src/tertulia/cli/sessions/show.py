@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.global_flags import GlobalFlags, global_flags, whole_number
 from tertulia.cli.output.tables import (
     ConversationRow,
     conversation_name,
@@ -45,7 +45,7 @@ _MESSAGES = 6
 @click.option(
     "--messages",
     metavar="N",
-    type=click.IntRange(min=0),
+    type=whole_number(0),
     default=_MESSAGES,
     help="How many of the last messages; 6 by default.",
 )

@@ -6,6 +6,7 @@ import re
 
 from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.executors.result_text import clip
+from tertulia.protocol.name_hints import arguments_hint
 from tertulia.sandbox.runner import CommandResult
 
 _TAIL_BYTES = 16_384
@@ -55,7 +56,7 @@ def not_started_reason(name: str, definition: ExecutorDefinition, finished: Comm
     if finished.exit_code != _NOT_FOUND:
         return f"{name} cannot be started: `{program}`: {finished.reason}"
     install = f"; install it with `{definition.install}`" if definition.install else ""
-    return f"{name} is not installed: there is no `{program}` in PATH{install}"
+    return f"{name} is not installed: there is no `{program}` in PATH{arguments_hint(program) or install}"
 
 
 def failure_sentence(

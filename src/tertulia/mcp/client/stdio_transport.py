@@ -19,6 +19,7 @@ from tertulia.mcp.config.launch import Launch, secrets_in_launch
 from tertulia.mcp.server_connection import Spawn
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.line_framing import LineSplitter, OversizedLine
+from tertulia.protocol.name_hints import arguments_hint
 from tertulia.sandbox.runner import Command, CommandLimits, CommandResult, CommandRunner, Confinement, RunningCommand
 
 if TYPE_CHECKING:
@@ -139,11 +140,8 @@ class StdioTransport:
     def _end_of(self, finished: CommandResult) -> str:
         if finished.reason is not None:
             program = self._launch.argv[0]
-            words = program.split()
-            hint = f'; put the arguments into args: command = "{quote_server_text(words[0], 80)}", args = […]'
-            return (
-                f"`{quote_server_text(program, 200)}` cannot be started: {finished.reason}{hint if words[1:] else ''}"
-            )
+            hint = quote_server_text(arguments_hint(program), 200)
+            return f"`{quote_server_text(program, 200)}` cannot be started: {finished.reason}{hint}"
         words = self.error_output()
         return f"it exited with code {finished.exit_code}" + (f"; its last words: {words}" if words else "")
 

@@ -199,6 +199,12 @@ def _executors(name: str, value: object) -> dict[str, Any]:
 
 def _agents(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as it was said: a later layer may add to a table.
+    for key, entry in _table(name, value).items():
+        if not isinstance(entry, Mapping):
+            raise InvalidParamsError(
+                f"{name}.{key:.80} must be a table that sets up an agent of that name; how many there may be and "
+                "how deep they ask one another is limits.max_conversations and limits.max_interrupt_chain_depth"
+            )
     tables = _tables(name, value)
     if tables:
         # Loaded where one is set up.
