@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from tertulia.errors import StorageError
 from tertulia.models.key_store import KeyStore, StoredKey
 from tertulia.models.provider_keys import ProviderKey, ProviderKeys
+from tests.deadlines import HANG_S
 
 KEY = "sk-stored-0123456789abcdef"
 NO_KEYRING = {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring", "PATH": os.environ["PATH"]}
@@ -102,6 +104,36 @@ def test_a_file_that_others_can_reach_is_not_used(tmp_path: Path, mode: int) -> 
             act()
         assert str(keys.path) in error.value.message
         assert KEY not in error.value.message
+
+
+def test_no_key_is_written_into_a_folder_of_others(tmp_path: Path) -> None:
+    keys = store(tmp_path)
+    keys.path.parent.mkdir(mode=0o777)
+    keys.path.parent.chmod(0o777)
+    with pytest.raises(StorageError, match="its directory can be written by others"):
+        keys.keep("openai", KEY)
+    assert KEY not in keys.path.read_text()
+
+
+def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+    keys, target = store(tmp_path), tmp_path / "elsewhere"
+    keys.path.parent.mkdir(mode=0o700)
+    target.write_text('{"version": 1, "keys": {}}')
+    target.chmod(0o600)
+    keys.path.symlink_to(target)
+    with pytest.raises(StorageError):
+        keys.keep("openai", KEY)
+    assert KEY not in target.read_text()
+
+
+def test_two_processes_that_keep_keys_at_once_both_have_an_effect(tmp_path: Path) -> None:
+    names = [f"provider{number}" for number in range(8)]
+    threads = [threading.Thread(target=store(tmp_path).keep, args=(name, KEY)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(HANG_S)
+    assert sorted(store(tmp_path).places()) == names
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"version": 7}', '{"version": 1, "keys": {"a": "b"}}'])

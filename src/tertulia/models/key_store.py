@@ -85,6 +85,9 @@ class KeyStore:
     def keep(self, provider: str, key: str) -> KeyPlace:
         """Keep a key in place of an earlier one; where it is now."""
         with self._file.locked():
+            if not self.path.exists():
+                # Loaded again below: no key is written where it could not be used afterwards.
+                self._file.write(_File())
             entries = self._load()
             # What the keyring does not give back it does not keep.
             works = self._keyring("set", provider, key) is not None and self._keyring("get", provider) == key

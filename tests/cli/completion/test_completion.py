@@ -270,6 +270,22 @@ def test_what_cannot_be_completed_is_quietly_nothing(shell: Shell, words: tuple[
         assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
+def test_only_values_are_offered_of_which_no_shell_makes_anything_else(shell: Shell) -> None:
+    file = shell.folder.parent / "home" / ".config" / "tertulia" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('model = "x/$(touch here)"\n[model_providers."a; b"]\n[model_providers.plain]\n')
+    ran = shell.run("complete", "bash", "--", "tertulia", "-m", "")
+    assert "plain/" in ran.out.splitlines()
+    assert not {"$", ";", " "} & set(ran.out)
+
+
+def test_what_is_typed_may_be_no_text(shell: Shell) -> None:
+    word = os.fsdecode(b"model_providers.\xff.wire=ch")
+    with shell.start("complete", "fish", "--", "tertulia", "-c", word) as process:
+        out, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, out, err) == (0, b"model_providers.\xff.wire=chat\t\n", b"")
+
+
 def test_it_creates_nothing_and_does_not_complain(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 19, 15."""
     wanted = [("resume", ""), ("-m", "op"), ("login", "op")]

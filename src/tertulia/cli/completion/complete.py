@@ -6,13 +6,13 @@ It imports no other verb: what they take is in a table beside it, so that it is 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
 from tertulia.cli.completion.word_table import Candidate, find_candidates
 from tertulia.errors import TertuliaError
-from tertulia.policy.display_text import printable
 
 SHELLS = ("bash", "zsh", "fish")
 _BREAKS = re.compile(r"[=:]+")
@@ -33,7 +33,8 @@ def command(*, shell: str, words: Sequence[str]) -> int:
         # A file that cannot be read is no reason to disturb someone who types.
         return 0
     for line in _lines(shell, candidates, joined[-1]):
-        click.echo(printable(line))
+        # A word that was typed may be no text; it is given back as it is.
+        sys.stdout.buffer.write(f"{line}\n".encode("utf-8", "surrogateescape"))
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -17,12 +18,17 @@ from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import current_environment
 
 _MAX_SESSIONS = 100
+_PLAIN = re.compile(r"[\w./:@+-]+")
+"""A value of which no shell makes anything else. Bash takes what it is offered as it is."""
 _MAKERS = {"gpt-": "openai", "claude-": "anthropic"}
 
 
 def known_values(kind: str) -> Iterator[Candidate]:
     """All values of a kind: `session`, `model` or `provider`; none of any other."""
-    environment = current_environment()
+    return (value for value in _values(kind, current_environment()) if _PLAIN.fullmatch(value.value))
+
+
+def _values(kind: str, environment: Environment) -> Iterator[Candidate]:
     match kind:
         case "session":
             yield from _sessions(environment)
