@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Ran, Shell
+from tests.cli.running import SOURCE, Ran, Shell
 from tests.cli.stored_sessions import Screen, home
+from tests.deadlines import HANG_S
 from tests.models.apis import RESPONSES
 from tests.models.mock_provider import MockProvider, Told, refused
 from tests.models.test_key_store import kept_keyring, needs_keyring
@@ -19,6 +20,7 @@ from tests.sandbox.confined import need
 from tests.tables import each_row
 
 KEY = "hunter2-canary-0123456789abcdef-9f8e"
+MESSAGE = {"conversation_id": "root", "text": "hello"}
 
 
 def login(shell: Shell, provider: str = "openai", key: str = KEY, **variables: str) -> Ran:
@@ -85,7 +87,7 @@ def test_the_data_directory_is_the_one_that_is_named(shell: Shell, tmp_path: Pat
 @needs_keyring
 def test_a_keyring_that_works_gets_the_key(shell: Shell, tmp_path: Path) -> None:
     variables = kept_keyring(tmp_path)
-    variables["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[3] / "src")
+    variables["PYTHONPATH"] += os.pathsep + str(SOURCE)
     ran = login(shell, **variables)
     assert "is kept in the system's keyring." in ran.out
     assert files_with(home(shell), KEY) == []
@@ -235,6 +237,55 @@ async def test_exec_uses_the_stored_key_and_writes_it_nowhere(shell: Shell) -> N
         shown = await run(*words)
         assert KEY not in shown.out + shown.err, words
     assert files_with(home(shell), KEY) == ["keys.json"]
+
+
+async def test_a_server_uses_the_stored_key(shell: Shell) -> None:
+    login(shell)
+    requests = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}},
+        {"jsonrpc": "2.0", "id": 2, "method": "conversation/message", "params": MESSAGE},
+    ]
+    async with MockProvider(RESPONSES.answer(Told(text="Hello."))) as mock:
+        server = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tertulia", "app-server"),
+            cwd=shell.folder,
+            env={**os.environ, "OPENAI_BASE_URL": mock.url},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
+        told = ""
+        async with asyncio.timeout(HANG_S):
+            while '"id":2' not in told:
+                line = (await server.stdout.readline()).decode()
+                assert line, told
+                told += line
+            server.stdin.close()
+            await server.wait()
+    assert mock.seen[0].headers["authorization"] == f"Bearer {KEY}"
+    assert KEY not in told
+    assert files_with(home(shell), KEY) == ["keys.json"]
+
+
+@needs_keyring
+async def test_exec_uses_a_key_of_the_keyring_and_writes_it_nowhere(shell: Shell, tmp_path: Path) -> None:
+    variables = kept_keyring(tmp_path)
+    variables["PYTHONPATH"] += os.pathsep + str(SOURCE)
+    login(shell, **variables)
+    async with MockProvider(RESPONSES.answer(Told(text=f"Your key is {KEY}."))) as mock:
+        variables["OPENAI_BASE_URL"] = mock.url
+        ran = await asyncio.to_thread(shell.spawn, "exec", "hello", env=variables)
+        assert ran.code == 0, ran.err
+    assert mock.seen[0].headers["authorization"] == f"Bearer {KEY}"
+    assert files_with(home(shell), KEY) == []
+    (tmp_path / "keyring.json").write_text("{}")
+    ran = await asyncio.to_thread(shell.spawn, "exec", "hello", env=variables)
+    assert ran.code == 1
+    assert "the key for openai was kept in the system's keyring, which does not give it now" in ran.err
+    assert "which does not give it now" in shell.spawn("doctor", env=variables).out
 
 
 def test_commands_neither_get_a_stored_key_nor_read_it(shell: Shell) -> None:

@@ -100,7 +100,8 @@ def check_provider_name(name: str, names: Sequence[str]) -> str:
     near = near_names(name, names)
     meant = f"did you mean {near[0]}? There are" if near else "there are"
     raise InvalidParamsError(
-        f"there is no provider {name!r}; {meant} {', '.join(names)}; describe others under [model_providers.NAME]"
+        f"there is no provider {name!r}; {meant} {', '.join(names)}; describe others under [model_providers.NAME]. "
+        "`tertulia login --status` shows which have a key"
     )
 
 
