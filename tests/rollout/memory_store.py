@@ -93,7 +93,7 @@ class MemoryReader:
         for n, row in sorted(self._records.rows.items()):
             if n > after:
                 yield StoredRow(
-                    n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.body
+                    n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.stored_body
                 )
 
     def close(self) -> None:

@@ -93,7 +93,9 @@ def asked(
 
 def as_stored(row: Row) -> StoredRow:
     """What a store gives back of a row that was neither erased nor damaged."""
-    return StoredRow(row.n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.body)
+    return StoredRow(
+        row.n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.stored_body
+    )
 
 
 def written(*whats: Event | Record, policy: StoragePolicy | None = None, codec: Codec | None = None) -> list[Row]:
@@ -169,7 +171,7 @@ class ListStore:
     @property
     def bytes(self) -> bytes:
         """Everything that would be on the disk."""
-        return b"\n".join(msgspec.json.encode(row) + b"\n" + row.header + (row.body or b"") for row in self.rows)
+        return b"\n".join(msgspec.json.encode(row) + b"\n" + row.header + (row.stored_body or b"") for row in self.rows)
 
 
 def _obeying(row: Row, conversation: int, policy: StoragePolicy, skeleton: Sequence[str]) -> Row | None:

@@ -42,7 +42,9 @@ def row(n: int, body: bytes | None = b'"said"', policy: StoragePolicy = FULL, **
 
 def same(row: Row) -> StoredRow:
     """That record as it is read back."""
-    return StoredRow(row.n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.body)
+    return StoredRow(
+        row.n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.stored_body
+    )
 
 
 async def asked(act: Callable[..., None], *args: Any) -> Any:

@@ -304,7 +304,7 @@ async def test_a_stricter_policy_erases_what_was_stored_before_anything_new_is(p
     assert [line.split()[0] for line in store.log] == ["append", "enforce", "append"]
     store.work()
     await settled
-    hits = [row for row in store.rows if b"CANARY" in row.header + (row.body or b"") and row.conversation == 1]
+    hits = [row for row in store.rows if b"CANARY" in row.header + (row.stored_body or b"") and row.conversation == 1]
     assert hits == []
     assert ("CANARY-" + B).encode() in store.bytes
     assert list(read_rows(store.stored))[-1].what is not None

@@ -15,6 +15,7 @@ from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from tertulia.policy.stepwise_pattern import occurs_in, replace_all
 from tertulia.policy.token_redaction import TokenRedactor, TokenStreamRedactor
 from tertulia.protocol.events import EventData
 from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
@@ -60,7 +61,7 @@ _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 # A key begins where a word does. In JSON a line's end is an `n` behind a backslash, which is no part of the word.
 _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u00[01][0-9a-f]))"
-_PEM_BODY = r"(?:[^\"\\-]|\\[nrt\\]|-(?!----))*+"
+_PEM_BODY = r"(?:[^\"\\-]|\\[nrt\\]|-(?!----)){0,65536}+"
 
 _PEM = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----" + _PEM_BODY + r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?"
 _QUOTING = r"(?:\\[nrt]|[\"'\\\s=:,>]){1,16}"
@@ -161,13 +162,13 @@ class _Rules(Generic[AnyStr]):
 
 def _compiled(family: _Family, spell: Callable[[str], AnyStr]) -> Callable[[AnyStr], AnyStr]:
     """Applies one family to a text that has its common string."""
-    probe = re.compile(spell(family.probe)).search if family.probe else None
-    rules = [(re.compile(spell(rule)).sub, _replacement(kind, rule, spell)) for kind, rule in family.rules]
+    probe = re.compile(spell(family.probe)) if family.probe else None
+    rules = [(re.compile(spell(rule)), _replacement(kind, rule, spell)) for kind, rule in family.rules]
 
     def apply(text: AnyStr) -> AnyStr:
-        if probe is None or probe(text):
-            for sub, instead in rules:
-                text = sub(instead, text)
+        if probe is None or occurs_in(probe, text):
+            for pattern, instead in rules:
+                text = replace_all(pattern, instead, text)
         return text
 
     return apply

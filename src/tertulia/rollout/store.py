@@ -18,6 +18,20 @@ TtlAction = Literal["headers_only", "delete"]
 _TEXTLESS = (HeadersOnly, NoStorage)
 
 
+class LongBody:
+    """A body whose secrets are taken out when it is stored, because that takes a while. What is in it is not shown."""
+
+    __slots__ = ("_encoded", "_redact")
+
+    def __init__(self, encoded: bytes, redact: Callable[[bytes], bytes | None]) -> None:
+        self._encoded = encoded
+        self._redact = redact
+
+    def redacted(self) -> bytes | None:
+        """As it may be stored; None where it may not. Blocks: not to be called on the loop's thread."""
+        return self._redact(self._encoded)
+
+
 class Row(msgspec.Struct, frozen=True, gc=False):
     """One record on its way to the store."""
 
@@ -37,10 +51,15 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """The `n` of the row that named submission, task and trace; 0 for none."""
     header: bytes
     """JSON. Never text of a conversation."""
-    body: bytes | None
-    """JSON, or None where the policy forbids it or there is nothing to say."""
+    body: bytes | LongBody | None
+    """JSON, or None where the policy forbids it or there is nothing to say. A store writes `stored_body`."""
     policy: StoragePolicy
     """The strictest of its sources."""
+
+    @property
+    def stored_body(self) -> bytes | None:
+        """The body without secrets. Blocks where it is long."""
+        return self.body.redacted() if isinstance(self.body, LongBody) else self.body
 
     @property
     def expires(self) -> float | None:

@@ -9,10 +9,12 @@ import msgspec
 
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.format.conversation_rows import ConversationRows
-from tertulia.rollout.store import Row, allows_body
+from tertulia.rollout.store import LongBody, Row, allows_body
 
 Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
+_LONG = 64 * 1024
+"""Bytes from which on a body is redacted by the thread that stores it: a text made for that takes 0.2 µs a byte."""
 
 
 class RowEncoder:
@@ -37,11 +39,18 @@ class RowEncoder:
         self.rows.append(Row(n, kind, type, ts, seq, place, scope, _header(header), written, policy))
         return n
 
-    def _body(self, body: Json) -> bytes | None:
+    def _body(self, body: Json) -> bytes | LongBody | None:
         try:
-            return self._redact(_encode(body))
+            encoded = _encode(body)
         except (TypeError, ValueError, RecursionError):
             # What is no JSON, or broken Unicode, could not be sent to anybody either. That it happened is recorded.
+            return None
+        return LongBody(encoded, self._redacted) if len(encoded) > _LONG else self._redacted(encoded)
+
+    def _redacted(self, encoded: bytes) -> bytes | None:
+        try:
+            return self._redact(encoded)
+        except (TypeError, ValueError, RecursionError):
             return None
 
 

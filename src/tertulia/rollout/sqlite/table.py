@@ -77,7 +77,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
     cells: list[_Cells] = []
     links: list[tuple[int, int]] = []
     for row in rows:
-        header, body, ts = row.header, row.body, float(row.ts)
+        header, body, ts = row.header, row.stored_body, float(row.ts)
         length = 0 if body is None else len(body)
         if len(header) > MAX_HEADER_BYTES or length > MAX_BODY_BYTES:
             raise StorageError(
