@@ -30,7 +30,10 @@ def replace_all(pattern: re.Pattern[AnyStr], instead: AnyStr, text: AnyStr) -> A
     while (found := _next_match(pattern, text, done)) is not None:
         pieces += (text[done : found.start()], found.expand(instead))
         done = found.end()
-    return text if not pieces else text[:0].join([*pieces, text[done:]])
+    if not pieces:
+        return text
+    pieces.append(text[done:])
+    return text[:0].join(pieces)
 
 
 def _next_match(pattern: re.Pattern[AnyStr], text: AnyStr, position: int) -> re.Match[AnyStr] | None:
