@@ -7,7 +7,7 @@ without an end in sight, longer than that, may be missed where two steps meet.
 from __future__ import annotations
 
 import re
-from typing import AnyStr
+from typing import Any, AnyStr, cast
 
 WINDOW = 128 * 1024
 """Characters of one step. At the worst that is some ten milliseconds."""
@@ -33,7 +33,8 @@ def replace_all(pattern: re.Pattern[AnyStr], instead: AnyStr, text: AnyStr) -> A
     if not pieces:
         return text
     pieces.append(text[done:])
-    return text[:0].join(pieces)
+    # All are of one kind, which a type checker cannot see.
+    return cast("Any", text[:0]).join(pieces)
 
 
 def _next_match(pattern: re.Pattern[AnyStr], text: AnyStr, position: int) -> re.Match[AnyStr] | None:
