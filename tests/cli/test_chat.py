@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.running import NEVER_MS, Shell
 from tests.cli.stored_sessions import Screen, home, ids, run_session
+from tests.contract.serving_tools import spoilt
 from tests.sandbox.confined import need
 
 pytestmark = pytest.mark.slow
@@ -180,6 +181,18 @@ def test_a_session_that_cannot_start_is_one_sentence(shell: Shell) -> None:
     screen = Screen(shell, "-m", "scripted/missing.json")
     screen.until("missing.json")
     assert screen.close() == 2
+    assert "Traceback" not in screen.seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_while_it_waits_for_a_server(shell: Shell, number: signal.Signals) -> None:
+    """Issue 19, 11: a required server is waited for before the first line, and the person need not."""
+    server = spoilt("hangs", required=True)
+    table = ", ".join(f"{key} = {json.dumps(value)}" for key, value in server.items())
+    screen = Screen(shell, "-m", shell.script("never"), "-c", f"mcp_servers.slow={{{table}}}")
+    screen.until("waiting up to 30 s for the MCP server 'slow', which must be there (required = true)")
+    screen.process.send_signal(number)
+    assert screen.close() == 130
     assert "Traceback" not in screen.seen
 
 

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from tertulia.cli.exec.run_message import MessageOutcome
@@ -61,16 +61,17 @@ def run_chat(
     """
     out, notes = (TerminalOutput(stream, loaded.environment.variables) for stream in (sys.stdout, sys.stderr))
     session = _SessionThread(entering, TextView(out, notes, loaded.warnings), notes)
-    with _Signals(), session:
-        session.call(greet(session.entered, out))
-        history = LineHistory.of(loaded)
-        try:
-            return _Chat(session, out).run()
-        except _LeaveSignal:
-            out.line()
-            return INTERRUPTED
-        finally:
-            history.save()
+    try:
+        with _Signals(), session:
+            session.call(greet(session.entered, out))
+            history = LineHistory.of(loaded)
+            try:
+                return _Chat(session, out).run()
+            finally:
+                history.save()
+    except _LeaveSignal:
+        out.line()
+        return INTERRUPTED
 
 
 class _Signals:
@@ -236,6 +237,7 @@ class _SessionThread:
         self._shown = 0
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
+        self._serving: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="session")
 
     @property
@@ -248,6 +250,9 @@ class _SessionThread:
         try:
             self._entered.result()
         except BaseException:
+            # Where it was not the session that failed, a signal came while it starts.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._give_up)
             self._thread.join()
             raise
         return self
@@ -287,13 +292,17 @@ class _SessionThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        serving = self._loop.create_task(self._serve())
+        serving = self._serving = self._loop.create_task(self._serve())
         self._loop.run_until_complete(asyncio.wait((serving,)))
-        self._failure = serving.exception()
+        self._failure = None if serving.cancelled() else serving.exception()
         if self._failure is not None and not self._entered.done():
             self._entered.set_exception(self._failure)
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+    def _give_up(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
 
     async def _serve(self) -> None:
         async with self._entering as session, asyncio.TaskGroup() as group:
