@@ -89,6 +89,19 @@ def test_a_server_that_has_failed_is_not_waited_for(shell: Shell, monkeypatch: p
     assert "not ready in time" not in ran.err
 
 
+def test_a_server_that_hangs_in_every_run_does_not_delay_the_next_by_its_grace(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 19, 11: one broken server must not cost every run five seconds."""
+    monkeypatch.setattr(startup_wait, "SILENT_S", 0.1)
+    configure(shell, slow=spoilt("hangs"))
+    for grace_s in (0.3, 0.3, 3_600.0):
+        monkeypatch.setattr(session_servers, "GRACE_S", grace_s)
+        ran = shell.run("exec", "-m", shell.script("Done."), "hello")
+        assert (ran.code, ran.out) == (0, "Done.\n")
+    assert "'slow' was not ready within 0.1 s, and not in the last runs either; its tools join" in ran.err
+
+
 @pytest.mark.parametrize("flags", [["--no-mcp"], ["-c", "mcp_servers={}"]])
 def test_servers_are_switched_off_for_a_run(shell: Shell, flags: list[str]) -> None:
     """Issue 19, 11: those of the user and those of the project."""

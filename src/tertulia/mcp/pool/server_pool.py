@@ -57,11 +57,12 @@ class ServerPool:
         home: Path | None,
         connect: Connect = connect_by_sdk,
     ) -> None:
-        """`home`: where the tools of lazy servers are cached on disk; None: nowhere."""
+        """`home`: where the tools of lazy servers are cached on disk, and which servers were late; None: nowhere."""
         self._spawn = spawn
         self._clock = clock
         self._runner = runner
-        self._home = home
+        self.home = home
+        """Where what is known of servers is kept from run to run; None: nowhere."""
         self._connect = connect
         self._servers: dict[_Key, PooledServer] = {}
         self._closed = False
@@ -108,7 +109,7 @@ class ServerPool:
             services = ConnectionServices(self._runner(), self._spawn, self._clock, tools_changed)
             return await self._connect(definition, launch, services)
 
-        disk = ToolDiskCache(self._home) if self._home is not None and definition.start == "lazy" else None
+        disk = ToolDiskCache(self.home) if self.home is not None and definition.start == "lazy" else None
         tool_cache = ToolCache(self._clock, disk and disk.recall(launch.key), disk and partial(disk.keep, launch.key))
         return PooledServer(
             definition, launch.key, dial=dial, spawn=self._spawn, clock=self._clock, tool_cache=tool_cache

@@ -16,6 +16,7 @@ from tertulia.errors import McpError, NotFoundError
 from tertulia.events.clock import Clock
 from tertulia.mcp.config.definition import Approval, ServerDefinition
 from tertulia.mcp.config.launch import placed
+from tertulia.mcp.pool.late_servers import LateServers
 from tertulia.mcp.pool.pooled_server import PooledServer
 from tertulia.mcp.pool.server_pool import ServerPool
 from tertulia.mcp.pool.server_status import ServerReport
@@ -52,7 +53,7 @@ class SessionServers:
         """The approval setting for all servers in one conversation, in place of that of each server."""
         self._listed: dict[ConversationId | None, tuple[ToolSpec, ...]] = {}
         self._listeners: list[Callable[[], None]] = []
-        self._startup = StartupWait(self._all_members, clock, publish)
+        self._startup = StartupWait(self._all_members, clock, publish, LateServers(pool.home))
         self._startup.grace_until = clock.monotonic() + GRACE_S
         self.settle = self._startup.settle
         self.require = self._startup.require

@@ -11,6 +11,7 @@ from typing import Any
 
 from tertulia.errors import McpError
 from tertulia.events.clock import Clock
+from tertulia.mcp.pool.late_servers import LateServers
 from tertulia.mcp.pool.session_server import SessionServer
 from tertulia.protocol.events import BackgroundEvent, EventData, WarningEvent
 
@@ -22,11 +23,17 @@ class StartupWait:
     """For the servers of one session."""
 
     def __init__(
-        self, members: Callable[[], Sequence[SessionServer]], clock: Clock, publish: Callable[[EventData], object]
+        self,
+        members: Callable[[], Sequence[SessionServer]],
+        clock: Clock,
+        publish: Callable[[EventData], object],
+        earlier: LateServers,
     ) -> None:
+        """`earlier`: which servers were late in earlier runs."""
         self._members = members
         self._clock = clock
         self._publish = publish
+        self._earlier = earlier
         self.grace_until = 0.0
         """Until when turns wait for servers that are starting, by the monotonic clock."""
         self._late: set[str] = set()
@@ -36,18 +43,15 @@ class StartupWait:
         """Wait until no server starts for the first time, but not beyond `grace_until`.
 
         It is told which are waited for, and then which were not ready. A server that has failed before is not waited
-        for, and one whose tools are known from an earlier run only for a moment.
+        for, and only for a moment one whose tools are known from an earlier run, or that was late in all of the last.
         """
         left = self.grace_until - self._clock.monotonic()
         if left > 0:
             await self._wait(self._starting(), min(left, SILENT_S))
             # A call of a tool that is known from an earlier run waits for its server itself.
-            unknown = [member for member in self._starting() if member.is_absent]
+            unknown = [member for member in self._starting() if member.is_absent and not self._is_usually_late(member)]
             await self._wait(unknown, left - SILENT_S, notice="")
-        for member in self._starting():
-            if member.is_absent and member.name not in self._late:
-                self._late.add(member.name)
-                self._publish(WarningEvent(_late_text(member), "mcp_server_not_ready"))
+        self._report([m for m in self._starting() if m.is_absent and m.name not in self._late])
 
     async def require(self) -> None:
         """Wait for the servers that are `required`; McpError for the first that does not start."""
@@ -64,9 +68,24 @@ class StartupWait:
 
     def note(self, member: SessionServer) -> None:
         """The status or the tools of a server have changed."""
-        if member.name in self._late and not member.is_absent:
+        if member.server is None or member.server.status != "ready":
+            return
+        self._earlier.forget(member.server.key)
+        if member.name in self._late:
             self._late.discard(member.name)
             self._publish(BackgroundEvent(f"MCP server {member.name!r} is ready; its tools join at the next task"))
+
+    def _report(self, late: Sequence[SessionServer]) -> None:
+        """Say that these are not ready, once in a session, and remember it for the next run."""
+        for member in late:
+            self._late.add(member.name)
+            text = _late_text(member, again=self._is_usually_late(member))
+            self._publish(WarningEvent(text, "mcp_server_not_ready"))
+        if late:
+            self._earlier.add([member.startable()[2].key for member in late])
+
+    def _is_usually_late(self, member: SessionServer) -> bool:
+        return self._earlier.is_usual(member.startable()[2].key)
 
     def _starting(self) -> list[SessionServer]:
         """Those that are starting and have not failed yet."""
@@ -86,9 +105,10 @@ def _still_starting(members: Sequence[SessionServer]) -> list[SessionServer]:
     return [member for member in members if member.server is not None and member.server.status == "starting"]
 
 
-def _late_text(member: SessionServer) -> str:
+def _late_text(member: SessionServer, *, again: bool) -> str:
     definition = member.startable()[0]
-    late = f"MCP server {member.name!r} was not ready in time; its tools join at the first task after it is"
+    why = f"within {SILENT_S:g} s, and not in the last runs either" if again else "in time"
+    late = f"MCP server {member.name!r} was not ready {why}; its tools join at the first task after it is"
     if definition.origin == "provider":
         return late
     return (
