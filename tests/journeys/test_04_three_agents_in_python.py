@@ -64,6 +64,13 @@ def test_three_agents_that_know_nothing_of_each_other(person: Person) -> None:
             assert len(roles) == 1
             assert ("BLUEPOT" in asked.text) == (roles == ["You advise."])
 
+        # The one that I use most gets a name, and is there on the command line too.
+        person.configures('[agents.critic]\ndescription = "Reviews a line"\ninstructions = "You review a line."\n')
+        assert "critic" in person.tertulia("agents", "ls").out
+        again = person.tertulia("exec", "--quiet", "--agent", "critic", "Review: Tea.")
+        assert (again.code, again.out) == (0, "It scans.\n"), again.err
+        assert "You review a line." in provider.asked[-1].text
+
     # Two of them are there tomorrow. Of the third nothing was written.
     session_id = lines[3].removeprefix("session: ")
     shown = person.tertulia("sessions", "show", session_id)

@@ -70,6 +70,10 @@ def test_a_server_is_added_tried_used_and_taken_out(person: Person) -> None:
         assert person.tertulia("mcp", "add", "broken", "--", sys.executable, "-c", "raise SystemExit(3)").code == 0
         asked = person.tertulia("exec", "Anything else?")
         assert (asked.code, asked.out) == (0, "Nothing to add.\n")
+        none = person.tertulia("exec", "--no-mcp", "And without them?")
+        assert none.code == 0
+        assert "broken" not in none.err
+        assert "notes__read" not in json.dumps(provider.asked[-1].body.get("tools", []))
         doctor = person.tertulia("doctor")
         assert doctor.code == 1
         assert "the MCP server broken fails: it exited with code 3" in doctor.out

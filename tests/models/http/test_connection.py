@@ -117,6 +117,20 @@ async def test_a_certificate_of_nobody_known_is_not_trusted(tmp_path: Path) -> N
     assert heard == []
 
 
+async def test_one_that_hangs_up_at_once_is_asked_about_its_address() -> None:
+    """As a server of https does that is spoken to in plain HTTP."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.transport.abort()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        wire = RESPONSES.wire(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", stream_max_retries=0)
+        pieces = await read(wire, a_request())
+        await wire.close()
+    assert "hung up without an answer; is base_url right, http:// or https://?" in failure(pieces)
+
+
 # ---- another answer than expected
 
 

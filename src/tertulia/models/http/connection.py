@@ -153,7 +153,10 @@ class ProviderConnection:
             raise malformed_response(self._place, f"an event of {error}") from None
         except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
             # What these say can hold the whole address; none of it is passed on but what the system said.
-            raise (_ours(self._place) if sent.cut_off else _attempt_error(error, self._place)) from None
+            answered = response is not None
+            raise (
+                _ours(self._place) if sent.cut_off else _attempt_error(error, self._place, answered=answered)
+            ) from None
         finally:
             self._sent.discard(sent)
             # An answer that has come in whole has given its connection back, and others may be using it by now.
@@ -250,7 +253,7 @@ def _ours(place: ProviderAddress) -> ProviderAttemptError:
     return ProviderAttemptError(f"the connection to {place.provider} was closed on our side")
 
 
-def _attempt_error(error: Exception, place: ProviderAddress) -> ProviderAttemptError:
+def _attempt_error(error: Exception, place: ProviderAddress, *, answered: bool) -> ProviderAttemptError:
     match error:
         case aiohttp.ClientSSLError():
             return ProviderAttemptError(f"no trusted connection to {place.provider} at {place.host}: {_reason(error)}")
@@ -268,6 +271,8 @@ def _attempt_error(error: Exception, place: ProviderAddress) -> ProviderAttemptE
             return stream_cut(place, "nothing came for too long (stream_idle_timeout_ms)")
         case aiohttp.ClientResponseError():
             return malformed_response(place, "something that is not HTTP")
+        case _ if not answered:
+            return stream_cut(place, f"{place.host} hung up without an answer; is base_url right, http:// or https://?")
         case _:
             return stream_cut(place, "the connection was lost")
 
