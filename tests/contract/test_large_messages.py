@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from tests.contract.wire import Place, serving_web
 from tests.deadlines import HANG_S
 
 SIZE = 12 * 1024 * 1024
-MESSAGES = {
-    "one string": b'["' + b"x" * SIZE + b'"]',
-    "characters of four bytes": b'["' + "😀".encode() * (SIZE // 4) + b'"]',
-    "escapes": b'["' + rb"\"" * (SIZE // 2) + b'"]',
-    "tiny objects": b"[" + b"{}," * (SIZE // 3) + b"{}]",
-    "blanks": b"[" + b" " * SIZE + b"]",
+MESSAGES: dict[str, Callable[[], bytes]] = {
+    "one string": lambda: b'["' + b"x" * SIZE + b'"]',
+    "characters of four bytes": lambda: b'["' + "😀".encode() * (SIZE // 4) + b'"]',
+    "escapes": lambda: b'["' + rb"\"" * (SIZE // 2) + b'"]',
+    "tiny objects": lambda: b"[" + b"{}," * (SIZE // 3) + b"{}]",
+    "blanks": lambda: b"[" + b" " * SIZE + b"]",
 }
 
 
@@ -46,8 +47,8 @@ async def test_ten_large_messages_in_a_row_take_no_more_memory_than_one(tmp_path
         # What is loaded with the first message of all is not the message's.
         await send(place, b"[]", sockets)
         before = memory_kib(place, "VmRSS")
-        for message in [*MESSAGES.values()] * 2:
-            await send(place, message, sockets)
+        for make in [*MESSAGES.values()] * 2:
+            await send(place, make(), sockets)
         await send(place, b"[]", sockets)
         peak, left = ((memory_kib(place, name) - before) * 1024 / SIZE for name in ("VmHWM", "VmRSS"))
         assert peak <= 4, f"at most {peak:.1f} times a message"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import thread_time
 
 import pytest
@@ -107,25 +107,25 @@ def test_what_is_not_understood_is_kept() -> None:
     assert told == [ForeignOutput({"a": 1}), ForeignOutput({"dropped_line_bytes": 9}), Notice("hm")]
 
 
-LONG = {
-    "escapes": b'{"a":"' + rb"\"" * 7_500_000 + b'"}',
-    "a text": b'{"a":"' + b"x" * 15_000_000 + b'"}',
-    "members": b'{"a":[' + b'{"b":"cd"},' * 30_000 + b'"' + b"x" * 14_000_000 + b'"]}',
+LONG: dict[str, Callable[[], bytes]] = {
+    "escapes": lambda: b'{"a":"' + rb"\"" * 7_500_000 + b'"}',
+    "a text": lambda: b'{"a":"' + b"x" * 15_000_000 + b'"}',
+    "members": lambda: b'{"a":[' + b'{"b":"cd"},' * 30_000 + b'"' + b"x" * 14_000_000 + b'"]}',
 }
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_line_is_decoded_in_short_steps(name: str) -> None:
     """L1: lines of up to 16 MB were decoded in one step."""
-    lines = JsonLines()
-    assert all(not feed(lines, LONG[name][start : start + 65_536]) for start in range(0, len(LONG[name]), 65_536))
+    lines, line = JsonLines(), LONG[name]()
+    assert all(not feed(lines, line[start : start + 65_536]) for start in range(0, len(line), 65_536))
     decoding, steps = lines.end(), [0.0]
     with pytest.raises(StopIteration) as end:
         while True:
             before = thread_time()
             decoding.send(None)
             steps.append(thread_time() - before)
-    assert end.value.value == [json.loads(LONG[name])]
+    assert end.value.value == [json.loads(line)]
     assert len(steps) > 5
     assert max(steps) < MOST_S
 
@@ -133,16 +133,16 @@ def test_a_long_line_is_decoded_in_short_steps(name: str) -> None:
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_line_takes_little_more_memory_than_it_has_bytes(name: str) -> None:
     """L1: at most four times."""
-    lines = JsonLines()
+    lines, line = JsonLines(), LONG[name]()
     tracemalloc.start()
     try:
-        for start in range(0, len(LONG[name]), 65_536):
-            feed(lines, LONG[name][start : start + 65_536])
+        for start in range(0, len(line), 65_536):
+            feed(lines, line[start : start + 65_536])
         assert len(finish(lines)) == 1
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 4 * len(LONG[name])
+    assert peak < 4 * len(line)
 
 
 @pytest.mark.parametrize(

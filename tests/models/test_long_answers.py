@@ -22,7 +22,7 @@ from tests.models.wire_contract import a_request
 
 CHARACTERS = 7_500_000
 BYTES = 15_000_000
-TEXT = rb"\"" * CHARACTERS
+SLOWEST = rb"\""
 """What takes longest to decode and to encode again."""
 CHUNK_BYTES = 64 * 1024
 WORDS: dict[str, str] = {"ascii": "x", "chinese": "字", "emoji": "😀"}
@@ -65,7 +65,7 @@ class Streaming(Recording):
 def a_wire(api: Api) -> tuple[HttpWire, int]:
     """One whose model gives the long answer, and how many bytes that has."""
     first, last = EVENTS[api.name]
-    stream = first % TEXT + last
+    stream = first % (SLOWEST * CHARACTERS) + last
     wire = api.wire("http://mock.example", env_key=None)
     wire._line = Streaming(stream)
     return wire, len(stream)

@@ -8,15 +8,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
@@ -27,6 +23,8 @@ from tests.models.mock_provider import MockProvider, Reply, Told
 from tests.models.wire_contract import a_request, check_answer, read
 from tests.tables import each_row
 
+# The SDKs are 3,300 modules, which only the process that runs these tests is to hold.
+pytestmark = pytest.mark.xdist_group("oracles")
 STREAMS = Path(__file__).with_name("streams")
 EXAMPLES = [(api, path.read_bytes()) for api in APIS for path in sorted(STREAMS.glob(f"{api.name}_*.sse"))]
 OWN = [
@@ -43,15 +41,18 @@ OWN = [
 @pytest.fixture(scope="module")
 def checked() -> dict[str, TypeAdapter[Any]]:
     """The SDKs' request types, which by themselves would let unknown names through."""
+    responses = import_module("openai.types.responses.response_create_params").ResponseCreateParamsStreaming
+    chat = import_module("openai.types.chat.completion_create_params").CompletionCreateParamsStreaming
+    messages = import_module("anthropic.types.message_create_params").MessageCreateParamsStreaming
     for name, module in list(sys.modules.items()):
         if name.startswith(("openai.types", "anthropic.types")):
             for kind in vars(module).values():
                 if is_typeddict(kind) and "__pydantic_config__" not in vars(kind):
                     kind.__pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore[reportAttributeAccessIssue]
     return {
-        "responses": TypeAdapter(ResponseCreateParamsStreaming),
-        "chat": TypeAdapter(CompletionCreateParamsStreaming),
-        "messages": TypeAdapter(MessageCreateParamsStreaming),
+        "responses": TypeAdapter(responses),
+        "chat": TypeAdapter(chat),
+        "messages": TypeAdapter(messages),
     }
 
 
@@ -161,7 +162,7 @@ async def theirs(api: Api, url: str, **asked: Any) -> Read:
 
 
 async def _responses(url: str, **asked: Any) -> Read:
-    async with openai.AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0) as client:
+    async with import_module("openai").AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0) as client:
         completed: Any = None
         async for event in await client.responses.create(stream=True, **asked):
             completed = event.response if event.type == "response.completed" else completed
@@ -192,7 +193,7 @@ async def _responses(url: str, **asked: Any) -> Read:
 async def _chat(url: str, **asked: Any) -> Read:
     text, thought, usage = "", "", Usage()
     calls: dict[int, list[str]] = {}
-    async with openai.AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0) as client:
+    async with import_module("openai").AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0) as client:
         async for chunk in await client.chat.completions.create(stream=True, **asked):
             for choice in chunk.choices:
                 text += choice.delta.content or ""
@@ -220,7 +221,7 @@ async def _chat(url: str, **asked: Any) -> Read:
 
 async def _messages(url: str, **asked: Any) -> Read:
     async with (
-        anthropic.AsyncAnthropic(api_key=KEY, base_url=url, max_retries=0) as client,
+        import_module("anthropic").AsyncAnthropic(api_key=KEY, base_url=url, max_retries=0) as client,
         client.messages.stream(**asked) as stream,
     ):
         message = await stream.get_final_message()

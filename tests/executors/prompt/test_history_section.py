@@ -13,7 +13,7 @@ from tertulia.executors.prompt.history_section import (
     reads_like_ours,
     remove_controls,
 )
-from tests.tables import each_row
+from tests.tables import Large, each_row
 
 
 @each_row(
@@ -62,12 +62,12 @@ def test_what_no_pipe_should_get_is_replaced_one_for_one() -> None:
 @each_row(
     "text",
     [
-        "x" * 1_000_000,
-        "C" * 1_000_000,
-        "\u200b" * 1_000_000,
-        "C\n" * 100_000,
-        "User[" * 200_000,
-        "<a" * 500_000 + "User:",
+        Large(lambda: "x" * 1_000_000),
+        Large(lambda: "C" * 1_000_000),
+        Large(lambda: "\u200b" * 1_000_000),
+        Large(lambda: "C\n" * 100_000),
+        Large(lambda: "User[" * 200_000),
+        Large(lambda: "<a" * 500_000 + "User:"),
     ],
 )
 def test_long_lines_and_many_lines_take_little_time(text: str) -> None:

@@ -19,7 +19,7 @@ from tertulia.mcp.client.jsonrpc_lines import AT_ONCE, SHORT, Envelope, JsonRpcL
 from tertulia.mcp.server_connection import MODERN
 from tertulia.protocol.json_scan import MAX_PARTS
 from tests.loop_steps import MOST_S, loop_steps
-from tests.tables import each_row
+from tests.tables import Large, each_row
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
@@ -107,7 +107,10 @@ WIDE = b'{"a":[' + b"[]," * MAX_PARTS + b"1]}"
         (b'{"jsonrpc":"2.0","id":1,"result":' + WIDE + b"}", "it has more than 200,000 parts"),
         (b'{"jsonrpc":"2.0","result":' + WIDE + b',"id":1}', "it has more than 200,000 parts"),
         (b'{"jsonrpc":"2.0","id":1,"result":{"a":"cut', "it is not JSON"),
-        (b'{"jsonrpc":"2.0","id":1,"result":{"text":"\xff' + rb"\n" * (1 << 20) + b'"}}', "it is not UTF-8"),
+        (
+            Large(lambda: b'{"jsonrpc":"2.0","id":1,"result":{"text":"\xff' + rb"\n" * (1 << 20) + b'"}}'),
+            "it is not UTF-8",
+        ),
     ],
 )
 async def test_an_answer_that_cannot_be_read_is_an_error_for_who_waits_for_it(data: bytes, why: str) -> None:
@@ -294,12 +297,12 @@ async def test_half_a_character_among_many_escapes_is_mended_in_steps() -> None:
 @each_row(
     ("text", "why"),
     [
-        (b"\xff" * (SHORT + 1), "it is not JSON"),
-        (answer(b'"\xff%b"' % (b"x" * AT_ONCE)), "it is not UTF-8"),
-        (answer(b'"%b' % (b"x" * AT_ONCE)), "it is not JSON"),
-        (b"[%b]" % (b" " * AT_ONCE), "it is not what JSON-RPC calls an answer"),
-        (b"[%b]" % (b"{}," * 800_000), "it has more than 200,000 parts"),
-        (b"[" * (SHORT + 1), "it has nested deeper than 500 levels"),
+        (Large(lambda: b"\xff" * (SHORT + 1)), "it is not JSON"),
+        (Large(lambda: answer(b'"\xff%b"' % (b"x" * AT_ONCE))), "it is not UTF-8"),
+        (Large(lambda: answer(b'"%b' % (b"x" * AT_ONCE))), "it is not JSON"),
+        (Large(lambda: b"[%b]" % (b" " * AT_ONCE)), "it is not what JSON-RPC calls an answer"),
+        (Large(lambda: b"[%b]" % (b"{}," * 800_000)), "it has more than 200,000 parts"),
+        (Large(lambda: b"[" * (SHORT + 1)), "it has nested deeper than 500 levels"),
     ],
 )
 async def test_why_a_long_message_is_none_is_told_in_the_same_words(text: bytes, why: str) -> None:

@@ -122,9 +122,9 @@ def test_code_may_give_tables_or_definitions(tmp_path) -> None:
         ('[mcp_servers.x]\ncomand = "a"\n', "mcp_servers.x has neither command nor url"),
         (f'[mcp_servers.x]\ncommand = "a"\nenv = {{ K = ["{SECRET}"] }}\n', "mcp_servers.x.env.K must be a text"),
         (f'[mcp_servers.x]\nurl = "ftp://{SECRET}"\n', "mcp_servers.x.url must be an address like https://host/path"),
-        ('[mcp_servers.x]\ncommand = "a"\n[mcp_servers.x]\ncommand = "b"\n', "(at line 3, column"),
+        ('[mcp_servers.x]\ncommand = "a"\n[mcp_servers.x]\ncommand = "b"\n', "not TOML at line 3, column"),
         ('[mcp_servers]\nx = "a"\n', "mcp_servers.x must be a table with command or url"),
-        ("[mcp_servers.x\n", "(at line 1, column"),
+        ("[mcp_servers.x\n", "not TOML at line 1, column"),
         ('[mcp_servers."a b"]\nargs = []\n', "mcp_servers.a b has neither command nor url"),
         ('[mcp_views.x]\napproval = "no"\n', "mcp_views.x.approval must be one of"),
     ],
@@ -284,7 +284,7 @@ def test_a_broken_dot_mcp_is_refused_with_file_and_line(place) -> None:
     with pytest.raises(InvalidParamsError) as caught:
         place.load()
     assert caught.value.message.startswith(f"{file}: ")
-    assert "(at line 2, column 2)" in caught.value.message
+    assert "not JSON at line 2, column 2" in caught.value.message
 
 
 def test_no_file_and_no_flag_can_speak_for_a_project(place) -> None:
