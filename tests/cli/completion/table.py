@@ -38,7 +38,6 @@ BY_NAME: dict[str, ValueKind] = {
     "mode": SANDBOX,
     "model": "model",
     "overrides": "setting",
-    "provider": "provider",
     "sandbox": SANDBOX,
     "storage_policy": STORAGE,
     "tried": "model",
@@ -48,6 +47,7 @@ BY_NAME: dict[str, ValueKind] = {
 BY_PLACE: dict[tuple[str, str], ValueKind] = {
     ("conv call", "name"): list(CONV_TOOLS),
     ("login", "words"): "provider",
+    ("logout", "words"): "provider",
     ("mcp add", "argv"): "file",
     ("models pull", "name"): MODEL_NAMES,
     ("models rm", "name"): MODEL_NAMES,

@@ -167,9 +167,10 @@ def test_an_unknown_provider_is_answered_with_those_there_are(shell: Shell) -> N
 
 @each_row("words", [("openai", KEY), (f"sk-{KEY}",), ("openai", "--status", KEY), (KEY * 2,)])
 def test_a_key_on_the_command_line_is_refused_and_not_repeated(shell: Shell, words: tuple[str, ...]) -> None:
-    ran = shell.run("login", *words)
-    assert (ran.code, ran.out) == (2, "")
-    assert KEY not in ran.err
+    for verb in ("login", "logout"):
+        ran = shell.run(verb, *words)
+        assert (ran.code, ran.out) == (2, "")
+        assert KEY not in ran.err
 
 
 def test_a_file_that_others_can_read_is_not_used(shell: Shell) -> None:

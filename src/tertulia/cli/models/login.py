@@ -54,7 +54,7 @@ def command(flags: GlobalFlags, *, words: Sequence[str], status: bool) -> int:
             raise click.UsageError("--status shows all providers, and takes no PROVIDER")
         _write_status(loaded)
         return 0
-    provider = _check_provider(words, loaded)
+    provider = check_provider(words, provider_names(loaded))
     key = check_key(_read_key(provider))
     store = key_store(loaded)
     replaced = provider in store.places()
@@ -76,8 +76,8 @@ def where_kept(store: KeyStore, place: KeyPlace) -> str:
 # ---- what is given
 
 
-def _check_provider(words: Sequence[str], loaded: LoadedSettings) -> str:
-    names = provider_names(loaded)
+def check_provider(words: Sequence[str], names: Sequence[str]) -> str:
+    """The one word of these, if it is one of the names; else an error that does not repeat what may be a key."""
     if not words:
         raise click.UsageError(f"of which provider? There are {', '.join(names)}")
     if len(words) > 1:
@@ -85,11 +85,7 @@ def _check_provider(words: Sequence[str], loaded: LoadedSettings) -> str:
             "it takes one PROVIDER and nothing else. A key is not given on the command line, where other programs can "
             "read it and the shell's history keeps it: type it when you are asked, or pipe it in"
         )
-    return check_provider_name(words[0], names)
-
-
-def check_provider_name(name: str, names: Sequence[str]) -> str:
-    """The name, if it is one of these; else an error that suggests one and does not repeat what may be a key."""
+    (name,) = words
     if name in names:
         return name
     if not name.isprintable() or len(name) > _MAX_NAME or Redactor().text(name) != name:

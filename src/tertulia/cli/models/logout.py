@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.models.command import configured_providers, provider_names
-from tertulia.cli.models.login import check_provider_name, key_store, where_kept
+from tertulia.cli.models.login import check_provider, key_store, where_kept
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import NotFoundError
 from tertulia.models.catalog import locate_model
@@ -22,10 +23,10 @@ Examples:
 
 
 @click.command("logout", epilog=_MORE)
-@click.argument("provider")
+@click.argument("words", metavar="PROVIDER", nargs=-1)
 @global_flags
 @click.pass_obj
-def command(flags: GlobalFlags, *, provider: str) -> int:
+def command(flags: GlobalFlags, *, words: Sequence[str]) -> int:
     """Forget the key that was kept for a model provider.
 
     It is removed from the system's keyring or from our file. The provider still accepts it: where it may be known to
@@ -34,7 +35,7 @@ def command(flags: GlobalFlags, *, provider: str) -> int:
     loaded = flags.load()
     variables, store = loaded.environment.variables, key_store(loaded)
     names, places = provider_names(loaded), store.places()
-    check_provider_name(provider, list(dict.fromkeys((*names, *places))))
+    provider = check_provider(words, list(dict.fromkeys((*names, *places))))
     place = store.remove(provider)
     if place is None:
         raise NotFoundError(f"no key for {provider} is kept; `tertulia login --status` shows which are")
