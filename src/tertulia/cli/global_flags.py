@@ -36,8 +36,11 @@ class GlobalFlags:
         else:
             self.values[name] = value
 
-    def load(self) -> LoadedSettings:
+    def load(self, cwd: Path | None = None) -> LoadedSettings:
         """Load the settings from all their places, with these flags on top.
+
+        Args:
+            cwd: The working directory; None: the one that the flags name, or that of the process.
 
         Raises:
             InvalidParamsError: what is wrong, and where.
@@ -45,9 +48,8 @@ class GlobalFlags:
         # Imported here: neither --help nor --version loads settings.
         from tertulia.session.settings.settings import load_settings
 
-        return load_settings(
-            cwd=Path(self.values.get("cwd", ".")), flags=self.values, overrides=self.overrides, mcp=self.mcp
-        )
+        values = self.values if cwd is None else {**self.values, "cwd": str(cwd)}
+        return load_settings(cwd=Path(values.get("cwd", ".")), flags=values, overrides=self.overrides, mcp=self.mcp)
 
 
 def _setting_word(setting: str, *words: str) -> Callable[[str], str]:

@@ -28,6 +28,21 @@ async def test_flags_hold_in_every_directory_and_projects_take_away(tmp_path: Pa
     await host.close()
 
 
+async def test_without_mcp_no_directory_brings_a_server(tmp_path: Path) -> None:
+    """Issue 19, 11: `--no-mcp` holds for every session of an editor."""
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"theirs": {"command": "false"}}}')
+    for flags, expected in ((), ["theirs"]), (("no_mcp",), []):
+        given = GlobalFlags()
+        given.take("model", "scripted/tour")
+        for flag in flags:
+            given.take(flag, True)
+        loaded = given.load()
+        host = Host(loaded.settings)
+        opened = await build_session_factory(given, loaded, host).start(SessionRequest(str(tmp_path)))
+        assert [server["name"] for server in opened.session.info.mcp] == expected
+        await host.close()
+
+
 async def test_any_mode_can_be_chosen_where_no_setting_says_how_far_it_goes(tmp_path: Path) -> None:
     """Issue 10 (4): modes read-only, workspace-write and full; the usual one holds until a person chooses."""
     given = GlobalFlags()

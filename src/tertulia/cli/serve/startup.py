@@ -16,7 +16,7 @@ from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.layers import DEFAULT
-from tertulia.session.settings.settings import LoadedSettings, load_settings
+from tertulia.session.settings.settings import LoadedSettings
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGE_BYTES = 1 << 20
@@ -56,7 +56,7 @@ def build_session_factory(
     """
 
     def load(cwd: Path) -> DirectorySettings:
-        there = load_settings(cwd=cwd, flags={**flags.values, "cwd": str(cwd)}, overrides=flags.overrides)
+        there = flags.load(cwd)
         settings = replace(there.settings, begins_in=mode)
         if open_ended:
             usual = sandbox_to_wire(there.settings.rights.sandbox)
