@@ -16,6 +16,8 @@ import pytest
 from tests.cli.running import Ran, Shell
 from tests.tables import each_row
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-proj-abcdefghijklmnop1234567890"
 PROVIDER = '[model_providers.mine]\nbase_url = "http://127.0.0.1:9/v1"\nwire = "chat"\n'
 

@@ -79,3 +79,11 @@ def test_a_server_is_added_tried_used_and_taken_out(person: Person) -> None:
         assert "the MCP server broken fails: it exited with code 3" in doctor.out
         assert person.tertulia("mcp", "rm", "broken").code == 0
         assert "broken" not in person.tertulia("mcp", "ls").out
+
+        # A third that must be there and never answers: I see what is waited for, and why it ended.
+        must = ("--set", "required=true", "--set", "startup_timeout_sec=0.5")
+        silent = (sys.executable, "-c", "import sys; sys.stdin.read()")
+        assert person.tertulia("mcp", "add", "slow", *must, "--", *silent).code == 0
+        waited = person.tertulia("exec", "Are you all there?")
+        assert (waited.code, waited.out) == (1, "")
+        assert "MCP server 'slow' is required and failed: it did not start within 0.5 s" in waited.err

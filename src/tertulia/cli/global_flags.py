@@ -179,7 +179,9 @@ def global_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-class _VerbGroup(click.Group):
+class VerbGroup(click.Group):
+    """A verb with commands; a command that it does not have is refused with the one that was probably meant."""
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -197,7 +199,7 @@ class _VerbGroup(click.Group):
 def verb_group(name: str, about: str, epilog: str) -> click.Group:
     """A verb that has commands of its own; alone it prints its help."""
 
-    @click.group(name, cls=_VerbGroup, help=about, epilog=epilog, invoke_without_command=True)
+    @click.group(name, cls=VerbGroup, help=about, epilog=epilog, invoke_without_command=True)
     @global_flags
     @click.pass_context
     def group(context: click.Context) -> None:

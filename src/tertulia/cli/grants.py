@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.global_flags import GlobalFlags, VerbGroup, global_flags
 from tertulia.cli.output.tables import cut_to_width, format_count
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import NotFoundError, StorageError
@@ -49,7 +49,7 @@ _HOUR_S = 3_600
 _WIDTH = 100
 
 
-@click.group("grants", invoke_without_command=True, epilog=_MORE)
+@click.group("grants", cls=VerbGroup, invoke_without_command=True, epilog=_MORE)
 @global_flags
 @click.pass_context
 def command(context: click.Context) -> int:

@@ -68,17 +68,19 @@ VERBS: Mapping[str, str] = {
     "version": "`tertulia --version`",
 }
 
-_WITHIN = {
-    "close": "destroy",
-    "delete": "rm",
-    "get": "show",
-    "info": "show",
-    "list": "ls",
-    "message": "send",
-    "new": "create",
-    "open": "create",
-    "remove": "rm",
-    "view": "show",
+_WITHIN: Mapping[str, tuple[str, ...]] = {
+    "close": ("destroy",),
+    "delete": ("rm", "revoke", "destroy"),
+    "get": ("show",),
+    "info": ("show",),
+    "install": ("pull",),
+    "list": ("ls",),
+    "message": ("send",),
+    "new": ("create",),
+    "open": ("create",),
+    "remove": ("rm", "revoke", "destroy"),
+    "rm": ("revoke", "destroy"),
+    "view": ("show",),
 }
 """Other names of the commands that several verbs have."""
 
@@ -99,8 +101,8 @@ def verb_hint(word: str, known: Iterable[str]) -> str:
 def command_hint(word: str, known: Iterable[str]) -> str:
     """The same for a command of a verb."""
     names = list(known)
-    other = _WITHIN.get(word.lower())
-    return _hint(other if other in names else likely_name(word, names, {}))
+    others = (other for other in _WITHIN.get(word.lower(), ()) if other in names)
+    return _hint(next(others, None) or likely_name(word, names, {}))
 
 
 def _hint(instead: str | None) -> str:
