@@ -21,6 +21,10 @@ def token(number: int) -> str:
     return hashlib.sha256(str(number).encode()).hexdigest()
 
 
+def cut(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
 def holding(*numbers: int) -> TokenRedactor:
     tokens = TokenRedactor()
     for number in numbers:
@@ -104,6 +108,41 @@ def test_a_long_text_takes_linear_time(text: str) -> None:
     assert time.thread_time() - began < 10
 
 
+HEXADECIMAL = "".join(map(token, range(1_000, 17_000)))
+"""A megabyte of digits that belong to no token."""
+
+
+@each_row("text", [HEXADECIMAL, "0123456789abcdef" * 65_536, " ".join(cut(HEXADECIMAL, 10)), token(1)[:5] * 200_000])
+def test_a_dump_in_hexadecimal_does_not_hold_the_loop(text: str) -> None:
+    """L1: each event with a megabyte of it held it for two seconds in a session with agents."""
+    tokens = holding(*range(20))
+    began = time.thread_time()
+    tokens.text(text)
+    assert time.thread_time() - began < 0.3
+
+
+@each_row("place", [0, 1, 2, 3, 4, 500, 8_100, 8_150, 8_192, 8_193, 8_300, 100_000, 500_000])
+def test_a_token_is_found_at_every_place_of_a_long_text(place: int) -> None:
+    """S001-45: whole, and its beginning, its end and a part of its middle."""
+    secret, tokens = token(1), holding(*range(5))
+    for part, shown in ((secret, secret[:8]), (secret[:9], secret[:8]), (secret[-9:], ""), (secret[20:32], "")):
+        before, after = HEXADECIMAL[:place] + "z", "z" + HEXADECIMAL[place:]
+        assert tokens.text(f"{before}{part}{after}") == f"{before}{shown}[redacted:token]{after}"
+
+
+def test_a_text_that_is_made_of_parts_of_tokens_loses_all_long_numbers_from_there_on() -> None:
+    """Fails closed, in bounded time."""
+    secret, tokens = token(1), holding(1)
+    for parts in (secret * 20_000, secret[:9] * 20_000, f"{secret} " * 20_000, secret[:5] * 200_000):
+        began = time.thread_time()
+        cleaned = tokens.text(f"{parts}{secret}z{token(7)}")
+        assert time.thread_time() - began < 1
+        assert secret not in cleaned
+        assert secret[-9:] not in cleaned
+        assert cleaned.endswith("z[redacted:token]")
+    assert tokens.text(f"{secret} {token(7)}" + " " * 5_000) == f"{secret[:8]}[redacted:token] {token(7)}" + " " * 5_000
+
+
 TOKEN, OTHER = (hashlib.sha256(name).hexdigest() for name in (b"one", b"other"))
 
 
@@ -126,10 +165,6 @@ def told(streams: TokenStreamRedactor, pieces: list[str], item: str = "i") -> li
         out.append(streams.clean(AgentMessageDelta(piece, ItemId(item), offset)))
         offset += len(piece)
     return out  # type: ignore[return-value]
-
-
-def cut(text: str, size: int) -> list[str]:
-    return [text[at : at + size] for at in range(0, len(text), size)]
 
 
 @each_row("size", [1, 2, 3, 7, 8, 9, 10, 16, 31, 63, 64, 65, 500])

@@ -2,12 +2,16 @@
 
 A token is hexadecimal, so no way of quoting changes it. What changes it is an output whose middle is left out, or a
 text that comes in pieces: a beginning or an end of nine characters is recognised too, and twelve of its middle.
+
+Of a long text only the places are looked at closely where five digits of a token stand, by a search in C: any nine have
+five of them at one of the places that are five apart. Where there are more of those than chance explains, all long
+numbers that follow are taken out, whatever they are.
 """
 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from itertools import takewhile
 
@@ -23,6 +27,15 @@ _MIDDLE = 12
 """Less than that is found by chance in ids of all kinds, where there are thousands of tokens."""
 _RUN = re.compile(rf"[0-9a-f]{{{_KEY},}}+")
 _RETIRED = 64
+_GRAM = 5
+_BLOCK = re.compile(rf"[0-9a-f]{{{_GRAM}}}")
+_SHORT = 1_024
+"""Characters that are looked at closely in any case."""
+_STEP = 8 * 1024
+_MOST_PLACES = 10_000
+"""Where five digits of a token stand in one text, besides those that are there by chance."""
+_MOST_CLOSE = 64 * 1024
+"""Characters of one text that are looked at closely."""
 REPLACEMENT = "[redacted:token]"
 
 
@@ -32,7 +45,7 @@ class TokenRedactor:
     The writer's thread reads while the loop's adds; a single entry is there or not.
     """
 
-    __slots__ = ("_heads", "_middles", "_retired", "_tails")
+    __slots__ = ("_grams", "_heads", "_longest", "_middles", "_retired", "_tails")
 
     def __init__(self) -> None:
         self._heads: dict[str, str] = {}
@@ -40,6 +53,9 @@ class TokenRedactor:
         self._middles: dict[str, str] = {}
         """To what follows it in its token, itself included."""
         self._retired: deque[str] = deque()
+        self._grams: Counter[str] = Counter()
+        """Five digits in a row of a token: how often they occur in all of them."""
+        self._longest = 0
 
     def __bool__(self) -> bool:
         """Whether there is any token to take out."""
@@ -49,6 +65,8 @@ class TokenRedactor:
         """From now on it is taken out."""
         self._heads[token[:_KEY]] = self._tails[token[-_KEY:]] = token
         self._middles.update((token[at : at + _MIDDLE], token[at:]) for at in _places(token))
+        self._grams.update(_grams(token))
+        self._longest = max(self._longest, len(token))
 
     def retire(self, token: str) -> None:
         """It is valid no more, and is forgotten when enough others have followed."""
@@ -59,13 +77,19 @@ class TokenRedactor:
             self._tails.pop(gone[-_KEY:], None)
             for at in _places(gone):
                 self._middles.pop(gone[at : at + _MIDDLE], None)
+            for gram in _grams(gone):
+                self._grams[gram] -= 1
+                if not self._grams[gram]:
+                    del self._grams[gram]
 
     def text(self, text: str) -> str:
         """The same object if there is nothing to take out."""
-        if not self._heads:
-            return text
-        cleaned = _RUN.sub(self._clean, text)
-        return text if cleaned == text else cleaned
+        pieces: list[str] = []
+        done = 0
+        for start, end in self.spans(text) if self._heads else ():
+            pieces += (text[done:start], REPLACEMENT)
+            done = end
+        return "".join([*pieces, text[done:]]) if pieces else text
 
     def json(self, body: bytes) -> bytes:
         """The same for encoded JSON."""
@@ -73,8 +97,44 @@ class TokenRedactor:
             return body
         # Byte for byte there and back, whatever the bytes mean.
         text = body.decode("latin-1")
-        cleaned = _RUN.sub(self._clean, text)
-        return body if cleaned == text else cleaned.encode("latin-1")
+        cleaned = self.text(text)
+        return body if cleaned is text else cleaned.encode("latin-1")
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """From where to where a text must not be seen, in order."""
+        windows, rest = ([(0, len(text))], None) if len(text) <= _SHORT else self._windows(text)
+        for begin, end in windows:
+            for run in _RUN.finditer(text, begin, end):
+                for start, stop in self.hidden(run[0]):
+                    yield run.start() + start, run.start() + stop
+        if rest is not None:
+            yield from (run.span() for run in _RUN.finditer(text, rest))
+
+    def _windows(self, text: str) -> tuple[list[tuple[int, int]], int | None]:
+        """(Where tokens stand, apart from each other; from where on there are too many of such places, if so)."""
+        windows: list[tuple[int, int]] = []
+        by_chance = len(text) // _GRAM * len(self._grams) // 16**_GRAM
+        room, close, margin = _MOST_PLACES + 2 * by_chance, _MOST_CLOSE, self._longest + _MIDDLE
+        for begin in range(0, len(text), _STEP):
+            end = begin + _STEP + margin
+            if self._grams.keys().isdisjoint(_BLOCK.findall(text, begin, end)):
+                continue
+            places = [block.start() for block in _BLOCK.finditer(text, begin, end) if block[0] in self._grams]
+            room -= len(places)
+            for place in places if room >= 0 else ():
+                if self._has_key(text, place):
+                    close -= _extend(windows, max(0, place - margin), min(len(text), place + margin))
+            if room < 0 or close < 0:
+                return windows, max(begin, windows[-1][1] if windows else 0)
+        return windows, None
+
+    def _has_key(self, text: str, place: int) -> bool:
+        """Whether what is known of a token stands over this place."""
+        for at in range(max(0, place + _GRAM - _MIDDLE), place + 1):
+            key = text[at : at + _KEY]
+            if key in self._heads or key in self._tails or text[at : at + _MIDDLE] in self._middles:
+                return True
+        return False
 
     def hidden(self, digits: str) -> Iterator[tuple[int, int]]:
         """From where to where a run of hexadecimal digits must not be seen."""
@@ -97,12 +157,19 @@ class TokenRedactor:
             else:
                 place += 1
 
-    def _clean(self, run: re.Match[str]) -> str:
-        digits, out, done = run[0], "", 0
-        for start, end in self.hidden(digits):
-            out += digits[done:start] + REPLACEMENT
-            done = end
-        return out + digits[done:]
+
+def _extend(windows: list[tuple[int, int]], begin: int, end: int) -> int:
+    """Add a window; those that it touches become a part of it. By how much there is more of them."""
+    before = 0
+    while windows and begin <= windows[-1][1]:
+        first, last = windows.pop()
+        begin, end, before = min(begin, first), max(end, last), before + last - first
+    windows.append((begin, end))
+    return end - begin - before
+
+
+def _grams(token: str) -> list[str]:
+    return [token[at : at + _GRAM] for at in range(len(token) - _GRAM + 1)]
 
 
 def _places(token: str) -> range:
@@ -114,8 +181,8 @@ def _agree(one: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-_HEX_RUN = re.compile(r"[0-9a-f]+")
-_HEX_END = re.compile(r"[0-9a-f]{1,72}\Z")
+_LONGEST_END = 72
+_HEX_END = re.compile(r"[0-9a-f]+\Z")
 _STREAMS = 256
 
 
@@ -134,7 +201,7 @@ class TokenStreamRedactor:
         before, let_through = self._open.pop(data.item_id, ("", data.offset)) if data.offset else ("", 0)
         whole = before + data.text
         text = self._piece(whole, len(before))
-        end = _HEX_END.search(whole)
+        end = _HEX_END.search(whole, max(0, len(whole) - _LONGEST_END))
         self._open[data.item_id] = ("" if end is None else end[0], let_through + len(text))
         if len(self._open) > _STREAMS:
             self._open.popitem(last=False)
@@ -143,10 +210,8 @@ class TokenStreamRedactor:
 
     def _piece(self, whole: str, begin: int) -> str:
         out, done = "", begin
-        for run in _HEX_RUN.finditer(whole):
-            for start, end in self._tokens.hidden(run[0]):
-                start, end = start + run.start(), end + run.start()
-                if end > done:
-                    out += whole[done:start] + (REPLACEMENT if start >= begin else "")
-                    done = end
+        for start, end in self._tokens.spans(whole):
+            if end > done:
+                out += whole[done:start] + (REPLACEMENT if start >= begin else "")
+                done = end
         return out + whole[done:]
