@@ -94,6 +94,16 @@ def test_a_keyring_that_breaks_leaves_the_key_in_the_file(tmp_path: Path) -> Non
     assert store(tmp_path, variables).read("openai") == KEY
 
 
+@needs_keyring
+def test_a_keyring_that_does_not_answer_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tertulia.models.key_store.KEYRING_WAIT_S", 1.0)
+    variables = {**kept_keyring(tmp_path), "PYTHON_KEYRING_BACKEND": "kept_keyring.Stalled"}
+    assert store(tmp_path, variables).keep("openai", KEY) == "file"
+    store(tmp_path).path.write_text('{"version": 1, "keys": {"openai": {}}}')
+    with pytest.raises(StorageError, match="which does not give it now"):
+        store(tmp_path, variables).read("openai")
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
 def test_a_file_that_others_can_reach_is_not_used(tmp_path: Path, mode: int) -> None:
     keys = store(tmp_path)

@@ -86,31 +86,28 @@ class KeyStore:
         """Keep a key in place of an earlier one; where it is now."""
         with self._file.locked():
             if not self.path.exists():
-                # Loaded again below: no key is written where it could not be used afterwards.
                 self._file.write(_File())
-            entries = self._load()
-            # What the keyring does not give back it does not keep.
-            works = self._keyring("set", provider, key) is not None and self._keyring("get", provider) == key
-            entries[provider] = StoredKey(None if works else key)
-            self._file.write(_File(keys=entries))
-            return entries[provider].place
+            # No key is written where it could not be used afterwards.
+            self._load()
+        # Not in a locked block: a person may have to unlock it. What it does not give back it does not keep.
+        works = self._keyring("set", provider, key) is not None and self._keyring("get", provider) == key
+        with self._file.locked():
+            entry = StoredKey(None if works else key)
+            self._file.write(_File(keys={**self._load(), provider: entry}))
+        return entry.place
 
     def remove(self, provider: str) -> KeyPlace | None:
         """Forget a key; where it was, None where there was none."""
-        if provider not in self._load():
+        entry = self._load().get(provider)
+        if entry is None:
             return None
+        if entry.place == "keyring" and self._keyring("del", provider) is None and self._keyring("get", provider):
+            raise StorageError(
+                f"the key for {provider} is still there: the system's keyring did not remove it", file=str(self.path)
+            )
         with self._file.locked():
-            entries = self._load()
-            entry = entries.pop(provider, None)
-            if entry is None:
-                return None
-            if entry.place == "keyring" and self._keyring("del", provider) is None and self._keyring("get", provider):
-                raise StorageError(
-                    f"the key for {provider} is still there: the system's keyring did not remove it",
-                    file=str(self.path),
-                )
-            self._file.write(_File(keys=entries))
-            return entry.place
+            self._file.write(_File(keys={name: other for name, other in self._load().items() if name != provider}))
+        return entry.place
 
     def _load(self) -> dict[str, StoredKey]:
         try:
