@@ -10,7 +10,7 @@ import sys
 from tests.journeys.person import PROMPT, Person
 
 WIRE = '''
-"""Speaks to the house model, which says back what it heard, in capitals."""
+"""Speaks to the acme model, which says back what it heard, in capitals."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -21,8 +21,8 @@ from tertulia.protocol.items import AssistantMessage, Item, UserMessage, text_pa
 from tertulia.protocol.tool_spec import ToolSpec
 
 
-class HouseDialect:
-    name = "house"
+class AcmeDialect:
+    name = "acme"
 
     def encode_items(self, items: Sequence[Item]) -> bytes:
         return b",".join(json.dumps(item.text).encode() for item in items if isinstance(item, UserMessage))
@@ -31,18 +31,18 @@ class HouseDialect:
         return b"[]"
 
 
-class HouseWire:
-    family = "house"
+class AcmeWire:
+    family = "acme"
     context_window = 8_000
-    dialect = HouseDialect()
+    dialect = AcmeDialect()
 
     def __init__(self, model: str, key: str) -> None:
-        self.name = f"house/{model}"
+        self.name = f"acme/{model}"
         self._key = key
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece]:
         if not self._key:
-            yield AnswerFailure("no key for house: the environment variable HOUSE_KEY is not set")
+            yield AnswerFailure("no key for acme: the environment variable ACME_KEY is not set")
             return
         heard = json.loads(b"[" + b",".join(request.chunks) + b"]")
         text = heard[-1].upper()
@@ -55,47 +55,47 @@ class HouseWire:
         pass
 
 
-def make_wire(model: str, variables: Mapping[str, str]) -> HouseWire:
-    return HouseWire(model, variables.get("HOUSE_KEY", ""))
+def make_wire(model: str, variables: Mapping[str, str]) -> AcmeWire:
+    return AcmeWire(model, variables.get("ACME_KEY", ""))
 '''
 
 PROGRAM = """
 import tertulia
-from house_wire import HouseWire
+from acme_wire import AcmeWire
 
-reply = tertulia.run("is it tea?", tertulia.Settings(model=HouseWire("small", "secret"), sandbox="read-only"))
+reply = tertulia.run("is it tea?", tertulia.Settings(model=AcmeWire("small", "secret"), sandbox="read-only"))
 print(reply.text)
 """
 
 
 def test_a_wire_of_my_own_answers_in_python_and_on_the_command_line(person: Person) -> None:
     # In my program it is an object.
-    person.writes("house_wire.py", WIRE)
+    person.writes("acme_wire.py", WIRE)
     program = person.writes("ask.py", PROGRAM)
     ran = person.runs(sys.executable, str(program))
     assert (ran.code, ran.out) == (0, "IS IT TEA?\n"), ran.err
 
     # Before it is installed the command line does not know it, and says which providers there are.
-    unknown = person.tertulia("exec", "-m", "house/small", "hello")
+    unknown = person.tertulia("exec", "-m", "acme/small", "hello")
     assert unknown.code == 2
-    assert "unknown provider 'house'" in unknown.err
+    assert "unknown provider 'acme'" in unknown.err
     assert "openai" in unknown.err
 
     # Installed as a package, with one line in its metadata, it is a provider like any other.
     installed = person.home / "site"
-    about = installed / "house_wire-1.0.dist-info"
+    about = installed / "acme_wire-1.0.dist-info"
     about.mkdir(parents=True)
-    (installed / "house_wire.py").write_text(WIRE)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: house-wire\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[tertulia.wires]\nhouse = house_wire:make_wire\n")
+    (installed / "acme_wire.py").write_text(WIRE)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-wire\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[tertulia.wires]\nacme = acme_wire:make_wire\n")
     person.exports(PYTHONPATH=str(installed))
-    without = person.tertulia("exec", "-m", "house/small", "hello")
+    without = person.tertulia("exec", "-m", "acme/small", "hello")
     assert without.code == 1
-    assert "HOUSE_KEY is not set" in without.err
-    person.exports(HOUSE_KEY="secret")
-    person.configures('model = "house/small"\n')
+    assert "ACME_KEY is not set" in without.err
+    person.exports(ACME_KEY="secret")
+    person.configures('model = "acme/small"\n')
     with person.sits_at() as screen:
-        assert "house/small" in screen.waits_for(PROMPT)
+        assert "acme/small" in screen.waits_for(PROMPT)
         screen.types("hello\n")
         screen.waits_for("HELLO")
         screen.waits_for(PROMPT)

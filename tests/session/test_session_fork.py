@@ -18,7 +18,7 @@ from tertulia.testing import ScriptedModel, call, say
 def work() -> str:
     return "done"
 
-def talk() -> str:
+def ask() -> str:
     async def main() -> str:
         model = ScriptedModel([say("", call("work")), "fine"])
         async with tertulia.Session.start(tertulia.Settings(model=model, tools=[work])) as session:
@@ -33,7 +33,7 @@ async def parent() -> None:
         if pid == 0:
             # A loop is running here too, in the middle of a step: a thread has none.
             said = []
-            thread = threading.Thread(target=lambda: said.append(talk()))
+            thread = threading.Thread(target=lambda: said.append(ask()))
             thread.start()
             thread.join()
             os._exit(0 if said == ["fine"] else 1)
