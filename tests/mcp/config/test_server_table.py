@@ -155,6 +155,7 @@ def test_a_relative_directory_counts_from_the_folder_of_its_file() -> None:
             "has both startup_timeout_sec and startup_timeout_ms",
         ),
         ({"command": "x", "parallel": True, "supports_parallel_tool_calls": True}, "which are the same"),
+        ({"command": "x", "default_tools_approval_mode": "no"}, "default_tools_approval_mode must be one of auto"),
     ],
 )
 def test_a_mistake_is_named_with_its_key(table, said) -> None:

@@ -105,7 +105,9 @@ def read_table(label: str, table: object) -> dict[str, Any]:
     """The fields of a definition, without its name and where it comes from. `label` names the table in errors."""
     if not isinstance(table, Mapping):
         raise InvalidParamsError(f"{label} must be a table with command or url")
-    entries = _with_own_names(label, dict(cast("Mapping[Any, Any]", table)))
+    written = dict(cast("Mapping[Any, Any]", table))
+    entries = _with_own_names(label, written)
+    theirs = {ours: name for name, ours in _CODEX.items() if name in written}
     kind = _kind(label, entries)
     fields: dict[str, Any] = {}
     parts: dict[str, Any] = {}
@@ -114,7 +116,7 @@ def read_table(label: str, table: object) -> dict[str, Any]:
             parts[key] = _TRANSPORTS[kind][key](f"{label}.{key}", value)
         elif key in _KEYS:
             field, reader = _KEYS[key]
-            fields[field] = reader(f"{label}.{key}", value)
+            fields[field] = reader(f"{label}.{theirs.get(key, key)}", value)
         else:
             raise InvalidParamsError(_unknown(label, str(key), kind))
     if kind == "url":
