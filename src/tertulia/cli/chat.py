@@ -11,9 +11,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from tertulia.cli.exec.run_message import MessageOutcome
@@ -126,8 +126,11 @@ class _Signals:
 # ---- a new session
 
 
-def start_chat(loaded: LoadedSettings) -> int:
-    """Begin a new session and talk with it; earlier ones are only counted. NoModelError where no model would answer."""
+def start_chat(loaded: LoadedSettings, instructions: str | None = None) -> int:
+    """Begin a new session and talk with it; earlier ones are only counted. NoModelError where no model would answer.
+
+    `instructions`: the base instructions of its root.
+    """
     require_model(loaded.settings, loaded.environment)
     require_sandbox(loaded.settings)
     earlier = sum(entry.purpose is None for entry in list_sessions(loaded.environment.home))
@@ -144,7 +147,17 @@ def start_chat(loaded: LoadedSettings) -> int:
             )
         out.line(("/help shows what can be typed; Ctrl-C stops an answer, Ctrl-D leaves.", "dim"))
 
-    return run_chat(Session(loaded.settings, waits=False), loaded, greet)
+    return run_chat(_instructed(Session(loaded.settings, waits=False), instructions), loaded, greet)
+
+
+@asynccontextmanager
+async def _instructed(
+    entering: AbstractAsyncContextManager[Session], instructions: str | None
+) -> AsyncGenerator[Session]:
+    async with entering as session:
+        if instructions is not None:
+            await session.root.set_context(base_instructions=instructions)
+        yield session
 
 
 # ---- the main thread: the keyboard

@@ -168,6 +168,14 @@ _FLAGS = (
 )
 
 
+instructions_option = click.option(
+    "--instructions",
+    metavar="FILE|TEXT",
+    help="Base instructions: of a file that exists, else the text itself. One word with a slash or a file's ending is "
+    "always a file.",
+)
+"""A decorator of the verbs that begin a conversation; `exec/instructions.py` resolves its value."""
+
 agent_flag = _flag("agent", "--agent", metavar="NAME", help="Which agent of config.toml it is; see `agents ls`.")
 """A decorator of the verbs that begin a conversation."""
 

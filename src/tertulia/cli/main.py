@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import click
 
-from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags
+from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags, instructions_option
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import InvalidParamsError, TertuliaError, ToolConflictError
 from tertulia.policy.display_text import printable
@@ -149,23 +149,28 @@ _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width":
 
 
 @click.group(cls=_Verbs, invoke_without_command=True, epilog=_EXAMPLES, context_settings=_CONTEXT_SETTINGS)
+@instructions_option
 @agent_flag
 @global_flags
 @click.version_option(__version__, message="tertulia %(version)s")
 @click.pass_context
-def program(context: click.Context) -> int:
+def program(context: click.Context, *, instructions: str | None) -> int:
     """One session, many isolated conversations: an agent runtime.
 
     Without a command it starts a conversation, where standard input and output are a terminal. The options hold for
     every command and may stand before or after it.
     """
     if context.invoked_subcommand is not None:
+        if instructions is not None:
+            raise click.UsageError("--instructions goes after `exec`, or stands without a command")
         return 0
     if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
         # Imported here: no other verb needs it.
         from tertulia.cli.chat import start_chat
+        from tertulia.cli.exec.instructions import resolve_instructions
 
-        return start_chat(context.find_root().ensure_object(GlobalFlags).load())
+        text = None if instructions is None else resolve_instructions(instructions)
+        return start_chat(context.find_root().ensure_object(GlobalFlags).load(), text)
     click.echo(context.get_help())
     return 0
 

@@ -18,7 +18,7 @@ from tertulia.cli.exec import standard_input
 from tertulia.cli.exec.run_message import MessageOutcome, MessageRequest, MessageView, resume_and_show, run_message
 from tertulia.cli.exec.standard_input import StdinChoice, read_data, with_data
 from tertulia.cli.exec.text_output import TextView, session_header
-from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags, parse_seconds
+from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags, instructions_option, parse_seconds
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.session_lookup import LAST, ResumeRequest, find_stored_session
 from tertulia.conversation.terms import NATIVE
@@ -91,6 +91,7 @@ Examples:
   tertulia exec -m scripted/rehearsal.yaml "Tidy up the notes"
   tertulia exec --backend codex "Fix the failing test"
   tertulia exec --agent reviewer "Review the last commit"
+  tertulia exec --instructions "Answer in one line." "What is this?"
   tertulia exec resume --last "And now the tests"
 
 \b
@@ -132,6 +133,7 @@ Exit codes:
     metavar="NAME",
     help="What does the work: native, codex, claude, acp:NAME, command:NAME; see `executors`.",
 )
+@instructions_option
 @agent_flag
 @click.option(
     "stdin", "--stdin", flag_value="wait", help="Wait for the end of standard input, however long it is silent."
@@ -152,6 +154,7 @@ def command(
     schema_file: Path | None,
     images: Sequence[Path],
     backend: str | None,
+    instructions: str | None,
     timeout_s: float | None,
     stdin: StdinChoice | None,
     quiet: bool,
@@ -176,7 +179,8 @@ def command(
     items = (TextInput(_whole_prompt(prompt, stdin, loaded)), *(LocalImageInput(str(image)) for image in images))
     # What cannot be sent is refused here, while nothing has been printed yet.
     to_user_message(None, items, cwd="/")
-    message_request = MessageRequest(items, schema, timeout_s, backend=backend)
+    text = _resolve_instructions(instructions)
+    message_request = MessageRequest(items, schema, timeout_s, backend=backend, instructions=text)
     ending = _follow(loaded, resume_request, message_request, as_json=as_json, quiet=quiet or for_sdk)
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")
@@ -226,6 +230,15 @@ async def _with_header(
     async with entering as session:
         TerminalOutput(sys.stderr, loaded.environment.variables).line((session_header(session), "dim"))
         yield session
+
+
+def _resolve_instructions(value: str | None) -> str | None:
+    if value is None:
+        return None
+    # Imported here: most runs give none.
+    from tertulia.cli.exec.instructions import resolve_instructions
+
+    return resolve_instructions(value)
 
 
 def _whole_prompt(prompt: Sequence[str], stdin: StdinChoice | None, loaded: LoadedSettings) -> str:

@@ -54,6 +54,8 @@ class MessageRequest(msgspec.Struct, frozen=True):
     """The fields of a conversation to open for the message."""
     backend: str | None = None
     """The backend that the conversation gets first; None leaves it as it is."""
+    instructions: str | None = None
+    """The base instructions that it gets first; None leaves them as they are."""
 
 
 class MessageOutcome(msgspec.Struct, frozen=True):
@@ -144,6 +146,8 @@ async def _target_conversation(session: Session, message_request: MessageRequest
     if message_request.backend not in (None, conversation.info.backend):
         # Setting the same backend again would end its native session.
         await conversation.set_context(backend=message_request.backend)
+    if message_request.instructions is not None:
+        await conversation.set_context(base_instructions=message_request.instructions)
     return conversation
 
 
