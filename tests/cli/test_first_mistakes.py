@@ -265,7 +265,7 @@ CODEX = {
     "model_provider": 'model = "PROVIDER/MODEL"',
     "sandbox_mode": "sandbox",
     "sandbox_workspace_write": "network",
-    "model_reasoning_effort": "default",
+    "model_reasoning_effort": "reasoning_effort",
     "project_doc_max_bytes": "project_instructions",
     "profiles": "-c KEY=VALUE",
     "history": "storage_policy",

@@ -15,7 +15,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, PREFERENCES, RIGHT_FIELDS, TOOL_SWITCHES
-from tertulia.protocol.field_kinds import ConversationField, FieldKind, Structured, Switch, Words
+from tertulia.protocol.field_kinds import ConversationField, FieldKind, Number, Structured, Switch, Words
 from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.sandbox_mode import SANDBOX
 from tertulia.session.settings.conversation_fields import ConversationFields, LimitFields
@@ -33,6 +33,8 @@ def _allows(hint: Any, kind: FieldKind) -> bool:
         case Words():
             words = {word for option in options for word in get_args(option) or (option,)}
             return {str(word).replace("-", "_") for word in words} == set(kind.words)
+        case Number():
+            return options == {int if kind.whole else float}
         case Structured():
             return True
 
@@ -121,7 +123,8 @@ def test_the_table_is_frozen() -> None:
 
 def test_a_right_has_the_name_of_its_field_unless_the_row_says_otherwise() -> None:
     assert {right: row.name for right, row in RIGHT_FIELDS.items() if right != row.name} == {"shell": "shell_mode"}
-    assert list(PREFERENCES) == ["project_instructions", "shell_mode"]
+    settings = ["reasoning_effort", "temperature", "max_output_tokens"]
+    assert list(PREFERENCES) == ["project_instructions", *settings, "shell_mode"]
 
 
 @each_row(

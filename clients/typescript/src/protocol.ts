@@ -960,9 +960,12 @@ export interface NewConversation {
   include_apply_patch_tool?: boolean | null;
   include_conv_tools?: boolean | null;
   tools_web_search_request?: boolean | null;
+  reasoning_effort?: string | null;
   sandbox?: string | null;
   visibility?: string | null;
   shell_mode?: string | null;
+  temperature?: number | null;
+  max_output_tokens?: number | null;
   base_instructions?: string | null;
   user_instructions?: string | null;
   mcp_tool_allowlist?: Array<string> | null;
@@ -1230,9 +1233,12 @@ export interface SetContext {
   include_apply_patch_tool?: boolean | null;
   include_conv_tools?: boolean | null;
   tools_web_search_request?: boolean | null;
+  reasoning_effort?: string | null;
   sandbox?: string | null;
   visibility?: string | null;
   shell_mode?: string | null;
+  temperature?: number | null;
+  max_output_tokens?: number | null;
   base_instructions?: string | null;
   user_instructions?: string | null;
   mcp_tool_allowlist?: Array<string> | null;

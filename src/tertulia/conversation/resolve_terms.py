@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tertulia.conversation.terms import NATIVE, ConversationContext, Terms, tool_preferences
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
-from tertulia.models.wire import Wire
+from tertulia.models.wire import ChecksSettings, ModelSettings, Wire
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.narrowing import Narrowing, Rights, narrow, parse_right
 from tertulia.protocol.conversation_fields import PREFERENCES, RIGHT_FIELDS
@@ -54,6 +54,8 @@ class TermsBase(msgspec.Struct, frozen=True):
     """Of executors: the modes that each can be held to. One that is not listed has no sandbox of its own to set."""
     mcp: McpManager = NoServers()
     """Which tools a name of the allowlist may mean, besides those in the view."""
+    let_go: Callable[[Wire], object] = lambda _: None
+    """For a wire that was found, and that no conversation will use."""
     conversation: ConversationId | None = None
     """Whose terms they are, where it may have servers of its own."""
 
@@ -77,13 +79,44 @@ def resolve_terms(request: ContextFields, current: Terms, ground: TermsBase) -> 
     backend, cwd = _backend(request.backend, current, ground), _cwd(request.cwd, current, default)
     _check_asking(backend, rights, ground)
     warnings.extend(_sandbox_warnings(backend, rights, ground))
-    # Last, because it alone may make something: a refusal after it would leave a wire that is never closed.
+    # Last, because it alone may make something, which a refusal after it has to let go.
     wire = _wire(request.model, current, ground)
+    try:
+        warnings.extend(_fit_settings(preferences, request, wire, backend))
+    except InvalidParamsError:
+        if wire is not current.wire and wire is not default.wire:
+            ground.let_go(wire)
+        raise
     view, tools = _view(context.mcp_view, rights), tool_preferences(rights, preferences["shell_mode"], wire.family)
     context, functions = ConversationContext(base, user, view, tools), _functions(request, current)
     held = {"agent": current.agent, "functions": functions, "unattended": current.unattended}
     terms = Terms(context, rights, wire, backend, cwd, **held, **preferences)
     return ResolvedTerms(terms, tuple(_narrowed_as_asked(narrowed, request)), tuple(warnings))
+
+
+def _fit_settings(preferences: dict[str, Any], request: ContextFields, wire: Wire, backend: str) -> Iterator[str]:
+    """Refuse what was asked of a model that cannot be asked so; leave out, with a warning, what was only inherited."""
+    named = [name for name in ModelSettings.__struct_fields__ if getattr(request, name) not in (UNSET, None)]
+    if backend != NATIVE:
+        if named:
+            raise InvalidParamsError(
+                f"{named[0]}: backend {backend} is told nothing of it; set it up in its own settings"
+            )
+        return
+    if not isinstance(wire, ChecksSettings):
+        return
+    fitting = ModelSettings(**{name: preferences[name] for name in named})
+    wire.check_settings(fitting)
+    for name in ModelSettings.__struct_fields__:
+        if name in named or preferences[name] is None:
+            continue
+        more = replace(fitting, **{name: preferences[name]})
+        try:
+            wire.check_settings(more)
+            fitting = more
+        except InvalidParamsError as error:
+            preferences[name] = None
+            yield f"{error.message} (it was inherited, and is left out)"
 
 
 def _narrowed_as_asked(narrowed: Iterable[Narrowing], request: ContextFields) -> Iterator[Narrowing]:

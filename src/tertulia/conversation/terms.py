@@ -9,10 +9,10 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.mcp.view import McpView
-from tertulia.models.wire import Wire
+from tertulia.models.wire import ModelSettings, Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy
 from tertulia.policy.narrowing import Rights
-from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ShellMode
+from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ReasoningEffort, ShellMode
 from tertulia.protocol.sandbox_mode import SandboxMode
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
@@ -98,10 +98,19 @@ class Terms(msgspec.Struct, frozen=True):
     """Of a conversation that was opened as one. No other conversation inherits it."""
     functions: tuple[Tool, ...] = ()
     """Python functions that only this conversation can call. A child does not inherit them, a fork has them."""
+    reasoning_effort: ReasoningEffort | None = None
+    """Of the model's answers; these three are None where the provider or the model decides."""
+    temperature: float | None = None
+    max_output_tokens: int | None = None
     project_instructions: bool | None = None
     """Whether it is told what files of its project say about working there."""
     unattended: bool = False
     """No one can answer approvals in this session, and models are told so."""
+
+    @property
+    def model_settings(self) -> ModelSettings:
+        """How the model is asked to answer."""
+        return ModelSettings(self.reasoning_effort, self.temperature, self.max_output_tokens)
 
 
 def tool_preferences(rights: Rights, shell_mode: ShellMode | None, family: str) -> ToolsPrefs:

@@ -109,6 +109,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
         tools=tools,
         storage=context.storage_policy,
         output_schema=output_schema,
+        settings=conversation.terms.model_settings,
     )
     request = build_request(asking, conversation.history)
     record = fingerprint_request(

@@ -15,6 +15,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.conversation_fields import ReasoningEffort
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, check_variable_name
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.validation_text import explain_validation
@@ -39,6 +40,12 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The environment variable that holds the key; never the key."""
     context_window: _Positive = DEFAULT_WINDOW
     """How many tokens request and answer may have together."""
+    reasoning_effort: ReasoningEffort | None = None
+    """How much its models think, where neither the conversation nor the session says it."""
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    """How freely they choose their words, likewise."""
+    max_output_tokens: _Positive | None = None
+    """The most that one answer may have, likewise."""
     request_max_retries: _Count = 4
     """After a refusal that may pass: 5xx and 429."""
     stream_max_retries: _Count = 4

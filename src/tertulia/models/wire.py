@@ -6,10 +6,11 @@ A wire knows nothing of conversations, tools that run, or storage; it moves byte
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from tertulia.protocol.conversation_fields import ReasoningEffort
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import NO_USAGE, AssistantMessage, Item, Reasoning, ToolCall, Usage
 from tertulia.protocol.tool_spec import ToolSpec
@@ -38,6 +39,14 @@ class Dialect(Protocol):
         ...
 
 
+class ModelSettings(msgspec.Struct, frozen=True):
+    """How a model is asked to answer. None: as its provider or it decides."""
+
+    reasoning_effort: ReasoningEffort | None = None
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+
+
 class ModelRequest(msgspec.Struct, frozen=True):
     """All that one model request needs. `items` and `chunks` are the same history, as objects and as bytes."""
 
@@ -56,6 +65,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """Whether the provider may keep the exchange; follows the storage policy."""
     output_schema: str | None = None
     """JSON Schema text that the answer must follow, where the API can promise that."""
+    settings: ModelSettings = ModelSettings()
+    """What the wire cannot pass on it has refused before, see `ChecksSettings`."""
 
 
 class _Delta(msgspec.Struct, frozen=True, gc=False):
@@ -145,6 +156,15 @@ class Wire(Protocol):
 
     async def close(self) -> None:
         """Let go of connections. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class ChecksSettings(Protocol):
+    """A wire that knows which settings its API takes. One that does not is given them as they are."""
+
+    def check_settings(self, settings: ModelSettings) -> None:
+        """Raise InvalidParams with the reason where the API, or this model, has no such setting."""
         ...
 
 

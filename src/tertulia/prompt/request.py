@@ -19,7 +19,7 @@ import msgspec
 from tertulia.history.sanitiser import closing_outputs
 from tertulia.history.store import HistoryStore
 from tertulia.history.view import HistoryView
-from tertulia.models.wire import Dialect, ModelRequest, Wire
+from tertulia.models.wire import Dialect, ModelRequest, ModelSettings, Wire
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import Item
@@ -139,6 +139,7 @@ class RequestInputs(msgspec.Struct, frozen=True):
     tools: OfferedTools
     storage: StoragePolicy
     output_schema: str | None = None
+    settings: ModelSettings = ModelSettings()
 
 
 def build_request(asking: RequestInputs, store: HistoryStore, extra_pending: Sequence[Item] = ()) -> ModelRequest:
@@ -157,4 +158,5 @@ def build_request(asking: RequestInputs, store: HistoryStore, extra_pending: Seq
         cache_key=cache_key(instructions, tools.digest, wire.family),
         store=isinstance(asking.storage, Full | Ttl) and store.may_be_kept_elsewhere,
         output_schema=asking.output_schema,
+        settings=asking.settings,
     )

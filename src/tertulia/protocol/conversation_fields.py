@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from tertulia.protocol.field_kinds import ConversationField, Structured, Switch, Words
+from tertulia.protocol.field_kinds import ConversationField, Number, Structured, Switch, Words
 from tertulia.protocol.sandbox_mode import SANDBOX
 from tertulia.protocol.tool_spec import CONV_TOOLS
 
 Visibility = Literal["subtree", "session"]
 ShellMode = Literal["default", "with_request", "local", "streamable", "none"]
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
     ConversationField(
@@ -49,6 +50,25 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         doc="`provider/model` (see [models](models.md)), `scripted/FILE`, or from Python any model object",
         setting="`provider/model` (see [models](models.md)), or from Python a model object. Unset: that of the first "
         "key that is set, or the embedded model, or [none](models.md#who-answers)",
+    ),
+    ConversationField(
+        name="reasoning_effort",
+        kind=Words(get_args(ReasoningEffort)),
+        doc="how much the model [thinks](models.md#how-a-model-answers): `none`, `minimal`, `low`, `medium`, `high`, "
+        "`xhigh` or `max`, of which its API knows some",
+        setting="how much models [think](models.md#how-a-model-answers), where their API can be told",
+    ),
+    ConversationField(
+        name="temperature",
+        kind=Number(0, 2),
+        doc="how freely the model [chooses its words](models.md#how-a-model-answers), from 0 to 2",
+        setting="how freely models [choose their words](models.md#how-a-model-answers), from 0 to 2",
+    ),
+    ConversationField(
+        name="max_output_tokens",
+        kind=Number(1, 1_000_000, whole=True),
+        doc="the most that one [answer of the model](models.md#how-a-model-answers) may have",
+        setting="the most tokens that one [answer of a model](models.md#how-a-model-answers) may have",
     ),
     ConversationField(
         name="backend",

@@ -59,6 +59,27 @@ class Words(msgspec.Struct, frozen=True):
         return [self.to_wire(word) for word in self.words]
 
 
+class Number(msgspec.Struct, frozen=True):
+    """A number in a range; always a preference."""
+
+    lowest: float
+    highest: float
+    whole: bool = False
+
+    def parse(self, name: str, value: object) -> float:
+        """The number, a whole one as an int; InvalidParams tells the range."""
+        if not isinstance(value, int | float) or isinstance(value, bool) or not self._fits(value):
+            raise InvalidParamsError(f"{name} must be {self.described()}, not {value!r:.80}")
+        return int(value) if self.whole else float(value)
+
+    def described(self) -> str:
+        """The range of numbers, for people."""
+        return f"a {'whole ' if self.whole else ''}number from {self.lowest:g} to {self.highest:,.0f}"
+
+    def _fits(self, value: float) -> bool:
+        return self.lowest <= value <= self.highest and (not self.whole or value == int(value))
+
+
 class Structured(msgspec.Struct, frozen=True):
     """A text, a list or a table, which the stage that knows its parts reads."""
 
@@ -66,7 +87,7 @@ class Structured(msgspec.Struct, frozen=True):
     """Of a right: what is narrower than what, as docs/rights.md says it."""
 
 
-FieldKind = Switch | Words | Structured
+FieldKind = Switch | Words | Number | Structured
 
 
 class ConversationField(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +115,7 @@ class ConversationField(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_preference(self) -> bool:
-        """Whether terms hold its value as it was asked for: a switch or a word that is not, or not only, a right."""
+        """Whether terms hold its value as it was asked for: it is not structured, and not, or not only, a right."""
         if isinstance(self.kind, Structured) or self.doc is None:
             return False
         return not self.narrows or (isinstance(self.kind, Words) and self.kind.off is not None)

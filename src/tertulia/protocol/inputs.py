@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS
-from tertulia.protocol.field_kinds import Switch, Words
+from tertulia.protocol.field_kinds import Number, Switch, Words
 
 ModelValue = Annotated[
     Any, Meta(description="provider/model; null: the default", extra_json_schema={"type": ["string", "null"]})
@@ -78,12 +78,20 @@ def _word_value(kind: Words) -> Any:
     return Annotated[str, Meta(description=f"{', '.join(others)} or {last}")]
 
 
+def _number_value(kind: Number) -> Any:
+    about = Meta(description=kind.described())
+    return Annotated[int, about] if kind.whole else Annotated[float, about]
+
+
 def _generated_fields() -> list[tuple[str, Any, Any]]:
-    """Switches and words of the table of conversation fields. Structured values are spelled out where they are used."""
+    """Switches, words and numbers of the table of conversation fields; structured values are spelled out below."""
     rows = [row for row in CONVERSATION_FIELDS if row.doc is not None]
     switches = [(row.name, bool | None | UnsetType, UNSET) for row in rows if isinstance(row.kind, Switch)]
     words = [(row.name, _word_value(row.kind) | None | UnsetType, UNSET) for row in rows if isinstance(row.kind, Words)]
-    return [*switches, *words]
+    numbers = [
+        (row.name, _number_value(row.kind) | None | UnsetType, UNSET) for row in rows if isinstance(row.kind, Number)
+    ]
+    return [*switches, *words, *numbers]
 
 
 _GeneratedFields = msgspec.defstruct(

@@ -19,7 +19,7 @@ from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.events.journal import Journal
 from tertulia.mcp.view import McpView, NoServers
-from tertulia.models.wire import Wire
+from tertulia.models.wire import ChecksSettings, Wire
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.conversation_fields import PREFERENCES
 from tertulia.protocol.events import SessionConfigured, WarningEvent
@@ -210,8 +210,11 @@ def _terms_resolver(parts: SessionParts) -> TermsResolver:
     context = ConversationContext(None, None, McpView(), tool_preferences(rights, settings.shell_mode, wire.family))
     cwd = os.path.abspath(settings.cwd or ".")
     preferences = {name: getattr(settings, name) for name in PREFERENCES}
+    terms = Terms(context, rights, wire, NATIVE, cwd, unattended=settings.unattended, **preferences)
+    if isinstance(wire, ChecksSettings):
+        wire.check_settings(terms.model_settings)
     return TermsResolver(
-        Terms(context, rights, wire, NATIVE, cwd, unattended=settings.unattended, **preferences),
+        terms,
         settings.rights,
         wires=parts.wires,
         toolbox=parts.toolbox,

@@ -297,7 +297,8 @@ class TermsResolver:
         return replace(_with_view(terms, seen), agent=prepared_agent.agent)
 
     def _ground(self, default: Terms, ceiling: Rights, because: str) -> TermsBase:
-        return TermsBase(default, ceiling, because, self._wires.find, self._backends, self._sandboxes, self._mcp())
+        others = self._backends, self._sandboxes, self._mcp(), self._wires.let_go
+        return TermsBase(default, ceiling, because, self._wires.find, *others)
 
     def _check_tools(self, resolved: ResolvedTerms) -> ResolvedTerms:
         """Two tools under one name are an error, or, where so configured, a warning."""

@@ -26,6 +26,7 @@ def test_settings_of_codex_are_understood() -> None:
     said = ("sandbox_workspace_write.network_access=true", 'web_search="live"', 'model_reasoning_effort="high"')
     settings = load_codex_sdk_settings(given(*said, 'approval_policy="never"')).settings
     assert (settings.network, settings.tools_web_search_request) == (True, True)
+    assert settings.reasoning_effort == "high"
     assert not settings.rights.approval_policy.may_ask
     off = load_codex_sdk_settings(
         given("sandbox_workspace_write.network_access=false", 'web_search="disabled"')

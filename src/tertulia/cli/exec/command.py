@@ -54,8 +54,7 @@ def load_codex_sdk_settings(flags: GlobalFlags) -> LoadedSettings:
             case "openai_base_url":
                 base_url = value.strip('"')
             case "model_reasoning_effort":
-                # Ignored, as `app-server --codex` does.
-                pass
+                flags.overrides.append(f"reasoning_effort={value}")
             case _:
                 flags.overrides.append(override)
     model = flags.values.get("model")

@@ -219,11 +219,20 @@ class ChatWire(HttpWire):
     def body_of(self, request: w.ModelRequest) -> list[bytes]:
         """The request. What only OpenAI knows is said only to OpenAI: others may refuse it."""
         parts = [b'{"stream":true,"stream_options":{"include_usage":true},"model":', encode(self.model)]
-        if self.provider_name == "openai" or f".{self.place.host}".endswith(_OPENAI_HOSTS):
+        is_openai = self.provider_name == "openai" or f".{self.place.host}".endswith(_OPENAI_HOSTS)
+        if is_openai:
             parts += [
                 json_member("store", encode(request.store)),
                 json_member("prompt_cache_key", encode(request.cache_key)),
             ]
+        settings = self.settings_of(request.settings)
+        if settings.reasoning_effort is not None:
+            parts.append(json_member("reasoning_effort", encode(settings.reasoning_effort)))
+        if settings.temperature is not None:
+            parts.append(json_member("temperature", encode(settings.temperature)))
+        if settings.max_output_tokens is not None:
+            most = "max_completion_tokens" if is_openai else "max_tokens"
+            parts.append(json_member(most, encode(settings.max_output_tokens)))
         if request.tools_json != b"[]":
             parts.append(json_member("tools", request.tools_json))
         if request.output_schema is not None:

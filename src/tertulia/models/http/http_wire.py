@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, StorageError
-from tertulia.models.catalog import ModelProvider, model_family
+from tertulia.models.catalog import ModelProvider, model_facts, model_family
 from tertulia.models.http.provider_error import (
     ProviderAddress,
     ProviderAttemptError,
@@ -28,10 +28,12 @@ from tertulia.models.wire import (
     AnswerPiece,
     Dialect,
     ModelRequest,
+    ModelSettings,
     ReasoningDelta,
     RetryNotice,
     TextDelta,
 )
+from tertulia.protocol.conversation_fields import ReasoningEffort
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ class HttpWire(ABC):
 
     path: str
     """What follows the provider's base_url."""
+    efforts: tuple[ReasoningEffort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh")
+    """The words that this API has for `reasoning_effort`."""
+    max_temperature: float = 2.0
+    """The highest temperature that this API takes."""
 
     def __init__(
         self,
@@ -93,6 +99,21 @@ class HttpWire(ABC):
     def body_of(self, request: ModelRequest) -> list[bytes]:
         """The request as it is sent, in parts. The history in it is as it was encoded, once."""
 
+    def settings_of(self, settings: ModelSettings) -> ModelSettings:
+        """What is asked for, and of the rest what the provider's table says."""
+        usual = self.provider
+        return ModelSettings(
+            usual.reasoning_effort if settings.reasoning_effort is None else settings.reasoning_effort,
+            usual.temperature if settings.temperature is None else settings.temperature,
+            usual.max_output_tokens if settings.max_output_tokens is None else settings.max_output_tokens,
+        )
+
+    def check_settings(self, settings: ModelSettings) -> None:
+        """Refuse what this API, or a model that is known, does not take; see `ChecksSettings`."""
+        refusal = settings_refusal(self, self.settings_of(settings))
+        if refusal is not None:
+            raise InvalidParamsError(refusal)
+
     def headers_for(self, key: str | None) -> dict[str, str]:
         """The headers that this API wants besides the usual ones: the key as a bearer token, by default."""
         return {} if key is None else {"Authorization": f"Bearer {key}"}
@@ -104,8 +125,9 @@ class HttpWire(ABC):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Ask, and ask again where that may help; see Wire for what is promised."""
         try:
+            self.check_settings(request.settings)
             key = await self._keys.find(self.provider_name, self.provider.env_key)
-        except StorageError as error:
+        except (StorageError, InvalidParamsError) as error:
             yield AnswerFailure(error.message)
             return
         patience = RetryBudget(self.provider)
@@ -227,3 +249,22 @@ def _host(url: str) -> str:
     except ValueError:
         port = None
     return f"{address.hostname}:{port}" if port is not None else address.hostname or ""
+
+
+def settings_refusal(wire: HttpWire, settings: ModelSettings) -> str | None:
+    """Why this model cannot be asked so; None where it can, or where that is not known."""
+    facts, effort, temperature = model_facts(wire.model), settings.reasoning_effort, settings.temperature
+    if effort is not None:
+        if facts.context_window is not None and not facts.reasoning:
+            return f"reasoning_effort: {wire.name} does not reason, so it has none; leave it out"
+        if effort not in wire.efforts:
+            return f"reasoning_effort: the API of {wire.name} has no {effort!r}, only {', '.join(wire.efforts)}"
+    if temperature is not None:
+        if temperature > wire.max_temperature:
+            return f"temperature: the API of {wire.name} takes at most {wire.max_temperature:g}, not {temperature:g}"
+        if effort != "none" and facts.reasoning and (model_family(wire.model) or "").startswith(("gpt-", "o")):
+            return f"temperature: {wire.name} is a reasoning model and takes none; use reasoning_effort"
+    if settings.max_output_tokens is not None and settings.max_output_tokens > wire.context_window:
+        most, window = settings.max_output_tokens, wire.context_window
+        return f"max_output_tokens: {most:,} is more than the window of {wire.name}, {window:,} tokens"
+    return None

@@ -291,6 +291,8 @@ class MessagesWire(HttpWire):
     """One model over the Messages API."""
 
     path = "/v1/messages"
+    efforts = ("low", "medium", "high", "xhigh", "max")
+    max_temperature = 1.0
 
     @property
     def dialect(self) -> MessagesDialect:
@@ -309,8 +311,11 @@ class MessagesWire(HttpWire):
 
     def body_of(self, request: w.ModelRequest) -> list[bytes]:
         """The request. What stays the same from one to the next is marked for the provider's cache, here and now."""
-        most = min(_MAX_OUTPUT, self.context_window // 4)
+        settings = self.settings_of(request.settings)
+        most = settings.max_output_tokens or min(_MAX_OUTPUT, self.context_window // 4)
         parts = [b'{"stream":true,"model":', encode(self.model), json_member("max_tokens", encode(most))]
+        if settings.temperature is not None:
+            parts.append(json_member("temperature", encode(settings.temperature)))
         tools = request.tools_json
         if request.instructions:
             system = b'[{"type":"text","text":%b}]' % encode(request.instructions)
@@ -319,9 +324,13 @@ class MessagesWire(HttpWire):
             tools = _marked(tools)
         if tools != b"[]":
             parts.append(json_member("tools", tools))
+        output: dict[str, object] = {}
+        if settings.reasoning_effort is not None:
+            output["effort"] = settings.reasoning_effort
         if request.output_schema is not None:
-            form = b'{"format":{"type":"json_schema","schema":%b}}'
-            parts.append(json_member("output_config", form % request.output_schema.encode()))
+            output["format"] = {"type": "json_schema", "schema": msgspec.Raw(request.output_schema.encode())}
+        if output:
+            parts.append(json_member("output_config", encode(output)))
         messages = join_at_seams(request.chunks, _SEAMS)
         if messages and messages[-1].endswith(_USER_END):
             messages[-1] = _marked(messages[-1].removesuffix(b" }"))

@@ -279,6 +279,13 @@ class ResponsesWire(HttpWire):
         parts.append(json_member("prompt_cache_key", encode(request.cache_key)))
         if not self.model.startswith(_CANNOT_REASON):
             parts.append(json_member("include", b'["reasoning.encrypted_content"]'))
+        settings = self.settings_of(request.settings)
+        if settings.reasoning_effort is not None:
+            parts.append(json_member("reasoning", encode({"effort": settings.reasoning_effort})))
+        if settings.temperature is not None:
+            parts.append(json_member("temperature", encode(settings.temperature)))
+        if settings.max_output_tokens is not None:
+            parts.append(json_member("max_output_tokens", encode(settings.max_output_tokens)))
         if request.instructions:
             parts.append(json_member("instructions", encode(request.instructions)))
         if request.tools_json != b"[]":

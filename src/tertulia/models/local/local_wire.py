@@ -24,7 +24,7 @@ from tertulia.models.http.provider_error import ProviderAddress, ProviderAttempt
 from tertulia.models.local import llama_program
 from tertulia.models.local.llama_program import UNLOADABLE
 from tertulia.models.local.weights import LOCAL_PROVIDER, can_run, find_weights
-from tertulia.models.wire import AnswerFailure, AnswerPiece, ModelRequest, RetryNotice
+from tertulia.models.wire import AnswerFailure, AnswerPiece, ModelRequest, ModelSettings, RetryNotice
 from tertulia.protocol.items import AssistantMessage, Item, Reasoning, Summary, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.limits.open_files import restore_child_limit
@@ -264,6 +264,12 @@ class LocalWire:
     async def close(self) -> None:
         """Let go of the process. A later request holds it again."""
         self._shared.let_go(self)
+
+    def check_settings(self, settings: ModelSettings) -> None:
+        """Refuse all of them: the embedded model is always asked in the same way."""
+        for name in settings.__struct_fields__:
+            if getattr(settings, name) is not None:
+                raise InvalidParamsError(f"{name}: {self.name} is asked as its makers advise; leave it out")
 
     def _obstacle(self) -> str | None:
         if not can_run():

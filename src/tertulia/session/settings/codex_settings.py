@@ -12,7 +12,10 @@ _SCREEN = "it is about Codex's screen, which Tertulia does not have; leave it ou
 _ACCOUNT = "Tertulia uses keys and no ChatGPT account; leave it out, and set a key with the provider's env_key"
 _REASONING = "no setting of Tertulia chooses it yet; leave it out, and the model's own default holds"
 _PROFILE = "there are no profiles; give single settings with -c KEY=VALUE, or keep another file and set XDG_CONFIG_HOME"
-_INSTRUCTIONS = "instructions belong to conversations: write them into AGENTS.md, or open one with base_instructions"
+_INSTRUCTIONS = (
+    "instructions belong to conversations: write them into AGENTS.md, give --instructions, or open one with "
+    "base_instructions"
+)
 _RIGHTS = "write sandbox, network, writable_roots and approval_policy instead"
 _MCP_LOGIN = "Tertulia does not log in to MCP servers; name a token with bearer_token_env_var of the server"
 _TOOLS = "switch tools by include_plan_tool, include_apply_patch_tool, tools_web_search_request and shell_mode"
@@ -51,7 +54,6 @@ CODEX_NOTES: Mapping[str, str] = {
     "model_context_window": "write context_window into [model_providers.NAME]",
     "model_instructions_file": _INSTRUCTIONS,
     "model_provider": 'the provider is the first half of the model: model = "PROVIDER/MODEL"',
-    "model_reasoning_effort": _REASONING,
     "model_reasoning_summary": _REASONING,
     "model_verbosity": _REASONING,
     "notice": _SCREEN,

@@ -13,7 +13,7 @@ from typing import Any, Literal, Required, TypedDict
 from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ApprovalName, ApprovalPolicy
-from tertulia.protocol.conversation_fields import ShellMode, Visibility
+from tertulia.protocol.conversation_fields import ReasoningEffort, ShellMode, Visibility
 from tertulia.protocol.sandbox_mode import SandboxName
 from tertulia.protocol.storage import StorageName, StoragePolicy
 from tertulia.tools.tool import Tool
@@ -87,6 +87,12 @@ class ConversationFields(TypedDict, total=False):
     """The form of the shell; `none`: no shell, and no tool that looks at files."""
     model: str | Wire | None
     """The model as `provider/model`, or a wire."""
+    reasoning_effort: ReasoningEffort | None
+    """How much the model thinks, of the words that its API has; None: as it decides."""
+    temperature: float | None
+    """How freely it chooses its words, from 0 to 2."""
+    max_output_tokens: int | None
+    """The most that one answer of it may have."""
     backend: str | None
     """Who does the work: `native`, `codex`, `claude`, `command:NAME` or `acp:NAME`."""
     agent: AgentInstanceMeta | AgentFields | str | None

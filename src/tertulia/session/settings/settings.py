@@ -30,7 +30,7 @@ from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
 from tertulia.policy.limits import Limits
 from tertulia.policy.narrowing import TOP, Rights, parse_right
 from tertulia.policy.orders import SANDBOX_ORDER
-from tertulia.protocol.conversation_fields import RIGHT_FIELDS, TOOL_SWITCHES, ShellMode, Visibility
+from tertulia.protocol.conversation_fields import RIGHT_FIELDS, TOOL_SWITCHES, ReasoningEffort, ShellMode, Visibility
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxName, sandbox_from_wire
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy, storage_from_wire
@@ -64,6 +64,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model: str | Wire | None = None
     """The model as `provider/model`, or a wire."""
     model_providers: Mapping[str, ModelProvider | Table] = {}
+    reasoning_effort: ReasoningEffort | None = None
+    """How much models think; None: as the provider's table, or the model, has it."""
+    temperature: float | None = None
+    """How freely models choose their words, from 0 to 2."""
+    max_output_tokens: int | None = None
+    """The most that one answer of a model may have."""
     approval_policy: ApprovalPolicy | ApprovalName | Table = ON_REQUEST
     """When a person is asked."""
     sandbox: SandboxName = "workspace_write"
