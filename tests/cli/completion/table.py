@@ -56,7 +56,7 @@ BY_PLACE: dict[tuple[str, str], ValueKind] = {
 
 
 def make_table() -> WordTable:
-    context = click.Context(program, info_name="tertulia")
+    context = click.Context(program, info_name="tertulia", **program.context_settings)
     root = _verb(program, "", context)
     everywhere = root.options.keys() - {"--version"}
     verbs = {name: _without(verb, everywhere) for name, verb in root.verbs.items()}
