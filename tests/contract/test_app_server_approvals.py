@@ -78,6 +78,8 @@ async def test_a_client_is_asked_and_its_yes_counts(tmp_path: Path) -> None:
         assert (tmp_path / "made").exists()
         resolved = (await server.event("approval_resolved"))["data"]
         assert (resolved["approval_id"], resolved["decision"]) == (request["approval_id"], "allow")
+        order = ["tool_call_begin", "approval_request", "approval_resolved", "exec_command_begin", "exec_command_end"]
+        assert [event["type"] for event in server.events if event["type"] in order] == order
         # Resolving a settled approval is a no-op, an unknown id is not_found.
         await server.call("approval/resolve", approval_id=request["approval_id"], decision="deny")
         with pytest.raises(Refused) as refused:
@@ -107,6 +109,7 @@ async def test_only_an_escalation_leaves_the_sandbox(tmp_path: Path) -> None:
         request = (await server.event("approval_request"))["data"]
         assert request["kind"] == "escalation"
         assert "it has to" in request["detail"]
+        assert not (tmp_path / "made").exists()
         await server.call("approval/resolve", approval_id=request["approval_id"], decision="allow")
         await server.answer(message)
         assert (tmp_path / "made").exists()
@@ -139,7 +142,8 @@ async def test_interrupting_answers_the_request(tmp_path: Path) -> None:
         await server.event("approval_request")
         assert (await server.call("conversation/interrupt", conversation_id="root"))["interrupted"]
         assert (await server.answer(message))["status"] == "interrupted"
-        assert (await server.event("approval_resolved"))["data"]["decision"] == "deny"
+        resolved = (await server.event("approval_resolved"))["data"]
+        assert (resolved["decision"], resolved["reason"]) == ("deny", "interrupted")
         assert (await server.call("approval/list"))["approvals"] == []
         assert not (tmp_path / "made").exists()
 

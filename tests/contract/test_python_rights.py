@@ -33,9 +33,13 @@ def session_with(model: ScriptedModel, **settings: Any) -> Any:
         (tertulia.NoStorage(), "none"),
         (tertulia.Ttl(60), {"ttl": 60}),
         ("full", "full"),
+        ("Full", "full"),
         ("headers_only", "headers_only"),
+        ("headers-only", "headers_only"),
+        ("HeadersOnly", "headers_only"),
         ("none", "none"),
         ({"ttl": 60}, {"ttl": 60}),
+        ("ttl:5", {"ttl": 5}),
     ],
 )
 async def test_every_spelling_of_a_storage_policy_is_taken_everywhere(given: Any, wire: Any) -> None:
@@ -50,8 +54,13 @@ async def test_every_spelling_of_a_storage_policy_is_taken_everywhere(given: Any
         assert changed.context.storage_policy == wire
 
 
-@each_row("bad", ["headers", "ttl", {"ttl": -1}, {"ttl": "long"}, {"ttl": 1, "x": 2}, {}, 3, "ttl:x"])
+@each_row(
+    "bad",
+    ["headers", "ttl", {"ttl": 0}, {"ttl": -1}, {"ttl": "long"}, {"ttl": True}, {"ttl": 1, "x": 2}, {}, 3, "ttl:x"],
+)
 async def test_a_storage_policy_that_is_none_is_refused(bad: Any) -> None:
+    with pytest.raises(errors.InvalidParamsError, match="storage_policy"):
+        tertulia.Settings(storage_policy=bad)
     async with start_session() as session:
         with pytest.raises(errors.InvalidParamsError):
             await session.open(storage_policy=bad)

@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 import tertulia
-from tertulia.errors import InvalidParamsError, NoApproverError, NotFoundError
+from tertulia.errors import NoApproverError, NotFoundError
 from tertulia.events.journal import NoJournal
 from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAction
 from tertulia.testing import FakeClock, ScriptedModel, call
 from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
-from tests.session.staging import Stage, stage, ticks
+from tests.session.staging import stage, ticks
 
 TOUCH = call("shell", {"command": ["touch", "made"]})
 
@@ -36,57 +36,6 @@ async def asked(news: Any) -> tertulia.Event:
     raise AssertionError("nobody asked")
 
 
-def outcome(stage: Stage) -> tuple[bool, str]:
-    """Of the one call of the root."""
-    (output,) = stage.outputs(stage.root)
-    return output.success, output.text
-
-
-async def test_without_anybody_it_is_denied_at_once_and_the_task_goes_on(tmp_path: Path) -> None:
-    """S000-16: never a hang."""
-    async with stage(TOUCH, "I may not.", cwd=str(tmp_path), approval_policy="untrusted") as acting:
-        reply = await acting.root.message("go")
-        assert (reply.status, reply.text) == ("completed", "I may not.")
-        success, text = outcome(acting)
-        assert not success
-        assert msgspec.json.decode(text)["code"] == "no_approver"
-        assert "approval_request" not in acting.events.types()
-        assert not (tmp_path / "made").exists()
-
-
-async def test_who_follows_the_events_can_answer(tmp_path: Path) -> None:
-    need("bubblewrap")
-    async with stage(TOUCH, "Done.", cwd=str(tmp_path), approval_policy="untrusted") as acting:
-        async with acting.session.events(attend=True) as news:
-            said = acting.begin(acting.root.message("go"))
-            event = await asked(news)
-            assert event.data["kind"] == "exec"
-            assert event.conversation_id == acting.root.id
-            (waiting,) = await acting.session.approvals.pending()
-            assert waiting == event.data
-            assert await acting.session.approvals.resolve(event.data["approval_id"], "allow")
-            assert (await said).text == "Done."
-            assert outcome(acting)[0]
-            assert (tmp_path / "made").exists()
-            assert await acting.session.approvals.pending() == []
-            assert not await acting.session.approvals.resolve(event.data["approval_id"], "deny")
-        order = ["tool_call_begin", "approval_request", "approval_resolved", "exec_command_begin", "exec_command_end"]
-        types = acting.events.types()
-        assert [kind for kind in types if kind in order] == order
-
-
-async def test_who_follows_a_stream_can_answer(tmp_path: Path) -> None:
-    need("bubblewrap")
-    async with stage(TOUCH, "Done.", cwd=str(tmp_path), approval_policy="untrusted") as acting:
-        async for event in acting.root.stream("go", approver=True):
-            if event.type == "approval_request":
-                await acting.session.approvals.resolve(event.data["approval_id"], "deny", message="no")
-        success, text = outcome(acting)
-        assert (success, msgspec.json.decode(text)["code"]) == (False, "approval_denied")
-        assert "the user said no: no" in text
-        assert not (tmp_path / "made").exists()
-
-
 async def test_who_has_stopped_following_is_nobody(tmp_path: Path) -> None:
     """B9: a subscription that was closed, or that nobody holds, does not answer."""
     script = (TOUCH, "First.", TOUCH, "Second.")
@@ -101,34 +50,6 @@ async def test_who_has_stopped_following_is_nobody(tmp_path: Path) -> None:
         codes = [msgspec.json.decode(output.text)["code"] for output in acting.outputs(acting.root)]
         assert codes == ["no_approver", "no_approver"]
         assert "approval_request" not in acting.events.types()
-
-
-async def test_nobody_answering_in_time_is_a_no(tmp_path: Path) -> None:
-    """B9"""
-    settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted", "approval_timeout_s": 0.05}
-    async with stage(TOUCH, "Well.", **settings) as acting, acting.session.events(attend=True):
-        await acting.root.message("go")
-        success, text = outcome(acting)
-        assert not success
-        assert "no approver answered within 0.05 s" in text
-        assert not (tmp_path / "made").exists()
-
-
-async def test_leaving_the_sandbox_needs_a_yes(tmp_path: Path) -> None:
-    """X-19: the model asks for it with the words that the tool has for it."""
-    need("bubblewrap")
-    (tmp_path / "w").mkdir()
-    outside = tmp_path / "made"
-    script = (escalating(outside), "Done.")
-    async with stage(*script, cwd=str(tmp_path / "w")) as acting, acting.session.events(attend=True) as news:
-        said = acting.begin(acting.root.message("go"))
-        event = await asked(news)
-        assert event.data["kind"] == "escalation"
-        assert "the test wants it" in event.data["detail"]
-        assert not outside.exists()
-        await acting.session.approvals.resolve(event.data["approval_id"], "allow")
-        await said
-        assert outside.exists()
 
 
 async def test_never_asks_nobody_and_lets_nothing_out(tmp_path: Path) -> None:
@@ -168,41 +89,6 @@ async def test_a_conversation_cannot_be_asked_by_another_of_its_chain_to_do_more
         assert not (tmp_path / "made").exists()
 
 
-async def test_grants_are_listed_and_taken_back(tmp_path: Path) -> None:
-    """S002-12, S002-13, X-29, B4: a time to live is counted on a clock that nobody can set."""
-    need("bubblewrap")
-    clock = FakeClock()
-    script = (TOUCH, "1", TOUCH, "2", TOUCH, "3", TOUCH, "4")
-    settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted", "clock": clock}
-    async with stage(*script, **settings) as acting, acting.session.events(attend=True) as news:
-        approvals = acting.session.approvals
-        said = acting.begin(acting.root.message("1"))
-        event = await asked(news)
-        with pytest.raises(InvalidParamsError):
-            await approvals.resolve(event.data["approval_id"], "allow", ttl_s=60)
-        await approvals.resolve(event.data["approval_id"], "allow", scope="session", ttl_s=60)
-        await said
-        (grant,) = await approvals.grants()
-        assert (grant.scope, grant.expires_in_s, grant.matches) == ("session", 60, event.data["matches"])
-        await acting.root.message("2")
-        assert acting.events.types().count("approval_request") == 1
-        clock.set_wall(clock.now() - 3_600)
-        clock.advance(60)
-        assert await approvals.grants() == []
-        said = acting.begin(acting.root.message("3"))
-        event = await asked(news)
-        await approvals.resolve(event.data["approval_id"], "allow", scope="conversation")
-        await said
-        (grant,) = await approvals.grants("root")
-        assert await approvals.revoke(grant.grant_id)
-        assert not await approvals.revoke(grant.grant_id)
-        assert await approvals.grants() == []
-        said = acting.begin(acting.root.message("4"))
-        event = await asked(news)
-        await approvals.resolve(event.data["approval_id"], "deny")
-        await said
-
-
 async def test_a_grant_ends_when_the_setting_says_so_unless_the_answer_does(tmp_path: Path) -> None:
     """X-29: without the setting a grant lasts as long as its scope."""
     need("bubblewrap")
@@ -218,20 +104,6 @@ async def test_a_grant_ends_when_the_setting_says_so_unless_the_answer_does(tmp_
         assert [grant.expires_in_s for grant in await acting.session.approvals.grants()] == [1_800, 60]
         clock.advance(1_800)
         assert await acting.session.approvals.grants() == []
-
-
-async def test_interrupting_answers_its_own_request_and_the_history_is_whole(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted"}
-    async with stage(TOUCH, **settings) as acting, acting.session.events(attend=True) as news:
-        said = acting.begin(acting.root.message("go"))
-        event = await asked(news)
-        assert await acting.root.interrupt()
-        assert (await said).status == "interrupted"
-        assert await acting.session.approvals.pending() == []
-        assert not await acting.session.approvals.resolve(event.data["approval_id"], "allow")
-        assert not (tmp_path / "made").exists()
-        resolved = next(event for event in acting.events.drain() if event.type == "approval_resolved")
-        assert (resolved.data["decision"], resolved.data["reason"]) == ("deny", "interrupted")
 
 
 async def test_closing_answers_what_waits(tmp_path: Path) -> None:
@@ -254,20 +126,6 @@ async def test_closing_answers_what_waits(tmp_path: Path) -> None:
         assert (await said).status == "interrupted"
         assert not (tmp_path / "made").exists()
         assert await acting.session.approvals.pending() == []
-
-
-async def test_an_answer_to_nothing_is_refused(tmp_path: Path) -> None:
-    """B6"""
-    async with stage(cwd=str(tmp_path)) as acting:
-        for wrong in ("", "no-such", "0123456789abcdef-1"):
-            with pytest.raises(NotFoundError):
-                await acting.session.approvals.resolve(wrong, "allow")
-            with pytest.raises(NotFoundError):
-                await acting.session.approvals.revoke(wrong)
-        with pytest.raises(InvalidParamsError):
-            await acting.session.approvals.resolve("x", "perhaps")
-        with pytest.raises(InvalidParamsError):
-            await acting.session.approvals.resolve("x", "allow", forever=True)
 
 
 async def test_a_request_of_one_session_cannot_be_answered_in_another(tmp_path: Path) -> None:

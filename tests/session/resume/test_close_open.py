@@ -536,22 +536,6 @@ async def test_what_was_not_stored_is_said_and_nobody_has_more_rights_than_befor
         assert any(text.startswith("<not_stored>") for text in seen)
 
 
-async def test_a_stricter_answer_inside_a_full_parent_is_a_placeholder_after_resume(lives: Lives) -> None:
-    """S002-19: the policy travels with the answer; the caller's own words are kept by its own policy."""
-    async with lives.start() as session:
-        child = await session.open(storage_policy="headers_only", model=ScriptedModel(["psst"]))
-        send = call("conv_send", {"conversation_id": child.id, "text": "whisper"})
-        await session.root.set_context(model=ScriptedModel([send, "it said psst"]))
-        assert (await session.root.message("ask it")).text == "it said psst"
-        (whole,) = outputs(session)
-        assert "psst" in whole.text
-    async with lives.resumed(session.id) as again:
-        (stored,) = outputs(again)
-        assert stored.text.startswith("[not stored")
-        assert (stored.call_id, stored.success) == (whole.call_id, True)
-        assert texts(await again.root.history())[-1] == "it said psst"
-
-
 async def test_what_was_said_under_a_stricter_policy_stays_so_when_a_looser_one_is_set(lives: Lives) -> None:
     """S002-19, X-32, E1: notes on it and whoever reads its history carry the policy along, after a resume too."""
 
