@@ -201,3 +201,25 @@ def test_off_a_terminal_the_help_is_shown(shell: Shell) -> None:
     assert ran.code == 0
     assert ran.out.startswith("Usage: tertulia")
     assert json.dumps(ran.err) == '""'
+
+
+def test_a_conversation_begins_as_an_agent_and_with_instructions(shell: Shell) -> None:
+    """Issue 19 (7): `tertulia --agent` and `tertulia --instructions`, told what AGENTS.md says."""
+    (shell.folder / "AGENTS.md").write_text("Rule one.")
+    agent = ("--agent", "a", "-c", 'agents.a={instructions="Of the agent.", sandbox="read-only"}')
+    screen = chat(shell, "Hello.", flags=agent)
+    screen.type("hi\n")
+    screen.until("Hello.")
+    screen.until(PROMPT)
+    assert leave(screen) == 0
+    exported = shell.run("sessions", "export", *ids(shell)).out
+    for text in ("Of the agent.", "<sandbox_mode>read-only</sandbox_mode>", "Rule one."):
+        assert text in exported
+    before = ids(shell)
+    screen = chat(shell, "Hello.", flags=(*agent, "--instructions", "Of the person."))
+    screen.type("hi\n")
+    screen.until("Hello.")
+    screen.until(PROMPT)
+    assert leave(screen) == 0
+    (session,) = ids(shell) - before
+    assert "Of the person." in shell.run("sessions", "export", session).out

@@ -208,3 +208,17 @@ def test_l5_what_is_said_of_programs_outside(kind: Any, said: int) -> None:
 
 def test_without_servers_nothing_is_said_of_them(shell: Shell) -> None:
     assert "MCP servers" not in shell.run("doctor").out
+
+
+def test_an_agent_that_cannot_be_opened_is_a_problem_and_a_file_of_instructions_a_warning(shell: Shell) -> None:
+    """Issue 19 (7): neither should be found out by the first task."""
+    (shell.folder / "AGENTS.md").write_bytes(b"\0")
+    set_up = ("-m", "scripted/tour", "-c", 'agents.reviewer.instructions_file="gone.md"')
+    ran = shell.run("doctor", *set_up)
+    assert ran.code == 1
+    assert "the agent reviewer cannot be opened: agents.reviewer.instructions_file" in ran.out
+    assert "warning project file" in ran.out
+    (shell.folder / "gone.md").write_text("Here.")
+    assert shell.run("doctor", *set_up, "-c", "project_instructions=false").code == 0
+    ran = shell.run("doctor", *set_up, "-c", "agent=revewer")
+    assert (ran.code, "did you mean reviewer?" in ran.out) == (1, True)

@@ -26,6 +26,7 @@ from tertulia.cli.mcp.status import (
 )
 from tertulia.cli.models.command import answering_model, model_problem
 from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.context.project_instructions import read_project_instructions
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.policy.narrowing import to_wire
@@ -37,7 +38,7 @@ from tertulia.sandbox.runner import TierChoice, TierReport
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.session.mcp.configured_servers import ConfiguredServers
 from tertulia.session.settings.project_file import find_project_files
-from tertulia.session.settings.settings import LoadedSettings, Settings
+from tertulia.session.settings.settings import LoadedSettings, Settings, configured_agents
 from tertulia.session.settings.workspace import check_workspace, guarded_paths_of
 from tertulia.version import __version__
 
@@ -85,9 +86,10 @@ def command(flags: GlobalFlags) -> int:
     results = _start_servers(loaded, servers)
     if servers.definitions or servers.unstarted:
         _section("MCP servers", _servers(loaded, servers, results), out)
-    problems += _server_problems(loaded, servers, results)
+    problems += [*_server_problems(loaded, servers, results), *_agent_problems(loaded)]
     _section("Settings", _settings(loaded), out)
-    _conclude(problems, [*loaded.warnings, *servers.warnings, *_unstarted(servers)], out)
+    project = _project_warnings(loaded.settings, guarded)
+    _conclude(problems, [*loaded.warnings, *project, *servers.warnings, *_unstarted(servers)], out)
     return 1 if problems else 0
 
 
@@ -106,6 +108,29 @@ def _model_problems(loaded: LoadedSettings) -> Iterator[_Problem]:
             "set a key or keep one with `tertulia login PROVIDER`, name a model (`-m provider/model`), or `tertulia "
             "models pull smollm2`; `tertulia models ls` shows what there is",
         )
+
+
+def _agent_problems(loaded: LoadedSettings) -> Iterator[_Problem]:
+    """Agents of the settings that no conversation could be opened as."""
+    agents, chosen = configured_agents(loaded.settings), loaded.settings.agent
+    advice = "mend [agents.NAME] in your config.toml; `tertulia agents ls` shows what there is"
+    try:
+        if chosen is not None:
+            agents.find(chosen)
+    except InvalidParamsError as error:
+        yield _Problem(f"no session can begin: {error.message}", advice)
+    for agent in agents:
+        try:
+            agent.open_spec()
+        except InvalidParamsError as error:
+            yield _Problem(f"the agent {agent.name} cannot be opened: {error.message}", advice)
+
+
+def _project_warnings(settings: Settings, guarded: GuardedPaths) -> tuple[str, ...]:
+    """What of the project's AGENTS.md conversations are not told."""
+    if not settings.project_instructions:
+        return ()
+    return read_project_instructions(settings.cwd or ".", [mask.path for mask in guarded.masks]).warnings
 
 
 def _section(title: str, rows: Iterator[tuple[str, str, str]], out: TerminalOutput) -> None:
