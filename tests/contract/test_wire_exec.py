@@ -92,7 +92,8 @@ def test_a_call_of_an_mcp_server_is_one_item_also_where_it_is_refused(tmp_path: 
     tiny = f"mcp_servers.tiny={{command={json.dumps(argv[0])}, args={json.dumps(argv[1:])}, approval={approval!r}}}"
     code, lines = run(tmp_path, [called("tiny__echo", text="3"), "done"], "-c", tiny)
     assert code == 0
-    _, _, begun, ended, said, last = told(lines)
+    # On a busy machine a note says that the server is waited for.
+    _, _, begun, ended, said, last = told([line for line in lines if "waiting up to" not in json.dumps(line)])
     assert begun == ("item.started", "mcp_tool_call", CALL | {"status": "in_progress"})
     assert (said, last) == (("item.completed", "agent_message", {"text": "done"}), "turn.completed")
     kind, item, fields = ended

@@ -25,6 +25,10 @@ def test_a_key_is_enough_in_a_variable_or_kept(person: Person) -> None:
         assert piped.code == 0
         assert "Bruno" in server.asked[1].text
 
+        # How it is to answer, for this one question.
+        assert person.tertulia("exec", "--instructions", "You rhyme.", "Greet Ana").code == 0
+        assert "You rhyme." in server.asked[2].text
+
         # A wrong one: it says where it came from, and does not show it.
         person.exports(OPENAI_API_KEY="sk-proj-" + "wrong" * 8)
         wrong = person.tertulia("exec", "Greet Ana")

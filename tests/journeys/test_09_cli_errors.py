@@ -50,6 +50,7 @@ def test_each_mistake_says_what_to_do_and_doing_it_works(person: Person) -> None
             (("exec", "-p", "hello"), "`tertulia exec PROMPT`"),
             (("exec", "--sandbox", "full-access", "hello"), "did you mean danger-full-access?"),
             (("exec", "say", "hello"), "put it in quotes"),
+            (("exec", "--system-prompt", "Be brief.", "hello"), "`--instructions FILE|TEXT`"),
             (("chat",), "`tertulia` alone"),
         ):
             told = person.tertulia(*line)

@@ -11,7 +11,7 @@ _NOT_HERE = "it is a setting of Codex that Tertulia has no counterpart of; leave
 _SCREEN = "it is about Codex's screen, which Tertulia does not have; leave it out"
 _ACCOUNT = "Tertulia uses keys and no ChatGPT account; leave it out, and set a key with the provider's env_key"
 _REASONING = "no setting of Tertulia chooses it yet; leave it out, and the model's own default holds"
-_PROFILE = "there are no profiles; give single settings with -c KEY=VALUE, or keep another file and set XDG_CONFIG_HOME"
+_PROFILE = "set up [agents.NAME] and run it with --agent NAME, or give single settings with -c KEY=VALUE"
 _INSTRUCTIONS = (
     "instructions belong to conversations: write them into AGENTS.md, give --instructions, or open one with "
     "base_instructions"
@@ -21,11 +21,11 @@ _MCP_LOGIN = "Tertulia does not log in to MCP servers; name a token with bearer_
 _TOOLS = "switch tools by include_plan_tool, include_apply_patch_tool, tools_web_search_request and shell_mode"
 
 CODEX_NOTES: Mapping[str, str] = {
-    "allow_login_shell": "commands never get a login shell; shell_environment says which variables they get",
-    "base_instructions": _INSTRUCTIONS,
+    "allow_login_shell": "a command has a login shell only where it asks for one; shell_environment has its variables",
     "analytics": "Tertulia reports nothing to anyone; leave it out",
     "approvals_reviewer": "a person answers approvals; write approval_policy",
     "auto_review": "a person answers approvals; write approval_policy",
+    "base_instructions": _INSTRUCTIONS,
     "background_terminal_max_timeout": "write tool_timeout_s, or limits.task_timeout_s",
     "check_for_update_on_startup": "Tertulia never looks for updates; leave it out",
     "chatgpt_base_url": _ACCOUNT,
@@ -49,7 +49,7 @@ CODEX_NOTES: Mapping[str, str] = {
     "mcp_oauth_callback_port": _MCP_LOGIN,
     "mcp_oauth_callback_url": _MCP_LOGIN,
     "mcp_oauth_credentials_store": _MCP_LOGIN,
-    "model_auto_compact_token_limit": "compaction begins by the model's window: write context_window of its provider",
+    "model_auto_compact_token_limit": "write limits.max_history_tokens, or context_window of the provider",
     "model_catalog_json": "write context_window into [model_providers.NAME]",
     "model_context_window": "write context_window into [model_providers.NAME]",
     "model_instructions_file": _INSTRUCTIONS,
@@ -76,7 +76,7 @@ CODEX_NOTES: Mapping[str, str] = {
     "service_tier": _REASONING,
     "show_raw_agent_reasoning": _SCREEN,
     "sqlite_home": "all sessions are kept below TERTULIA_HOME, a variable of the environment",
-    "tool_output_token_limit": "the output of a tool is cut to a fixed size; leave it out",
+    "tool_output_token_limit": "write limits.max_output_bytes",
     "tui": _SCREEN,
     "user_instructions": _INSTRUCTIONS,
     **dict.fromkeys(
