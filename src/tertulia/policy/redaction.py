@@ -15,7 +15,6 @@ from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from tertulia.policy.stepwise_pattern import occurs_in, replace_all
 from tertulia.policy.token_redaction import TokenRedactor, TokenStreamRedactor
 from tertulia.protocol.events import EventData
 from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
@@ -65,6 +64,10 @@ _PEM_BODY = r"(?:[^\"\\-]|\\[nrt\\]|-(?!----)){0,65536}+"
 
 _PEM = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----" + _PEM_BODY + r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?"
 _QUOTING = r"(?:\\[nrt]|[\"'\\\s=:,>]){1,16}"
+
+
+_LONG = 128 * 1024
+"""Characters from which on a text is searched in steps."""
 
 
 class _Family(NamedTuple):
@@ -166,9 +169,16 @@ def _compiled(family: _Family, spell: Callable[[str], AnyStr]) -> Callable[[AnyS
     rules = [(re.compile(spell(rule)), _replacement(kind, rule, spell)) for kind, rule in family.rules]
 
     def apply(text: AnyStr) -> AnyStr:
-        if probe is None or occurs_in(probe, text):
+        if len(text) > _LONG:
+            # Imported here: most texts are short.
+            from tertulia.policy.stepwise_pattern import occurs_in, replace_all
+
+            if probe is None or occurs_in(probe, text):
+                for pattern, instead in rules:
+                    text = replace_all(pattern, instead, text)
+        elif probe is None or probe.search(text):
             for pattern, instead in rules:
-                text = replace_all(pattern, instead, text)
+                text = pattern.sub(instead, text)
         return text
 
     return apply

@@ -23,8 +23,6 @@ def occurs_in(pattern: re.Pattern[AnyStr], text: AnyStr) -> bool:
 
 def replace_all(pattern: re.Pattern[AnyStr], instead: AnyStr, text: AnyStr) -> AnyStr:
     """As `pattern.sub(instead, text)`; the same object where there is no match."""
-    if len(text) <= WINDOW:
-        return pattern.sub(instead, text)
     pieces: list[AnyStr] = []
     done = 0
     while (found := _next_match(pattern, text, done)) is not None:
