@@ -118,7 +118,9 @@ async def wait_for_servers(parts: SessionParts, *, required_only: bool = False) 
 def _refuse_early(parts: SessionParts) -> None:
     """Make or check all that the settings may have wrong."""
     settings = parts.settings
-    _ = parts.terms_resolver
+    terms_resolver = parts.terms_resolver
+    if settings.agent is not None and parts.epoch == 0:
+        terms_resolver.for_root()
     if settings.providers:
         _ = parts.agent_registry
     if settings.executors or settings.acp:
