@@ -50,7 +50,7 @@ NO_NAMES = {
 }
 """Participles say what happened to a thing, not what it is."""
 NO_VARIABLES = {"asked", "each", "kept", "said", "told"}
-NO_ACTORS = re.compile(r"\b(nobody|somebody|whoever|whom|whomever)\b", re.IGNORECASE)
+NO_ACTORS = re.compile(r"\b(anybody|anyone|everybody|everyone|nobody|somebody|someone|whoever|whom|whomever)\b", re.I)
 """Name the client, the caller, the model or the process instead."""
 MIN_DOCSTRING_WORDS = 5
 DEFINED = re.compile(r"^ *(?:async def|class|def) (\w+)", re.MULTILINE)

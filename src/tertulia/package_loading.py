@@ -103,7 +103,7 @@ def _plugin(entry: EntryPoint) -> Plugin:
         with _import_lock:
             try:
                 return entry.load()
-            # A stranger's module runs here: whatever it raises is told as its failure and stops nothing else.
+            # A module of another package runs here: whatever it raises is told as its failure and stops nothing else.
             except Exception as error:
                 raise PackageError(f"plug-in {origin} cannot be loaded: {type(error).__name__}: {error}") from error
 

@@ -162,7 +162,7 @@ async def test_the_rights_of_the_chain_may_need_asking_although_its_own_do_not()
     """No confused deputy: the strictest of the chain counts, at the task."""
     stands = task_stage(rights=replace(TOP, approval_policy=UNTRUSTED))
     actor = Actor(answer("a"), answer("b"))
-    with pytest.raises(UnsupportedByBackendError, match="actor cannot ask anybody"):
+    with pytest.raises(UnsupportedByBackendError, match="actor cannot ask a person"):
         await ask(agent(actor), stands)
     assert actor.assignments == []
     await ask(agent(Actor(answer("a"), can_ask=True)), stands)

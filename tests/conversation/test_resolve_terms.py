@@ -329,7 +329,7 @@ def test_a_backend_that_cannot_ask_is_refused_where_the_narrowed_policy_needs_it
     known = {"native": True, "mute": False, "asks": True}
     place = TermsBase(current, TOP, "session", find_wire, lambda: known)
     assert resolve_terms(asked(backend="mute"), current, place).terms.backend == "mute"
-    with pytest.raises(InvalidParamsError, match="backend mute cannot ask anybody"):
+    with pytest.raises(InvalidParamsError, match="backend mute cannot ask a person"):
         resolve_terms(asked(backend="mute", approval_policy="untrusted"), current, place)
     assert resolve_terms(asked(backend="asks", approval_policy="untrusted"), current, place).terms.backend == "asks"
     narrow = TermsBase(current, replace(TOP, approval_policy=NEVER), "session", find_wire, lambda: known)

@@ -136,7 +136,7 @@ async def test_a_server_that_is_configured_anew_meanwhile_is_asked_about_again()
     request = await bench.asked()
     bench.servers.definition = replace(bench.servers.definition, sandbox="workspace_write")
     bench.approvals.resolve(request.approval_id, "allow")
-    with pytest.raises(McpError, match="was configured anew meanwhile"):
+    with pytest.raises(McpError, match="was configured again meanwhile"):
         await calling
     assert bench.servers.calls == []
 

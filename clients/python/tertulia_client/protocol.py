@@ -1162,7 +1162,7 @@ class PlanStep(TypedDict):
 
 
 class PlanUpdate(TypedDict):
-    """The model wrote its plan anew."""
+    """The model wrote a new plan."""
 
     plan: list[PlanStep]
     explanation: NotRequired[str | None]

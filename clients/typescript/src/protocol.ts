@@ -1053,7 +1053,7 @@ export interface PlanStep {
   status: "completed" | "in_progress" | "pending";
 }
 
-/** The model wrote its plan anew. */
+/** The model wrote a new plan. */
 export interface PlanUpdate {
   plan: Array<PlanStep>;
   explanation?: string | null;

@@ -25,7 +25,7 @@ _IN_PROGRESS = {
 def find_repository(cwd: str) -> str | None:
     """The nearest directory, upwards, that holds a `.git`. Links to one do not count.
 
-    Neither does one of another user: anyone can put one above a temporary directory, with rules in it.
+    Neither does one of another user: any user can put one above a temporary directory, with rules in it.
     """
     here = Path(os.path.realpath(cwd))
     try:

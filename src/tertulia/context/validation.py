@@ -34,7 +34,7 @@ def build(kind: type[T], values: Mapping[str, Any], what: str) -> T:
 
 
 def read_fields(entry: object, what: str) -> dict[str, Any]:
-    """A mapping's fields, `camelCase` and `snake_case` alike."""
+    """The fields of a mapping; `camelCase` becomes `snake_case`."""
     if not isinstance(entry, Mapping):
         raise InvalidParamsError(f"{what} must be a mapping, not {type(entry).__name__}")
     pairs = cast("Mapping[object, Any]", entry).items()

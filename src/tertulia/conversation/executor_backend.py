@@ -98,7 +98,7 @@ class ExecutorBackend:
         """See `Backend`. What is put in meanwhile is the agent's next message, in the same task."""
         if scope.rights().approval_policy.needs_asking and not self._executor.can_ask:
             raise UnsupportedByBackendError(
-                f"{self._executor.name} cannot ask anybody, and the approval policy of this task needs that"
+                f"{self._executor.name} cannot ask a person, and the approval policy of this task needs that"
             )
         trim_to_limits(scope)
         scope.take_pending()
@@ -109,7 +109,7 @@ class ExecutorBackend:
         try:
             async with self._server(scope) as server:
                 if _is_passing(commission):
-                    # The agent begins anew: what it remembers of this task must not go on with what it knew before.
+                    # The agent begins again: what it remembers of this task must not go on with what it knew before.
                     _forget_native_session(scope.conversation)
                 while messages:
                     assignment = self._assignment(scope, commission, server)

@@ -198,7 +198,7 @@ def _check_asking(backend: str, rights: Rights, ground: TermsBase) -> None:
     # One that is not there any more is refused when it is to work.
     if backend != NATIVE and rights.approval_policy.needs_asking and not ground.backends().get(backend, True):
         raise InvalidParamsError(
-            f"backend {backend} cannot ask anybody, and this approval policy needs that; use on-request or never"
+            f"backend {backend} cannot ask a person, and this approval policy needs that; use on-request or never"
         )
 
 

@@ -74,7 +74,7 @@ class ConversationContext(msgspec.Struct, frozen=True):
 
 
 class TurnContext(msgspec.Struct, frozen=True):
-    """What one turn needs besides the conversation's own context; resolved anew for each turn."""
+    """What one turn needs besides the conversation's own context; resolved again for each turn."""
 
     client: Wire
     cwd: str

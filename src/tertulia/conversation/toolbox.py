@@ -103,7 +103,7 @@ class Toolbox:
         )
 
     def _assemble(self, own: list[ToolSpec], functions: tuple[Tool, ...], remote: Iterable[ToolSpec]) -> OfferedTools:
-        """The list. Between two tools of one name none is chosen in silence, however alike they look to a model."""
+        """The list. Of two tools with one name neither is chosen silently, even if a model sees no difference."""
         injected = {spec.name for spec in own if spec.source == "injector"}
         clashing = {
             tool.spec.name

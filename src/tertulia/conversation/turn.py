@@ -94,7 +94,7 @@ class _PreparedTurn(msgspec.Struct, frozen=True):
 
 
 def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
-    # Terms and rights are read anew for each request: that is when a change takes effect.
+    # Terms and rights are read again for each request: that is when a change takes effect.
     conversation, rights = scope.conversation, scope.rights()
     context = conversation.turn_context(rights, scope.around.shell_environment)
     offered = scope.around.toolbox.offered(conversation.terms, rights)

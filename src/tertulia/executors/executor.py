@@ -166,7 +166,7 @@ class ToolUseEnd(msgspec.Struct, frozen=True, gc=False):
 
 
 class AgentPlan(msgspec.Struct, frozen=True, gc=False):
-    """It wrote its plan anew."""
+    """It wrote a new plan."""
 
     steps: tuple[PlanStep, ...]
 
@@ -227,7 +227,7 @@ Step = ProgressStep | RunEnd
 
 
 class Parser(Protocol):
-    """Understands the output of one run; made anew for each.
+    """Understands the output of one run; there is one for each run.
 
     Contract: takes any bytes, however they are cut, and never raises; what it keeps is bounded. `feed` never returns
     an ending; `end` returns exactly one, last. Lines that are no JSON are passed over and counted.

@@ -2,7 +2,7 @@
 
 Every use of a tool gives `tool_call_begin` and `tool_call_end`, once each, whatever the agent reported of it; commands,
 patches, MCP calls and searches give their own between them. How the task ended is not told here: the task's own end
-says that, for every backend alike.
+says that, for every backend in the same way.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def mend(items: Iterable[Item], reason: str) -> list[Item]:
 
 
 def paired(items: Iterable[Item]) -> tuple[list[Item], set[int]]:
-    """What can stay, and the positions therein of calls that nothing answers."""
+    """What can stay, and the positions in it of calls that have no output."""
     whole: list[Item] = []
     open_at: dict[CallId, int] = {}
     for item in items:

@@ -54,7 +54,7 @@ def seal(items: Iterable[Item], *, pinned: bool = False) -> Segment:
 
 
 def supersedes(newer: Segment, older: Segment) -> bool:
-    """Whether a pinned segment says anew what an older one of its own said: one injected message of the same tag."""
+    """Whether a pinned segment replaces an older one: both are one injected message of the same tag."""
     return newer.pinned and older.pinned and _tag(newer) is not None and _tag(newer) == _tag(older)
 
 

@@ -42,7 +42,7 @@ _PROBLEMS = {
     "expected ',' or": "a list or mapping without its closing bracket",
     "found unknown escape": "a backslash that begins no escape; put the text in single quotes",
     "found undefined tag": "tags (!name) are not accepted",
-    "expected a single document": "more than one document; a file has one",
+    "but found another": "a second document; a file has one",
     "found unhashable key": "a key that is a list or a mapping; a key is a text",
 }
 """By the beginning of what PyYAML says."""

@@ -25,7 +25,7 @@ class ApprovalPolicy(msgspec.Struct, frozen=True, gc=False, forbid_unknown_field
     auto_run: AutoRun
     """What runs without asking: only known-safe reads, or anything inside the sandbox."""
     may_ask: bool
-    """Whether anybody may be asked; where not, what would need asking is denied at once."""
+    """Whether a person may be asked; where not, what would need asking is denied at once."""
     retry_outside_on_failure: bool
     """Whether a command that failed inside the sandbox may be asked for outside of it."""
 

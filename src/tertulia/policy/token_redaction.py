@@ -21,7 +21,7 @@ from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, Eve
 from tertulia.protocol.tool_events import ExecCommandOutputDelta
 
 VISIBLE_CHARACTERS = 8
-"""How many characters of a token anybody may see."""
+"""How many characters of a token may be shown."""
 _KEY = VISIBLE_CHARACTERS + 1
 _MIDDLE = 12
 """Less than that is found by chance in ids of all kinds, where there are thousands of tokens."""
@@ -177,7 +177,7 @@ def _places(token: str) -> range:
 
 
 def _agree(one: str, other: str) -> int:
-    """How many characters they begin with alike."""
+    """How many characters they have in common at the beginning."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 

@@ -25,9 +25,9 @@ class TermsRecord(msgspec.Struct, frozen=True):
     conversation_id: ConversationId
     storage: StoragePolicy
     rights: dict[str, Any]
-    """What it may do, in wire spelling, without paths: no text of anybody."""
+    """What it may do, in wire spelling, without paths: no text of a user or a model."""
     place: dict[str, Any]
-    """parent_id, depth, model, backend, because: no text of anybody."""
+    """parent_id, depth, model, backend, because: no text of a user or a model."""
     terms: dict[str, Any]
     """All the rest: instructions, title, directories, what a reset goes back to, what was narrowed."""
 
@@ -125,7 +125,7 @@ class CanvasRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 MCP_PINS = "mcp_pins"
-"""The note that holds, by name, the digest of each MCP tool as its conversation was shown it. No text of anybody."""
+"""The note with the digest of each MCP tool that its conversation was shown, by name. No text of a user or a model."""
 
 
 class NoteRecord(msgspec.Struct, frozen=True, gc=False):
@@ -133,7 +133,7 @@ class NoteRecord(msgspec.Struct, frozen=True, gc=False):
 
     conversation_id: ConversationId
     name: str
-    """One of our own words: no text of anybody."""
+    """One of our own words: no text of a user or a model."""
     value: dict[str, Any] | None = None
     """Plain JSON. None: there is nothing to remember any more, or it is not stored."""
 

@@ -182,7 +182,7 @@ class PlanStep(MappingStruct, frozen=True, gc=False):
 
 
 class PlanUpdate(BaseEventData, frozen=True, gc=False, omit_defaults=True):
-    """The model wrote its plan anew."""
+    """The model wrote a new plan."""
 
     type: ClassVar[str] = "plan_update"
     plan: list[PlanStep]

@@ -164,7 +164,7 @@ class RolloutStore(Protocol):
 
 
 class RolloutReader(Protocol):
-    """Reading a session's records, by its owner or by anybody else, also while they are written."""
+    """Reading a session's records, by its owner or by another process, also while they are written."""
 
     def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[StoredRow]:
         """Records whose n is larger, in order of n, as of now. StorageError where they cannot be read at all.

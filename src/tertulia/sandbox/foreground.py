@@ -125,7 +125,7 @@ class ForegroundJob:
 class FileRelay:
     """Pipes in place of those of our standard streams that are files or directories; all others are passed on.
 
-    A program opens a file that it has inherited anew through `/proc`, for writing too, and beside one of a directory
+    A program opens an inherited file once more through `/proc`, for writing too, and beside one of a directory
     any other: not by the mounts of its sandbox, but by the one that the file was opened by.
     """
 

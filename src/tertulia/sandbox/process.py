@@ -113,7 +113,7 @@ class BoundedOutput:
         return Output(bytes(self._head), tail, self._total)
 
     def take(self) -> Output:
-        """As it stands, and begin anew."""
+        """What was collected so far; from now on it collects what comes next."""
         taken = self.output()
         self._head.clear()
         self._tail.clear()

@@ -211,7 +211,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class RunningCommand(Protocol):
-    """A command that was started. It is watched and its output drained whether or not anybody waits."""
+    """A command that was started. It is watched and its output drained whether or not a caller waits."""
 
     @property
     def tier(self) -> TierName:

@@ -116,7 +116,7 @@ def _blocks(internet: bool, routes: bool) -> dict[str, Code]:
     blocks = {name: _answer(REFUSE) for name in REFUSED} | {name: _answer(UNKNOWN) for name in _NOT_THERE}
     blocks |= {"socket": _socket(internet, routes), "socketpair": _pair(), "fallocate": _freeing_blocks()}
     blocks["ioctl"] = _one_of(1, _TERMINAL_INJECTION, REFUSE, ALLOW)
-    # A lease on a file that is only read keeps everybody else from writing it, for most of a minute each time.
+    # A lease on a file that is only read keeps all other processes from writing it, for most of a minute each time.
     blocks["fcntl"] = _one_of(1, [_SET_LEASE], REFUSE, ALLOW)
     blocks["clone"] = _bits(0, _NEW_NAMESPACES)
     for name, argument in (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)):
@@ -195,7 +195,7 @@ def _in_namespaces() -> dict[str, Code]:
 
 def _beside_others_of_the_user() -> dict[str, Code]:
     """What a process could do to others of the same user, by number or by key, it may only do to itself."""
-    # A limit may be read: that of anybody is in a file for all.
+    # A limit may be read: that of every process is in a file for all.
     only_reads = _upper_half_is_nothing(2, _one_of(2, [0], ALLOW, REFUSE))
     return {
         "prlimit64": [*_argument(0), (_JUMP_EQUAL, 0, 1, 0), *_answer(ALLOW), *only_reads],

@@ -33,7 +33,7 @@ MACHINES: Final = {
 }
 
 LAST_KNOWN: Final = 462
-"""mseal. Since 424 all machines count alike; whatever came later is answered as an older kernel would."""
+"""mseal. From 424 on all architectures have the same numbers; a later call is answered as an older kernel would."""
 
 NUMBERS: Final[dict[str, tuple[int | None, int | None]]] = {
     # name: (x86_64, aarch64)

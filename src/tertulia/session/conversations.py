@@ -316,7 +316,7 @@ class Conversations:
 def _merge_narrowed(
     earlier: Iterable[Narrowing], resolved: ResolvedTerms, params: ContextFields
 ) -> tuple[Narrowing, ...]:
-    """What was cut; of earlier cuts, those of fields that were not asked for anew."""
+    """What was cut; of earlier cuts, those of fields that are not asked for again."""
     stay = (cut for cut in earlier if getattr(params, cut.field, UNSET) is UNSET)
     return (*stay, *resolved.narrowed)
 

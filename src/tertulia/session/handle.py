@@ -207,7 +207,7 @@ class Conversation:
         """Change instructions, tools, model, policies, from the next model request on. What is absent stays.
 
         Args:
-            refresh_mcp_view: Look at the tools of MCP servers anew, also at those whose definition changed.
+            refresh_mcp_view: Look at the tools of MCP servers again, also at those whose definition changed.
             changes: The fields to change, None for the default; `help(tertulia.ConversationFields)` has each.
 
         Returns:

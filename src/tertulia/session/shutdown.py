@@ -43,7 +43,7 @@ async def close_conversation(parts: SessionParts, conversation_id: str, timeout:
 
 
 def start_closing(parts: SessionParts, conversation: ConversationState, seconds: float) -> asyncio.Task[CloseAnswer]:
-    """From now on the conversation is closed for everybody, and what runs there is asked to stop.
+    """From now on the conversation is closed for every client, and what runs there is asked to stop.
 
     Its own task may ask for that; every other caller waits for what comes back.
     """
@@ -75,7 +75,7 @@ async def _close(parts: SessionParts, conversation: ConversationState, last: Tas
 
 
 def stop_accepting(parts: SessionParts) -> None:
-    """From now on the session is closed for everybody: nothing is taken that closing it would only interrupt."""
+    """From now on the session is closed for every client: nothing is taken that closing it would only interrupt."""
     parts.conversations.closed = True
     parts.scheduler.closing = True
 

@@ -1,4 +1,4 @@
-"""Changes that are committed before anybody is told of them, and taken back where they cannot be."""
+"""Changes that are committed before clients are told of them, and taken back where they cannot be."""
 
 from __future__ import annotations
 

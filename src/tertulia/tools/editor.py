@@ -41,7 +41,7 @@ class EditorFile(msgspec.Struct, frozen=True):
         try:
             saved = self.saved.decode()
         except UnicodeDecodeError:
-            # How the editor reads it is anybody's guess, and how it would write it too.
+            # How the editor reads it, and how it would write it, is not known.
             return None
         if self.shown is None or _plain(self.shown) == _plain(saved):
             return None

@@ -172,7 +172,7 @@ class McpTool:
             ):
                 # That may have taken minutes, and only this definition was allowed.
                 if self._current(call).definition != definition:
-                    raise McpError(f"the MCP server {definition.name} was configured anew meanwhile; call again")
+                    raise McpError(f"the MCP server {definition.name} was configured again meanwhile; repeat the call")
                 answer = await self._call(current, arguments, call, allowed_by)
                 return result_of(answer, call.rights.limits.max_output_bytes)
 

@@ -96,7 +96,7 @@ def test_a_broken_file_trusts_nothing_and_says_so(store, content) -> None:
     problem = store.read().problem
     assert problem is not None
     assert problem.startswith(f"{store.path}: ")
-    assert "`tertulia mcp trust NAME` writes the file anew" in problem
+    assert "`tertulia mcp trust NAME` writes a new file" in problem
     store.trust(SERVER)
     assert store.is_trusted(SERVER)
 

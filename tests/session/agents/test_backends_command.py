@@ -325,12 +325,12 @@ async def test_one_that_cannot_ask_is_refused_where_somebody_has_to_be_asked(pol
     """DESIGN: refused at open under a policy that needs asking; on_request does not count."""
     async with agents(executors={"asking": codex_table(can_ask=True)}, approval_policy="on-failure") as acting:
         before = len(acting.parts.conversations)
-        with pytest.raises(InvalidParamsError, match="cannot ask anybody"):
+        with pytest.raises(InvalidParamsError, match="cannot ask a person"):
             await acting.session.open(backend="command:fake", approval_policy=policy)
         assert len(acting.parts.conversations) == before
         for free in ("on-request", "never"):
             conversation = await acting.session.open(backend="command:fake", approval_policy=free)
-        with pytest.raises(InvalidParamsError, match="cannot ask anybody"):
+        with pytest.raises(InvalidParamsError, match="cannot ask a person"):
             await conversation.set_context(
                 approval_policy={"auto_run": "trusted", "may_ask": False, "retry_outside_on_failure": False}
             )

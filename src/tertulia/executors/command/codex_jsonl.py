@@ -106,7 +106,7 @@ class CodexJsonl(JsonlParser):
 
 
 def _difference(total: Usage, before: Usage) -> Usage:
-    """What was added; all of it where the count began anew."""
+    """What was added; all of it where the count began again."""
     parts = [now - then for now, then in zip(_counts(total), _counts(before), strict=True)]
     return total if min(parts) < 0 else make_usage(*parts)
 

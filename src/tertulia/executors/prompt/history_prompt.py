@@ -117,7 +117,7 @@ def build_executor_prompt_with_history(
     max_chars: int | None = None,
     per_message_max_chars: int = PER_MESSAGE_MAX_CHARS,
 ) -> str:
-    """The prompt for an agent that starts anew: *Conversation History*, *Current User Message* and, for a step of a
+    """The prompt for an agent without memory: *Conversation History*, *Current User Message* and, for a step of a
     pipeline, *Previous execution result*.
 
     The current message is never cut or changed. With nothing to tell, and with mode `off`, it is the whole prompt,

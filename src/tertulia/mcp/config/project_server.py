@@ -232,7 +232,7 @@ class ProjectServer(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """Of the whole entry and its file: any change makes it another server (C2)."""
         content = {"name": self.name, "entry": self.entry, "source": self.source}
-        # Not msgspec, which encodes inf and nan of TOML alike. Dates are TOML's too.
+        # Not msgspec, which encodes inf and nan of TOML in the same way. Dates are TOML's too.
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=repr).encode()).hexdigest()
 
     @property

@@ -55,7 +55,7 @@ class TrustStore:
             return TrustSnapshot(frozenset())
         except (OSError, ValueError) as error:
             problem = _problem(error)
-            advice = "no MCP server of a project is trusted; `tertulia mcp trust NAME` writes the file anew"
+            advice = "no MCP server of a project is trusted; `tertulia mcp trust NAME` writes a new file"
             return TrustSnapshot(frozenset(), f"{self.path}: {problem}; {advice}")
 
     def is_trusted(self, server: ProjectServer) -> bool:

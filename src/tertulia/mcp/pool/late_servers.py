@@ -1,7 +1,7 @@
 """Which MCP servers were not ready in time, run after run: a server that hangs must not delay every run.
 
 A small file in the data directory, with a count for each server by the digest of its launch. A server that is defined
-otherwise, or becomes ready once, begins anew. Without a file, and where it cannot be read or written, nothing is known.
+otherwise, or becomes ready, begins again. Without a file, and where it cannot be read or written, nothing is known.
 """
 
 from __future__ import annotations

@@ -312,7 +312,7 @@ def _reason(error: McpError, server: str) -> str:
 class Backoff:
     """Counts failures in a row, and says when the next start is allowed.
 
-    A life that lasted longer than the longest wait begins the count anew.
+    A life that lasted longer than the longest wait begins the count again.
     """
 
     __slots__ = ("_alive_since", "_clock", "_until", "failures")

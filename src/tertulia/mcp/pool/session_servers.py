@@ -228,7 +228,7 @@ class SessionServers:
         return member
 
     def _changed(self, member: SessionServer) -> None:
-        """Status or tools have changed: lists are made anew when they are next asked for."""
+        """Status or tools have changed: lists are made again when they are next asked for."""
         self._listed.clear()
         for listener in list(self._listeners):
             listener()

@@ -168,7 +168,7 @@ class ProviderConnection:
                 await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Hang up everywhere, also on those who wait for an answer. A later request connects anew."""
+        """Hang up everywhere, also on those who wait for an answer. A later request connects again."""
         session, self._session = self._session, None
         for sent in self._sent:
             sent.cut()

@@ -48,7 +48,7 @@ _kind = msgspec.json.Decoder(_Kind)
 
 
 class StreamDecoder(ABC):
-    """Understands one answer, event by event; made anew for each attempt. Raises only ProviderAttemptError."""
+    """Understands one answer, event by event; there is one for each attempt. Raises only ProviderAttemptError."""
 
     __slots__ = ("_dialect", "_place", "_room", "whole")
 

@@ -36,7 +36,7 @@ _BLOCK = 1 << 20
 _SPARE = 1 << 24
 _MEGABYTE = 1_000_000
 _RESUMING_PIP = (25, 1)
-"""The first pip that can go on with a download that was cut, instead of beginning it anew."""
+"""The first pip that can go on with a download that was cut, instead of beginning it again."""
 _OFFLINE = re.compile(
     rb"NewConnectionError|Max retries|Network is unreachable|name resolution|Connection (refused|reset)"
 )

@@ -109,7 +109,7 @@ class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True):
     cut: bool = False
     """The stream just stops, which no wire may do: to see that a turn survives it."""
     retrying: str | None = None
-    """Half of the text is streamed and withdrawn with this message, then the answer begins anew."""
+    """Half of the text is streamed and withdrawn with this message, then the answer begins again."""
     stop_reason: StopReason | None = None
     """None: tool_calls if there are any, else stop."""
     usage: Usage | None = None

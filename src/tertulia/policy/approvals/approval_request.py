@@ -298,7 +298,7 @@ def prepare_request(
 
 
 def policy_verdict(policy: ApprovalPolicy, kind: ApprovalKind, *, known_safe: bool) -> Literal["run", "ask", "deny"]:
-    """What the policy says before anybody is asked.
+    """What the policy says before a person is asked.
 
     Commands and patches run in the sandbox, so a policy that trusts it lets them; tools and MCP servers run outside
     of it, so only known-safe ones are free; nothing leaves the sandbox without an answer.

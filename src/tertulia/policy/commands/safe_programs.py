@@ -40,7 +40,7 @@ class Options:
 
 GIT_ENVIRONMENT: Mapping[str, str] = {
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",  # `status` would write the index anew
+    "GIT_OPTIONAL_LOCKS": "0",  # `status` would write a new index
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_CONFIG_COUNT": str(len(FORCED)),

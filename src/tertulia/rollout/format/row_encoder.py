@@ -43,7 +43,7 @@ class RowEncoder:
         try:
             encoded = _encode(body)
         except (TypeError, ValueError, RecursionError):
-            # What is no JSON, or broken Unicode, could not be sent to anybody either. That it happened is recorded.
+            # What is no JSON, or broken Unicode, could not be sent to a client either. That it happened is recorded.
             return None
         return LongBody(encoded, self._redacted) if len(encoded) > _LONG else self._redacted(encoded)
 

@@ -100,7 +100,7 @@ class FileIdentity:
         """Another program touched it. Moving a journal into its database is no harm: what counts is what is found.
 
         Pages that only the journal still has are written into the database at once: a journal in which a byte is
-        wrong is read by its owner, and ends there for everybody who opens it later.
+        wrong is read by its owner, and ends there for every process that opens it later.
         """
         try:
             fresh = connect_reader(self._files.db)

@@ -47,7 +47,7 @@ class OwnedFile:
     After an error nothing of that call is in the file, save for an erasure, which may be done in part and is taken
     up again by the next one, by `close` or by the next owner. On a full disk it goes on when there is room; when
     the disk failed to flush, or when the file is not there any more or not the same, it refuses everything ever after;
-    after any other error it opens the file anew.
+    after any other error it opens the file again.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class OwnedFile:
     def _reopened(self) -> sqlite3.Connection:
         with self._explained():
             connection = self._connection = self._open()
-            # One that was opened anew, after an error, must be the one that we had.
+            # One that was opened again, after an error, must be the one that we had.
             former, self._identity = self._identity, FileIdentity(self._files, connection)
             self._look(FileIdentity.check_former, former)
             self._head = Head.of(connection, table.reached(connection) < mark_of(self._files.db))

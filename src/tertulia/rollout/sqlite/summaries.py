@@ -74,7 +74,7 @@ def summary_of(home: Path, entry: SessionEntry) -> SessionSummary:
 
 
 def search(home: Path, text: str, limit: int = 100) -> Iterator[SearchHit]:
-    """Where a text stands, newest session first, upper and lower case alike. Unreadable sessions are left out."""
+    """Sessions with this text, newest first, in upper or lower case. Unreadable sessions are left out."""
     wanted = text.casefold()
     if not wanted:
         raise InvalidParamsError("the text to search for is empty")

@@ -128,7 +128,7 @@ def _prove(n: int, kind: str, type: str, ts: float, seq: int | None, rest: tuple
 
 
 def read_row(cells: Sequence[Any]) -> StoredRow:
-    """A record as it was read. Cells of any type, from anybody."""
+    """A record as it was read. Cells can have any type: another program may have written them."""
     n, kind, type, ts, seq, conversation, scope, header_crc, body_crc, header, body = cells
     if not _well_typed(ts, seq, conversation, scope, header):
         return damaged_row(n)

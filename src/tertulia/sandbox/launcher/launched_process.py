@@ -72,7 +72,7 @@ class LauncherClient:
     def spawn(
         self, command: Command, streams: Streams, rules: Mapping[str, Any], ended: OnProcessEnd
     ) -> LaunchedProcess:
-        """Have the command started under these rules; a launcher that has died is started anew."""
+        """Have the command started under these rules; a launcher that has died is started again."""
         with ExitStack() as passing, ExitStack() as failing:
             try:
                 ours, theirs = socket.socketpair()

@@ -21,7 +21,7 @@ from tertulia.sandbox.process_tree import descendants
 
 SOONEST_S, LATEST_S = 0.05, 1.0
 _MEMORY_A_SECOND, _WRITTEN_A_SECOND, _TASKS_A_SECOND = 8 << 30, 4 << 30, 20_000
-"""As fast as anybody gets near a limit; so long nothing needs to be looked at."""
+"""How fast a command can come near a limit: before that nothing needs to be looked at."""
 
 _ANYTHING = 1 << 62
 _MOST_DESCRIPTORS = 200_000
@@ -129,7 +129,7 @@ class UsageMeter:
     def _memory(self, pids: list[int], limit: int) -> int:
         """What all use together: of what is shared, each page once; files on a disk, which the kernel can drop, never.
 
-        The cheap sum counts shared pages for everybody who has them, so it is never too small for what is mapped.
+        The cheap sum counts a shared page for each process that has it, so it is never too small for what is mapped.
         """
         private, shared = _sum(pids, "status", _RESIDENT)
         elsewhere = self._in_places()

@@ -49,7 +49,7 @@ class MountNode:
         self.inner = -1
         """Open on what is seen there afterwards."""
         self.is_private = False
-        """Nothing of anybody's stands there, only a mount point."""
+        """Only a mount point is there, and no file of the user."""
 
     @property
     def leads_to_staged(self) -> bool:

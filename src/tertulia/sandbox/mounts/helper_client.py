@@ -45,7 +45,7 @@ OnAnswer = Callable[[MountAnswer], None]
 
 
 class MountHelper:
-    """A process that mounts inside sandboxes. Kept as long as anybody uses it; safe from any thread."""
+    """A process that mounts inside sandboxes. Kept as long as a sandbox uses it; safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,7 +66,7 @@ class MountHelper:
                 self._stop()
 
     def request(self, plan: int, namespace: int, on_answer: OnAnswer) -> PendingMount:
-        """Have it mounted in the mount namespace; the answer comes on this loop. A helper that died is started anew.
+        """Have it mounted in the mount namespace; the answer comes on this loop. A helper that died is started again.
 
         `plan` is a descriptor of `mount_entries.encode`. OSError where no helper can be had.
         """
@@ -185,7 +185,7 @@ class NamespaceMounts:
             self._pending.close()
 
     def _make_plan(self) -> None:
-        # To look at a root can take longer than anybody on the loop would wait.
+        # To look at a root can take too long for a step of the loop.
         self._attempts += 1
         planned = self._loop.run_in_executor(None, self._mounts.plan)
         planned.add_done_callback(self._planned)

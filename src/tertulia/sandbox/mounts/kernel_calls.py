@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 OLDEST_KERNEL: Final = "5.12"
 """The first that has all of these calls."""
 
-# Since 424 all machines count alike, except for the two older ones.
+# From number 424 on all architectures have the same numbers; the two older calls differ.
 _OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT = 428, 429, 430, 431, 432
 _OPENAT2, _MOUNT_SETATTR = 437, 442
 _NEEDED: Final = (_OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _OPENAT2, _MOUNT_SETATTR)

@@ -65,7 +65,7 @@ class MountPlan:
             raise
 
     def plan(self) -> bytes:
-        """For the mount helper, anew each time. Blocks: all directories of the roots are looked at, and stubs made.
+        """What the mount helper is given. Blocks: all directories of the roots are looked at, and stubs made.
 
         SandboxError where the command must not begin.
         """

@@ -131,7 +131,7 @@ class NestedProtectedPaths:
                 if identity not in users and (identity in own or self._made_by_a_command(place, identity[2], first)):
                     known.own.add(identity)
             known.own &= seen.found.keys()
-            # What cannot be looked into may hold what is missing, and be made by anyone.
+            # What cannot be looked into may hold what is missing, and be made by any process.
             hidden = users - seen.found.keys() if seen.closed else set[_Identity]()
             known.users = ({*seen.found} - known.own) | hidden
             users = known.users | (seen.closed if hidden else set[_Identity]())

@@ -35,7 +35,7 @@ class SessionUpdates(SurfaceEvents[Update]):
             yield _text_chunk(text, data.item_id, spoken=isinstance(data, e.AgentMessage))
 
     def background(self, event: Event, data: e.BackgroundEvent) -> Iterator[Update]:
-        """The model begins its answer anew. ACP cannot take back what was shown of it, so that is said."""
+        """The model begins its answer again. ACP cannot take back what was shown of it, so that is said."""
         if data.discard_deltas and self.is_root(event) and self._text.forget():
             yield remark_update("The answer was cut off and begins again.")
 

@@ -177,7 +177,7 @@ def _server(app: App) -> uvicorn.Server:
         ws_ping_timeout=PING_S,
         lifespan="off",
         log_config=None,
-        log_level="error",  # what is below that any stranger can cause, as often as they like
+        log_level="error",  # what is below that any client can cause, as often as it likes
         access_log=False,
         server_header=False,
         date_header=False,

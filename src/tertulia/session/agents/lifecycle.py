@@ -185,7 +185,7 @@ class AgentRegistry:
         self._former[record.conversation_id] = record
 
     async def come_back(self, conversations: Iterable[ConversationState]) -> None:
-        """Agents of an earlier life of the session: asked for anew, with new tokens; what they were told they know."""
+        """Agents of an earlier life of the session: prepared again, with new tokens; what they were told they know."""
         # Side by side: a provider that hangs costs its time once.
         await asyncio.gather(
             *(

@@ -103,7 +103,7 @@ def _close_calls(
 def _restart_history(
     conversation: ConversationState, forgotten: UnstoredHistory, outputs: Sequence[ToolOutput]
 ) -> None:
-    """Write down what the history does not know: the outputs of its last calls, and that it begins anew.
+    """Write down what the history does not know: the outputs of its last calls, and that it begins again.
 
     A later reader of the record, to resume or to fork, must count the same items as this life does.
     """

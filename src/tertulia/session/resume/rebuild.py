@@ -47,7 +47,7 @@ _DAMAGED = "the record of this call's result is damaged"
 
 
 class UnstoredHistory(msgspec.Struct, frozen=True):
-    """What a record holds of a history of which no text was stored, and which begins anew (R3)."""
+    """What a record holds of a history of which no text was stored, and which begins again (R3)."""
 
     open_calls: tuple[ToolCall, ...]
     """Calls of the record without an output: each gets one there, though no model will see it."""
@@ -153,7 +153,7 @@ def _missing_functions(conversation: ConversationId, names: tuple[str, ...]) -> 
 
 
 def _agent(agreement: RecordedTerms) -> Agent | None:
-    """By name only: its providers are asked again before anybody speaks to it."""
+    """By name only: its providers are asked again before its next message."""
     meta = agreement.agent
     return None if meta is None else Agent(str(meta.get("name")), str(meta.get("archetype")), meta)
 

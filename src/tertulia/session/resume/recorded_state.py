@@ -98,7 +98,7 @@ class RecordedConversation:
         """Whether the history was rewritten since that of its native session."""
         self.closed = False
         self.told = False
-        """Whether anybody heard of it: what the journal refused was never there."""
+        """Whether clients were told of it: what the journal refused was never there."""
         self.tasks = 0
         self.active = 0.0
 

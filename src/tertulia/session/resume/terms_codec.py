@@ -3,7 +3,7 @@
 What people wrote (instructions, titles, directories) is kept apart from what only says what is allowed: the first
 goes by the storage policy, the second is always kept, so that a resumed conversation has no more rights than it had.
 Beside them stand the pins: digests of the definitions of MCP tools that it was shown. Those were read and allowed; a
-server that defines them otherwise when it runs again has to be looked at anew.
+server that defines them otherwise when it runs again has to be looked at again.
 """
 
 from __future__ import annotations

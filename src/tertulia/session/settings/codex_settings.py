@@ -22,7 +22,7 @@ _TOOLS = "switch tools by include_plan_tool, include_apply_patch_tool, tools_web
 
 CODEX_NOTES: Mapping[str, str] = {
     "allow_login_shell": "a command has a login shell only where it asks for one; shell_environment has its variables",
-    "analytics": "Tertulia reports nothing to anyone; leave it out",
+    "analytics": "Tertulia sends no reports; leave it out",
     "approvals_reviewer": "a person answers approvals; write approval_policy",
     "auto_review": "a person answers approvals; write approval_policy",
     "base_instructions": _INSTRUCTIONS,
@@ -38,7 +38,7 @@ CODEX_NOTES: Mapping[str, str] = {
     "experimental_instructions_file": _INSTRUCTIONS,
     "experimental_use_unified_exec_tool": 'write shell_mode = "streamable"',
     "features": _TOOLS,
-    "feedback": "Tertulia reports nothing to anyone; leave it out",
+    "feedback": "Tertulia sends no reports; leave it out",
     "file_opener": _SCREEN,
     "forced_chatgpt_workspace_id": _ACCOUNT,
     "forced_login_method": _ACCOUNT,
@@ -59,7 +59,7 @@ CODEX_NOTES: Mapping[str, str] = {
     "notice": _SCREEN,
     "openai_base_url": "write OPENAI_BASE_URL into the environment, or base_url into [model_providers.openai]",
     "oss_provider": 'write model = "local", or model = "PROVIDER/MODEL"',
-    "otel": "Tertulia reports nothing to anyone; events are read with `exec --json` or `tertulia serve`",
+    "otel": "Tertulia sends no reports; events are read with `exec --json` or `tertulia serve`",
     "permissions": _RIGHTS,
     "personality": _INSTRUCTIONS,
     "plan_mode_reasoning_effort": _REASONING,

@@ -1,6 +1,6 @@
 """Reading settings as people write them: a TOML file, or `-c key=value`. Says where it went wrong, and how.
 
-A project's file comes from strangers: its size, its depth and what it really is are bounded before it is parsed.
+A project's file is not the user's own: its size, its depth and what it really is are bounded before it is parsed.
 """
 
 from __future__ import annotations

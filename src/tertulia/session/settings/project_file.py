@@ -1,4 +1,4 @@
-"""A project's own settings, `.tertulia/config.toml`: written by strangers, so they may narrow and do nothing else."""
+"""A project's own settings, `.tertulia/config.toml`: they come with the project, so they may only narrow."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def find_project_files(cwd: Path, user_home: Path) -> list[Path]:
         if (folder / ".git").exists() and not is_stub(folder / ".git"):
             break
     else:
-        # Not in a repository and not at home: what lies above may be anybody's, /tmp for one.
+        # Not in a repository and not at home: what lies above may belong to another user, as /tmp does.
         folders = [cwd]
     return [folder / ".tertulia" / "config.toml" for folder in reversed(folders)]
 
@@ -136,7 +136,7 @@ class ProjectMasks(msgspec.Struct, frozen=True):
 def merge_project_masks(path: Path, written: object, users: Mapping[str, Any]) -> ProjectMasks:
     """Lay a project's masks over the user's. `path` is its file; relative paths count from the project.
 
-    A path outside of the project is ignored: a stranger's file could hide from commands what they need to run.
+    A path outside of the project is ignored: the file of a project could hide from commands what they need to run.
     """
     folder = str(path.parent.parent)
     try:
