@@ -168,3 +168,30 @@ def test_what_is_made_from_the_table_has_a_field_for_each_switch() -> None:
     assert set(TOOL_SWITCHES) <= set(Rights.__struct_fields__)
     assert all(getattr(ContextFields(), name) is UNSET for name in TOOL_SWITCHES)
     assert all(getattr(tertulia.Settings().rights, name) for name in TOOL_SWITCHES)
+
+
+NUMBERS: list[tuple[Number, object, object]] = [
+    (Number(0, 2), 0, 0.0),
+    (Number(0, 2), 2, 2.0),
+    (Number(0, 2), 2.01, "must be a number from 0 to 2, not 2.01"),
+    (Number(0, 2), -0.1, "from 0 to 2"),
+    (Number(0, 2), float("nan"), "from 0 to 2"),
+    (Number(0, 2), True, "from 0 to 2"),
+    (Number(0, 2), "1", "not '1'"),
+    (Number(1, 1_000_000, whole=True), 7.0, 7),
+    (Number(1, 1_000_000, whole=True), 7.5, "must be a whole number from 1 to 1,000,000, not 7.5"),
+    (Number(1, 1_000_000, whole=True), float("inf"), "a whole number"),
+]
+
+
+@each_row("row", NUMBERS)
+def test_a_number_is_in_its_range_or_the_range_is_told(row: tuple[Number, object, object]) -> None:
+    kind, value, wanted = row
+    if isinstance(wanted, str):
+        with pytest.raises(InvalidParamsError) as refused:
+            kind.parse("temperature", value)
+        assert refused.value.message.startswith("temperature must be ")
+        assert wanted in refused.value.message
+    else:
+        assert kind.parse("temperature", value) == wanted
+        assert isinstance(kind.parse("temperature", value), int if kind.whole else float)
