@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.deadlines import HANG_S
 from tests.fuzz.targets import ROOT, WATCHED, load, why_not
 
-SLOW = {"claude_stream": 1_000, "connection": 300, "rollout_file": 500}
+SLOW = {"claude_stream": 1_000, "connection": 300, "project_instructions": 1_000, "rollout_file": 500}
 """What does more with each input gets fewer of them."""
 RUNS = 3_000
 DEADLINE_S = HANG_S
