@@ -102,7 +102,7 @@ def verb_hint(word: str, known: Iterable[str]) -> str:
 
 
 def command_hint(word: str, known: Iterable[str]) -> str:
-    """The same for a command of a verb."""
+    """The end of the refusal of a command of a verb, or nothing."""
     names = list(known)
     others = (other for other in _WITHIN.get(word.lower(), ()) if other in names)
     return _hint(next(others, None) or likely_name(word, names, {}))

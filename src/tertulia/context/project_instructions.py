@@ -79,7 +79,7 @@ def read_project_instructions(cwd: str, hidden: Sequence[str] = ()) -> ProjectIn
 
 
 def _folders(top: Path, here: Path) -> list[Path]:
-    """Those between the two, with both, from the top down."""
+    """The folders from the upper one to the lower one, both included."""
     above = [folder for folder in here.parents if folder.is_relative_to(top)]
     return [*reversed(above), here]
 

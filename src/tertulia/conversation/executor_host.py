@@ -51,7 +51,7 @@ class TaskExecutorHost:
         self._deciders: dict[str, Decider] = {}
 
     async def permit(self, question: PermissionQuestion) -> PermissionAnswer:
-        """By the policy of the chain, or by a person."""
+        """Decide whether it may act: by the policy of the chain, or by asking a person."""
         scope, place = self._scope, self._place
         rights, cwd = scope.rights(), place.directory(None, self._call(scope.conversation.terms.cwd))
         confinement = place.confinement(rights)
@@ -83,7 +83,7 @@ class TaskExecutorHost:
         return PermissionAnswer(allowed=True, lasting=granted.scope not in (None, "once"))
 
     async def read(self, path: str) -> str:
-        """As a command would see it."""
+        """Read a file as a command would see it."""
         call, name = self._at(path)
         self._place.check_readable(os.path.join(call.cwd, name), call)
         content = await self._content(call, name)
@@ -95,7 +95,7 @@ class TaskExecutorHost:
             raise InvalidParamsError(f"{path!r:.200} is not a text in UTF-8") from None
 
     async def write(self, path: str, text: str, call: str) -> None:
-        """As a patch would change it."""
+        """Write a file as a patch would."""
         context, name = self._at(path, call)
         if context.rights.sandbox != "danger_full_access" and (part := protected_part(name)) is not None:
             raise InvalidParamsError(f"{path!r:.200} lies in or is '{part}', which is protected from changes")
@@ -117,7 +117,7 @@ class TaskExecutorHost:
     async def start(
         self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], on_output: OnOutput, call: str
     ) -> RunningCommand:
-        """As the shell tool would run it."""
+        """Start a command as the shell tool would."""
         # As words of the command: what is asked about, and what counts as harmless, must know of them.
         words = ("env", *(f"{name}={value}" for name, value in variables.items()), *argv) if variables else argv
         check_argv(words)

@@ -1,4 +1,4 @@
-"""What a running task may do to the world. It is taken away when the task is over.
+"""What a running task works through: its conversation's history, events and journal. Revoked when the task is over.
 
 A tool or wire that ignores cancellation may go on after its task was given up. Whatever it then tries to say
 through the scope raises CancelledError: a task has one end, and nothing of it comes after.

@@ -286,7 +286,7 @@ class EventBus:
 
 
 def _retrieve_exception(future: asyncio.Future[None] | None) -> None:
-    """So that asyncio does not report a failure as ignored."""
+    """Look at the exception, so that asyncio does not report it as ignored."""
     if future is not None and future.done() and not future.cancelled():
         future.exception()
 

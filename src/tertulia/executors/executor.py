@@ -286,7 +286,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Of the additions, so that a change of them is seen."""
+        """A digest of the additions, so that a change of them is noticed."""
         return hashlib.sha256("\0".join(self.additions).encode("utf-8", "replace")).hexdigest()
 
     @property

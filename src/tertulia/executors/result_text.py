@@ -64,7 +64,7 @@ def result_text(result: object) -> str:
 
 
 def value_text(result: object) -> str:
-    """The same, of `value` alone where the result is a table."""
+    """The text of a result; where it is a table, of its `value` alone."""
     table = _table(result)
     return _told(result if table is None else table.get(VALUE))
 

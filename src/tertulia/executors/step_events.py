@@ -1,4 +1,4 @@
-"""What an executor does, as events: the same words as for a turn of our own.
+"""The steps of an executor as events: the same ones as for a turn of the native backend.
 
 Every use of a tool gives `tool_call_begin` and `tool_call_end`, once each, whatever the agent reported of it; commands,
 patches, MCP calls and searches give their own between them. How the task ended is not told here: the task's own end

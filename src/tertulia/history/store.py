@@ -57,7 +57,7 @@ class Cut(msgspec.Struct, frozen=True):
             raise InternalError("a cut would keep half of a call and its output")
 
     def dropped(self, segments: Iterable[Segment]) -> list[Segment]:
-        """Those that go, of the segments the cut was planned for."""
+        """The segments that are left out, of those that the cut was planned for."""
         return [segment for index, segment in enumerate(segments) if not self.keeps(index, segment)]
 
 
@@ -147,7 +147,7 @@ class HistoryStore:
         return tuple(self._open)
 
     def open_call_items(self) -> tuple[ToolCall, ...]:
-        """The same calls as items."""
+        """The open calls as items."""
         return tuple(self._open.values())
 
     def calibrate(self, estimated_tokens: int, reported_tokens: int) -> None:

@@ -153,7 +153,7 @@ def value_text(value: object) -> str:
 
 
 def sha256(text: str) -> str:
-    """Of the text as UTF-8, also where it holds what UTF-8 cannot."""
+    """The digest of a text in UTF-8, also where it holds characters that UTF-8 cannot encode."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -85,7 +85,7 @@ class Covering(Generic[C]):
         return patterns is None or any(pattern in patterns for pattern in self._above(name))
 
     def normal(self, patterns: Iterable[str]) -> C:
-        """The same set without what is said twice."""
+        """The set, with each of its members once."""
         given = frozenset(patterns)
         return self._collect(x for x in given if not any(y != x and y in given for y in self._above(x)))
 

@@ -144,7 +144,7 @@ class _Rules(Generic[AnyStr]):
         self._exact: dict[AnyStr, AnyStr] = {}
 
     def apply(self, text: AnyStr) -> AnyStr:
-        """The same object if there is nothing to take out."""
+        """The text without secrets; the same object if it has none."""
         for value, instead in self._exact.items():
             if value in text:
                 text = text.replace(value, instead)

@@ -83,7 +83,7 @@ class TokenRedactor:
                     del self._grams[gram]
 
     def text(self, text: str) -> str:
-        """The same object if there is nothing to take out."""
+        """The text without tokens; the same object if it has none."""
         pieces: list[str] = []
         done = 0
         for start, end in self.spans(text) if self._heads else ():
@@ -92,7 +92,7 @@ class TokenRedactor:
         return "".join([*pieces, text[done:]]) if pieces else text
 
     def json(self, body: bytes) -> bytes:
-        """The same for encoded JSON."""
+        """Encoded JSON without tokens; the same object if it has none."""
         if not self._heads:
             return body
         # Byte for byte there and back, whatever the bytes mean.

@@ -1,4 +1,4 @@
-"""A long JSON text, read in short steps, however it is to be understood: that is the decoder's to say.
+"""Reads a long JSON text in short steps. The decoder that it is given says what becomes of its parts.
 
 Not in a thread: a decoder written in C keeps all other threads waiting until it is done, and a thread cannot be told
 to stop. A step here is a few milliseconds, and a caller that wants no more of it takes no more steps.
@@ -228,7 +228,7 @@ class _Text:
         return match
 
     def _token_after_blanks(self) -> Steps[re.Match[bytes] | None]:
-        """The same after any number of blanks; None at the end."""
+        """The next token after any number of blanks; None at the end."""
         while (token := self._token()) is None:
             match = _NEXT.match(self._data, self._at)
             assert match is not None

@@ -116,7 +116,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
 
 
 def near_names(name: str, known: Iterable[str], most: int = 1, likeness: float = 0.6) -> list[str]:
-    """Of these the names that are nearly this one, for a refusal.
+    """The names that are nearly this one, for a refusal.
 
     A long one is no slip of the pen: to compare it takes time and memory by a length that a client or a model chose.
     """

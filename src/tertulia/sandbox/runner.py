@@ -63,7 +63,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Counts in workspace_write only. `/tmp` is writable in every mode, and private to the command."""
     network: bool = False
     masked: tuple[str, ...] = ()
-    """Files and directories that read as empty, whether inside a root or outside; see `masks.default_masks`."""
+    """Files and directories that read as empty, whether inside a root or outside; see `masks/guarded_paths.py`."""
     protected: tuple[str, ...] = PROTECTED_NAMES
     protected_paths: tuple[str, ...] = ()
     """Absolute: read-only inside a writable root, also where they do not exist yet."""

@@ -154,7 +154,7 @@ class _Scene:
 
 
 def _remove_leftovers() -> None:
-    """Those of processes that were killed before they could."""
+    """Remove what processes left that were killed before they could."""
     folder = tempfile.gettempdir()
     for name in os.listdir(folder):
         number = name.removeprefix(_PREFIX).partition("-")[0]

@@ -64,7 +64,7 @@ class Tier(Protocol):
 
     @property
     def name(self) -> TierName:
-        """As settings and reports call it."""
+        """The name of the tier in settings and reports."""
         ...
 
     @property

@@ -72,7 +72,7 @@ class TaskEnd(msgspec.Struct, frozen=True):
     """Whether its conversation was closed."""
 
     def for_caller(self, frame: Frame) -> TargetResult:
-        """The same, as a continuation that waits for it will hear."""
+        """The result as the waiting continuation gets it."""
         result = TargetResult(frame.plan.conversation_id, "completed", self.text, storage=self.storage)
         if self.status == "completed":
             return result

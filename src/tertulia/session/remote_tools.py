@@ -76,7 +76,7 @@ class InternalTool:
         """Nothing to refuse here: whose token it is, and what that may do, is looked up when it is called."""
 
     async def run(self, arguments: Any, call: CallContext) -> Result:
-        """As the agent that this conversation is."""
+        """Run the call as the agent of this conversation."""
         source = "mcp" if is_external(call) else "native"
         answer = await self._agent_registry.call(call, self.spec.name, arguments, source)
         return Result(answer if isinstance(answer, str) else msgspec.json.encode(answer).decode())

@@ -47,7 +47,7 @@ class ToolRegistry:
     __slots__ = ("_specs", "_tools", "revision")
 
     def __init__(self, tools: Iterable[Tool | DeferredTool] = ()) -> None:
-        """As if the tools were added one by one."""
+        """Add the tools one by one."""
         self._tools: dict[str, Tool | DeferredTool] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
         self.revision = 0

@@ -30,7 +30,7 @@ async def read_text_inside(workspace: str, path: str, max_bytes: int, field: str
 
 
 async def read_inside(workspace: str, path: str, max_bytes: int, field: str, hidden: Sequence[str] = ()) -> bytes:
-    """The same for any file."""
+    """Read any file of the workspace, within the same bounds."""
     # The disk may be slow, or on another machine.
     return await run_in_thread(_read, workspace, path, max_bytes, f"{field} {path!r:.200}", hidden)
 

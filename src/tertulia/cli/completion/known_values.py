@@ -1,4 +1,4 @@
-"""The values that are different on every machine: stored sessions, models, providers. Reads, and asks no one."""
+"""The values that are different on every machine: stored sessions, models, providers. Only reads files."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def _whole_prompt(prompt: Sequence[str], stdin: StdinChoice | None, loaded: Load
 
 
 def _keyboard() -> TerminalInput | None:
-    """Of the person who watches standard error, if one does."""
+    """The keyboard of the person who watches standard error, if there is one."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     # Imported here: most runs have no terminal.

@@ -257,7 +257,7 @@ def _trial_lines(trial: ModelTrial) -> Iterator[str]:
 
 
 def configured_providers(loaded: LoadedSettings) -> Mapping[str, ModelProvider]:
-    """Those of the settings, by name."""
+    """The providers of the settings, by name."""
     # Settings have parsed them when they were made.
     return cast("Mapping[str, ModelProvider]", loaded.settings.model_providers)
 

@@ -202,7 +202,7 @@ def _joined(section: HistorySection, current: str, previous: str) -> str:
 
 
 def _earlier_messages(messages: Iterable[object]) -> Iterable[EarlierMessage]:
-    """Those of users and assistants that have a text."""
+    """The messages of users and assistants that have a text."""
     for number, message in enumerate(messages):
         if not isinstance(message, Mapping):
             raise InvalidParamsError(f"messages[{number}] must be a table with a role and a text or a result")
@@ -271,7 +271,7 @@ class TaskHistorySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The same for each kind of task."""
+    """How much is told, for each kind of task."""
 
     code: TaskHistorySettings = TaskHistorySettings()
     chat: TaskHistorySettings = TaskHistorySettings(max_chars=MAX_CHARS["chat"])

@@ -88,7 +88,7 @@ class StartupWait:
         return self._earlier.is_usual(member.startable()[2].key)
 
     def _starting(self) -> list[SessionServer]:
-        """Those that are starting and have not failed yet."""
+        """The servers that are starting and have not failed yet."""
         return [m for m in _still_starting(self._members()) if m.server is not None and not m.server.backoff.failures]
 
     async def _wait(self, members: Sequence[SessionServer], seconds: float, *, notice: str | None = None) -> None:

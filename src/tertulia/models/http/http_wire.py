@@ -87,7 +87,7 @@ class HttpWire(ABC):
 
     @property
     def context_window(self) -> int:
-        """As configured for the provider."""
+        """The context window that is configured for the provider."""
         return self.provider.context_window
 
     @property

@@ -64,7 +64,7 @@ class EventSplitter:
         return events
 
     def _lines(self, text: bytes) -> list[bytes]:
-        """Those that have ended; the rest is the next `_head`."""
+        """The lines that have ended; the rest is kept in `_head`."""
         is_whole = text.endswith((b"\n", b"\r"))
         self._after_cr = text.endswith(b"\r")
         lines = text.splitlines()

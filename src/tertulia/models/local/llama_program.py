@@ -1,4 +1,4 @@
-"""The program that runs llama.cpp, started by `engine` in a process of its own.
+"""The program that runs llama.cpp, started by `local_wire` in a process of its own.
 
 A process of its own, because loading holds the interpreter's lock for half a second, because a fault in native code
 ends the process that it happens in, and because a process can always be stopped. It knows the standard library and

@@ -202,7 +202,7 @@ class LocalDialect:
         return b",".join(_message(role, text) for role, text in spelled if text)
 
     def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
-        """Those of the kind `function`, as JSON."""
+        """The tools of the kind `function`, as JSON."""
         return encode([_spell_tool(tool) for tool in tools if tool.kind == "function"])
 
 

@@ -190,7 +190,7 @@ class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
     call_id: CallId | None = None
     title: str
     detail: str
-    """All that a person has to know; see `approval_parts` for how it tells our words from those of others."""
+    """All that a person has to know; `ApprovalParts` says how it tells our words from those of others."""
     subject: GrantSubject
     parts: ApprovalParts = ApprovalParts()
     scopes: tuple[GrantScope, ...] = GRANT_SCOPES

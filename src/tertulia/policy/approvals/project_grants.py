@@ -52,7 +52,7 @@ class ProjectGrant(msgspec.Struct, frozen=True, kw_only=True):
         return self.given_at <= now < self.expires_at
 
     def as_grant(self, now: float) -> Grant:
-        """The same in the form in which `approval/grants` lists it."""
+        """The grant in the form in which `approval/grants` lists it."""
         return Grant(self.grant_id, self.kind, "project", None, self.matches, self.expires_at - now)
 
 
@@ -182,7 +182,7 @@ class ProjectGrants:
         )
 
     def list(self) -> list[Grant]:
-        """Those of this project that hold now, oldest first."""
+        """The grants of this project that hold now, oldest first."""
         now = self._clock.now()
         return [grant.as_grant(now) for grant in self._file.holding() if grant.project == self._project]
 

@@ -292,7 +292,7 @@ def _modes(data: bytes) -> Iterator[bytes]:
 
 
 def _content(path: str, most: int) -> bytes:
-    """Of a plain file. One that is a pipe would be waited for."""
+    """The content of a plain file; a pipe, which would be waited for, is not read."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("no plain file")

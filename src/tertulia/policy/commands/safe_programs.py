@@ -1,4 +1,4 @@
-"""The options that a program may be given. Which words are values only the program knows: see `known_safe`."""
+"""Which options each program may be given so that it only reads. `command_analysis` asks for them."""
 
 from __future__ import annotations
 

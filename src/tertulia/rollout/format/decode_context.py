@@ -65,7 +65,7 @@ class DecodeContext:
         return item
 
     def forget_oldest(self, conversation: int) -> None:
-        """Of the items of a conversation, those that are too many."""
+        """Forget the oldest items of a conversation, as many as there are too many."""
         items = self.items.get(conversation, {})
         while self._keep_items is not None and len(items) > self._keep_items:
             oldest = next(iter(items))

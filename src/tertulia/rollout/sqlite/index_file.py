@@ -48,7 +48,7 @@ def connect_index(index: Path) -> sqlite3.Connection:
 
 
 def put_marks(connection: sqlite3.Connection, marks: Iterable[tuple[str, int]]) -> None:
-    """So far each of these sessions has come, or farther."""
+    """Write down how far each of these sessions has come at least."""
     larger = "ON CONFLICT DO UPDATE SET reached = max(reached, excluded.reached)"
     connection.executemany(f"INSERT INTO mark VALUES (?, ?) {larger}", marks)
 

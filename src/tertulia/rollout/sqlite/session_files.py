@@ -85,7 +85,7 @@ def sessions_folder(home: Path) -> Path:
 
 
 def names_in(home: Path) -> list[str]:
-    """Of everything in the folder; none where there is no folder."""
+    """The names of everything in the folder; none where there is no folder."""
     try:
         return os.listdir(sessions_folder(home))
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def names_in(home: Path) -> list[str]:
 
 
 def file_size(path: Path) -> int:
-    """Of what lies there; 0 for nothing."""
+    """The size of a file; 0 where there is none."""
     try:
         return os.lstat(path).st_size
     except FileNotFoundError:

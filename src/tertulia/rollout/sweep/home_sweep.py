@@ -181,7 +181,7 @@ _Found = TypeVar("_Found")
 
 
 def preview_sweep(home: Path, retention: Retention, clock: Clock) -> HomeSweepResult:
-    """The same decisions as `sweep_home`, and nothing done."""
+    """What `sweep_home` would do; nothing is done."""
     return sweep_home(home, retention, clock, _PreviewActions())
 
 

@@ -258,7 +258,7 @@ class UnconfinedTier:
 
     @property
     def namespace(self) -> Namespace | None:
-        """Of programs that are to have one; see `LauncherClient.namespace`."""
+        """The namespace of programs that are to have one; see `LauncherClient.namespace`."""
         return self._launcher.namespace
 
     def identity(self) -> tuple[object, ...]:
@@ -270,7 +270,7 @@ class UnconfinedTier:
         return ""
 
     def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
-        """As it is; without limits too."""
+        """Start the command as it is, without limits too."""
         return self._launcher.spawn(command, streams, {"temporary": command.temporary}, ended)
 
     def conclude(self, ending: ProcessEnd, output: Output) -> ProcessEnd:

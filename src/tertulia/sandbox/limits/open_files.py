@@ -30,7 +30,7 @@ def raise_limit() -> None:
     most = _MOST if hard == resource.RLIM_INFINITY else hard
     if soft == resource.RLIM_INFINITY or soft >= most:
         return
-    # Where even that is refused it stays as it was, and `check_room` counts with it.
+    # Where even that is refused it stays as it was, and `check_free_files` counts with it.
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         _before = soft
@@ -64,7 +64,7 @@ def check_free_files() -> None:
 
 
 def _count_open() -> int:
-    """As the system says; 0 where it does not."""
+    """How many files are open, as the system says; 0 where it does not say."""
     for folder in ("/proc/self/fd", "/dev/fd"):
         with suppress(OSError):
             return len(os.listdir(folder))

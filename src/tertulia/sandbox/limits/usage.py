@@ -293,11 +293,11 @@ class AddedBytes:
 
     @cached_property
     def in_memory(self) -> frozenset[int]:
-        """Those of the file systems that are memory."""
+        """The file systems that are in memory."""
         return frozenset(_devices_in_memory()) & self._before.keys()
 
     def grown(self, devices: Iterable[int] | None = None) -> int:
-        """By how much these file systems are fuller, by any process."""
+        """How many bytes these file systems have gained, from any process."""
         return sum(self._growth(devices).values())
 
     def found(self, enough: int, devices: Iterable[int] | None = None, held: Iterable[os.stat_result] = ()) -> int:
@@ -336,7 +336,7 @@ class AddedBytes:
 
 
 def _by_device(roots: Sequence[str]) -> dict[int, str]:
-    """Of each file system one of these directories, those that exist."""
+    """For each file system one of these directories, if it exists."""
     return {os.stat(root).st_dev: root for root in roots if os.path.isdir(root)}
 
 

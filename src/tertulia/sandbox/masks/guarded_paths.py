@@ -64,7 +64,7 @@ class GuardedPaths(msgspec.Struct, frozen=True):
     protected: tuple[ProtectedPath, ...] = ()
 
     def masked_paths(self) -> tuple[str, ...]:
-        """Those that are there, and those that must not come into being."""
+        """The masked paths that exist, and those that a command must not create."""
         return tuple(_for_mounts(self.masks))
 
     def missing_files(self) -> tuple[str, ...]:

@@ -162,7 +162,7 @@ OnMounted = Callable[[str | None], None]
 
 
 class NamespaceMounts:
-    """Of one command. Begins to plan at once."""
+    """The mounts of one command. Begins to plan at once."""
 
     def __init__(self, mounts: MountPlan, on_mounted: OnMounted) -> None:
         self._mounts, self._on_mounted = mounts, on_mounted

@@ -78,7 +78,7 @@ class MountPlan:
                 raise SandboxError(f"the places of a command cannot be opened: {error.strerror}") from None
 
     def close_fds(self) -> None:
-        """Those that only the start needed."""
+        """Close the descriptors that only the start needed."""
         while self.fds:
             os.close(self.fds.pop())
 

@@ -1,4 +1,4 @@
-"""Names that must not come into being: while a command runs, an empty directory or file stands where each would.
+"""Names that a command must not create: while it runs, an empty directory or file (a stub) stands in place of each.
 
 It is only there to be mounted over. It carries a mark, each command that relies on it holds a shared lock, and the last
 one that lets go removes it. After a kill no process holds the lock, and the next command in that place takes the stub

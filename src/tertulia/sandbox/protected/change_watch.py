@@ -359,7 +359,7 @@ def _has_given_up(process: str) -> bool:
 
 
 def _works_in(process: str, root: str) -> bool:
-    """By its directory, or by a path that it was told."""
+    """Whether it works there: by its directory, or by a path among its arguments."""
     try:
         where = os.readlink(f"/proc/{process}/cwd")
     except OSError:

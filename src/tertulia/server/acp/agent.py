@@ -84,7 +84,7 @@ class AcpAgent(ClientSurface):
             session.cancel()
 
     async def close(self, timeout_s: float) -> bool:
-        """The same, after every prompt is cancelled."""
+        """Close the connection as every surface does, after every prompt is cancelled."""
         self.input_ended()
         return await super().close(timeout_s)
 

@@ -37,7 +37,7 @@ def mode_state(session: Session) -> dict[str, Any]:
 
 
 def config_options(session: Session, models: Iterable[str]) -> list[dict[str, Any]]:
-    """The same and the model, in the form that newer editors read."""
+    """Modes and models, in the form that newer editors read."""
     state, model = mode_state(session), session.info.model
     named = [{"value": name, "name": name} for name in dict.fromkeys((model, *models))]
     return [

@@ -48,7 +48,7 @@ class ActiveTurn:
         return "thread/status/changed", {"threadId": self.thread_id, "status": self.state()}
 
     def state(self) -> dict[str, Any]:
-        """The same, as a thread has it."""
+        """What the thread does, as one of its fields."""
         if self.turn_id is None:
             return {"type": "idle"}
         return {"type": "active", "activeFlags": ["waitingOnApproval"] if self.waiting else []}

@@ -48,7 +48,7 @@ class ThreadOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     developer_instructions: str | None = None
 
     def changes(self) -> dict[str, Any]:
-        """The same as fields of `conversation/set_context`, but for the directory."""
+        """The options as fields of `conversation/set_context`, without the directory."""
         fields = {
             "model": _full_model_name(self.model, self.model_provider),
             "approval_policy": self.approval_policy,

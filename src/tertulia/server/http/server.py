@@ -136,7 +136,7 @@ class HttpServer:
         await self._server.serve(sockets=[listening])
 
     async def serve_until(self, stop: asyncio.Event, listening: socket.socket) -> None:
-        """The same, with an event."""
+        """Serve until the event is set."""
         nursery = Nursery()
         serving = nursery.start(self.serve(listening), "http")
         stopping = nursery.start(stop.wait(), "stop")

@@ -74,7 +74,7 @@ class HeaderLimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """By the parser. Of a request that was refused nothing is kept."""
+        """Called by the parser. Of a request that was refused nothing is kept."""
         if not self.transport.is_closing():
             super().on_body(body)
 
@@ -87,7 +87,7 @@ class HeaderLimitedProtocol(HttpToolsProtocol):
             super().handle_websocket_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """By the base class: a mistake of the client's."""
+        """Called by the base class: a mistake of the client's."""
 
     def _take_apart(self, host: bytes, rest: bytes) -> None:
         """A request that names two hosts gets an empty one, which the guard refuses."""
@@ -133,7 +133,7 @@ class SinkWebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     def handle_text(self, event: Any) -> None:
-        """By the base class, for each kind of frame with data."""
+        """Called by the base class for each kind of frame with data."""
         super().handle_text(event)
         _release(event)
 
@@ -182,7 +182,7 @@ def _release(frame: Any) -> None:
 
 
 def _frame_head(message: bytes) -> bytes:
-    """Of one unmasked text frame, as servers send them (RFC 6455, 5.2)."""
+    """The head of one unmasked text frame, as servers send them (RFC 6455, 5.2)."""
     size = len(message)
     if size < 126:
         return bytes((_TEXT_FRAME, size))

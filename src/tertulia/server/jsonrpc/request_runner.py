@@ -104,7 +104,7 @@ class RequestRunner:
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
-        """Of the requests that are not answered yet."""
+        """The tasks of the requests that are not answered yet."""
         return set(self._jobs)
 
     async def begin(self, request: RpcRequest, size: int, deliver: ResponseCallback) -> None:
@@ -247,7 +247,7 @@ class CountedLog:
 
 
 def default_policy() -> StoragePolicy:
-    """Of a connection that has not said: the log has no texts."""
+    """The policy of a connection that has set none: the log has no texts."""
     return HeadersOnly()
 
 

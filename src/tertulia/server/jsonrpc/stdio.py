@@ -110,11 +110,11 @@ class PipeSink(asyncio.BaseProtocol):
         self._transport = cast(asyncio.WriteTransport, transport)
 
     def pause_writing(self) -> None:
-        """By asyncio: the reader is slow."""
+        """Called by asyncio: the reader is slow."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """By asyncio: it has read."""
+        """Called by asyncio: the reader has caught up."""
         self._paused = False
         self._pump()
 

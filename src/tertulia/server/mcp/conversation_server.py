@@ -44,7 +44,7 @@ class ConversationLibrary:
         self._followed: Session | None = None
 
     async def resources(self) -> Sequence[ServedResource]:
-        """Those that are open, root first."""
+        """The open conversations, root first."""
         session = await self._session()
         listed = [conversation.info for conversation in session.conversations()]
         return [ServedResource(RESOURCE_PREFIX + info.id, info.id, info.title) for info in listed]

@@ -123,7 +123,7 @@ class Backends:
 
 
 def backends_for(parts: SessionParts) -> Backends:
-    """Those that the settings name, and those that need no settings."""
+    """The backends that the settings name, and those that need no settings."""
     settings, environment, nursery = parts.settings, parts.environment, parts.nursery
     history = settings.executors.get(RESERVED, {})
     continuity = parse_history_settings(history)

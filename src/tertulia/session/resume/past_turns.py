@@ -24,7 +24,7 @@ _FAILED = ("timeout", "limit")
 
 
 class PastTurns(msgspec.Struct, frozen=True):
-    """Of all lives of a session so far."""
+    """How turns of a session ended and what they cost, since it was first started."""
 
     usage: Usage = NO_USAGE
     """Of every request, whichever conversation made it."""
@@ -39,7 +39,7 @@ def read_past_turns(home: Path, session_id: str) -> PastTurns:
 
 
 def past_turns(lines: Iterable[RecordLine]) -> PastTurns:
-    """The same from its lines."""
+    """The past turns that the lines of a record tell of."""
     reader = _PastTurnsReader()
     for line in lines:
         match line.what:

@@ -1,4 +1,4 @@
-"""What may not be stored any more goes: of all sessions before one begins, of a running one while it runs."""
+"""Erases what may not be stored any more: of all sessions before one begins, of a running one while it runs."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class ConfiguredAgent(msgspec.Struct, frozen=True):
     instructions_file: str | None = None
 
     def open_spec(self) -> OpenFromPython:
-        """The same, with its instructions. InvalidParams where their file cannot be read."""
+        """The fields to open it with, instructions included. InvalidParams where their file cannot be read."""
         if self.instructions_file is None:
             return self.spec
         text = read_instructions(self.instructions_file, f"agents.{self.name}.instructions_file")

@@ -259,12 +259,12 @@ def _providers(name: str, value: object) -> dict[str, ModelProvider]:
 
 
 def parse_limits(value: object, below: Limits) -> Limits:
-    """Those limits that are named, and the rest from `below`."""
+    """The limits that are named, and the rest from `below`."""
     return value if isinstance(value, Limits) else limits_from_wire(_table("limits", value), below)
 
 
 def _field_parsers() -> Iterator[tuple[str, Callable[[str, Any], Any]]]:
-    """Of switches and words in the table of conversation fields."""
+    """The parsers of switches and words in the table of conversation fields."""
     for row in CONVERSATION_FIELDS:
         if row.setting is not None and not isinstance(row.kind, Structured):
             yield row.name, _optional(row.kind.parse) if row.default is None else row.kind.parse

@@ -1,4 +1,4 @@
-"""The hands of apply_patch: reads files, or carries out a plan, below its working directory. All of it or nothing.
+"""The program of `apply_patch` that reads and changes files below its working directory: all of a plan, or nothing.
 
 Run by path inside the sandbox, as `python -I disk_program.py`: a request as JSON on stdin, one line of JSON on stdout.
 It imports nothing of ours, follows no symbolic link anywhere, and writes no file that has changed since it was read.

@@ -1,4 +1,4 @@
-"""The text of a patch, read into what it asks for. Knows no file: see `patch_plan` for what becomes of it.
+"""The text of a patch, read into what it asks for. Knows no file: see `plan` for what becomes of it.
 
 Markers and headers may have blanks around them, a patch may be wrapped in a heredoc, and its lines may end in CRLF.
 """
