@@ -319,6 +319,7 @@ def test_data_for_listeners_is_without_tokens_and_of_the_same_type() -> None:
     assert cleaned == ToolCallBegin(CallId("c"), "shell", {"command": ["echo", shown], shown: [shown]})
     other = ToolCallBegin(CallId("c"), "shell", {})
     assert redactor.without_tokens(other) is other
+    assert Redactor().without_tokens(begin) is begin
     for odd in ({"x": object()}, "\ud800"):
         assert redactor.without_tokens(odd) is odd
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tertulia.policy import stepwise_pattern
 from tertulia.policy.redaction import Redactor
 from tertulia.policy.stepwise_pattern import OVERLAP, WINDOW, occurs_in, replace_all
+from tests.tables import each_row
 
 KEY = re.compile(r"(?<![a-z])(?P<before>k-)[a-z]{2,}(?![0-9])")
 
@@ -28,6 +29,12 @@ def test_steps_find_what_one_search_finds(text: str) -> None:
     """L1: also look-behinds, look-aheads, and matches that are longer than a step."""
     assert replace_all(KEY, r"\g<before>*", text) == KEY.sub(r"\g<before>*", text)
     assert occurs_in(KEY, text) == (KEY.search(text) is not None)
+
+
+@pytest.mark.usefixtures("short_steps")
+@each_row("text", ["........k-ab0..........k-cd....", "........k-abcdefghijklmnop.....", "...........k-ab 0", "k-ab"])
+def test_what_stands_behind_a_step_counts(text: str) -> None:
+    assert replace_all(KEY, r"\g<before>*", text) == KEY.sub(r"\g<before>*", text)
 
 
 @pytest.mark.parametrize("place", [0, WINDOW - 60, WINDOW - 20, WINDOW - 1, WINDOW, 2 * WINDOW - OVERLAP, 5 * WINDOW])

@@ -142,6 +142,22 @@ def test_what_cannot_be_looked_at_now_is_looked_at_again(
     assert [found.n for found in read(files)] == [1, 2, 4]
 
 
+def test_a_look_that_fails_is_told_as_what_it_is_and_loses_nothing(
+    files: SessionFiles, file: OwnedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R1"""
+
+    def failing_look(connection: sqlite3.Connection) -> int:
+        raise OSError(errno.EMFILE, "crowded")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_identity, "_changes_of_others", failing_look)
+        with pytest.raises(StorageError, match="too many files are open"):
+            file.commit([row(3)])
+    file.commit([row(4)])
+    assert [found.n for found in read(files)] == [1, 2, 4]
+
+
 def test_a_file_that_is_of_another_form_by_now_is_lost(files: SessionFiles, file: OwnedFile) -> None:
     """R1"""
     other = f"import sqlite3; sqlite3.connect({str(files.db)!r}).execute('PRAGMA user_version = 99')"
