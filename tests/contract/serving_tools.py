@@ -15,6 +15,7 @@ from typing import Any
 import tertulia
 from tertulia.testing import ScriptedModel, call
 from tests.contract.python_session import DEADLINE_S, past
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare, hostile, plain
 from tests.mcp.fakes.number import lives
 
@@ -30,8 +31,8 @@ def table(*options: str, **fields: Any) -> dict[str, Any]:
 
 
 def offering(*names: str, **fields: Any) -> dict[str, Any]:
-    """The same with these tools only."""
-    return table("--tools", ",".join(names), **fields)
+    """A server with these tools only. The session waits for it, however slowly it starts on a busy machine."""
+    return table("--tools", ",".join(names), **{"required": True, "startup_timeout_sec": HANG_S, **fields})
 
 
 def modern(*options: str, **fields: Any) -> dict[str, Any]:

@@ -294,7 +294,7 @@ async def test_an_unset_secret_is_that_servers_error(monkeypatch: pytest.MonkeyP
     """Bad input: secret env var unset."""
     monkeypatch.delenv("MY_TOKEN", raising=False)
     servers = {
-        "a": offering("echo", env_vars=["MY_TOKEN"]),
+        "a": offering("echo", required=False, env_vars=["MY_TOKEN"]),
         "b": {"url": "http://127.0.0.1:9/mcp", "bearer_token_env_var": "MY_TOKEN"},
         "c": offering("echo"),
     }

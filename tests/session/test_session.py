@@ -11,6 +11,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tertulia
@@ -72,7 +73,9 @@ async def test_instructions_are_seeded_in_order_and_base_instructions_never_are(
 
 def test_a_session_holds_no_instructions_and_decides_nothing_about_tools() -> None:
     """S000-01, S000-02, S002-01: settings have no place for instructions; the parts are what a session owns."""
-    assert not [name for name in tertulia.Settings.__struct_fields__ if "instruction" in name]
+    fields = {field.name: field.type for field in msgspec.structs.fields(tertulia.Settings)}
+    assert [name for name in fields if "instruction" in name] == ["project_instructions"]
+    assert fields["project_instructions"] is bool, "whether AGENTS.md is read, and no text"
     owned = set(SessionParts.__annotations__) | set(vars(SessionParts))
     assert {"bus", "conversations", "scheduler", "registry", "nursery", "toolbox", "settings"} <= owned
     assert not [name for name in owned if "instruction" in name or "prompt" in name]
