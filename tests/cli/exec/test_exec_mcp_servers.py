@@ -69,6 +69,7 @@ def test_a_required_server_is_waited_for_and_the_end_says_why_it_did_not_come(sh
     assert waiting == "note waiting up to 0 s for the MCP server 'slow', which must be there (required = true)"
     late = "it did not start within 0.5 s (startup_timeout_sec)"
     assert end == f"tertulia: MCP server 'slow' is required and failed: {late}"
+    assert shell.run("sessions", "ls", "--json").lines == [], "`--last` must not mean a session that never began"
 
 
 def test_a_required_server_is_there_for_the_first_turn(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

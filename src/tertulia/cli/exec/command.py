@@ -269,19 +269,20 @@ def _approver(keyboard: TerminalInput | None, view: MessageView, loaded: LoadedS
 
 @asynccontextmanager
 async def _new_session(loaded: LoadedSettings, backend: str | None) -> AsyncGenerator[Session]:
-    """A new session, done by that backend. If it cannot be, nothing is left of the session either."""
+    """A new session, done by that backend. Nothing is left of one that fails before anything was said in it."""
     if backend in (None, NATIVE):
         require_model(loaded.settings, loaded.environment)
     async with Session(loaded.settings, waits=False) as session:
         try:
             if backend is not None:
                 await session.root.set_context(backend=backend)
-        except TertuliaError:
+            yield session
+        except (TertuliaError, ExceptionGroup):
             await session.close()
-            with suppress(NotFoundError):
-                remove_session(loaded.environment.home, session.id)
+            if not session.root.info.message_count:
+                with suppress(NotFoundError):
+                    remove_session(loaded.environment.home, session.id)
             raise
-        yield session
 
 
 def _split(
