@@ -56,6 +56,9 @@ MIN_DOCSTRING_WORDS = 5
 DEFINED = re.compile(r"^ *(?:async def|class|def) (\w+)", re.MULTILINE)
 """The names of functions and classes. Of 700 files of tests it is quicker than to parse them."""
 
+BY_THE_CLOCK = re.compile(r"\bassert\b.*\b(monotonic|perf_counter|time)\(\) - [\w.]+ <")
+"""That something took less than so long."""
+
 # The families of a stage, from top to bottom: one may import those in the rows below its own, and no other.
 FAMILIES = {
     "cli": (("inspect", "sessions"), ("completion", "exec", "mcp", "models", "serve"), ("output",)),
@@ -326,6 +329,18 @@ def test_names_of_tests_use_the_words_of_the_glossary() -> None:
         if OLD_WORDS & words_of(name) - (SENTENCE_WORDS if name.startswith("test_") else set())
     ]
     refuse([*files, *names], "Say what it is, in the words of the glossary (CONTRIBUTING.md).")
+
+
+def test_no_test_judges_by_the_clock() -> None:
+    refuse(
+        [
+            f"{short(path)}:{number}"
+            for path in sorted(TESTS.rglob("*.py"))
+            for number, line in enumerate(path.read_text().splitlines(), 1)
+            if BY_THE_CLOCK.search(line)
+        ],
+        "A busy machine is slow: measure CPU time (thread_time), or quiet seconds (QuietTime of tests/deadlines.py).",
+    )
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
