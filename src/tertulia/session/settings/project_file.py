@@ -35,6 +35,8 @@ class ProjectFile(msgspec.Struct, frozen=True):
 def read_project_servers(folder: Path) -> list[ProjectServer]:
     """What the project's `.mcp.json` in that folder defines."""
     path = folder / DOT_MCP
+    if not os.path.lexists(path):
+        return []
     return [
         ProjectServer(name=name, entry=entry, source=str(path), folder=str(folder), form="json")
         for name, entry in read_dot_mcp(path).items()

@@ -19,7 +19,6 @@ from msgspec.structs import asdict, force_setattr, replace
 
 from tertulia.context.provider import NamedProvider
 from tertulia.errors import InvalidParamsError
-from tertulia.executors.prompt.history_prompt import read_history_variables
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.view import NamedView
@@ -318,6 +317,11 @@ def _check_home(environment: Environment) -> None:
 
 
 def _add_history_variables(layers: SettingLayers, environment: Environment) -> None:
+    if not any(name.startswith("EXECUTOR_HISTORY_") for name in environment.variables):
+        return
+    # Imported here: few users have set one.
+    from tertulia.executors.prompt.history_prompt import read_history_variables
+
     for name, table in read_history_variables(environment.variables).items():
         layers.add("executors", {"history": table}, f"environment {name}")
 
