@@ -72,7 +72,12 @@ async def test_a_second_process_is_refused_by_every_verb_and_the_first_goes_on(t
         id = (await server.call("session/info"))["session_id"]
         file = tmp_path / "home" / "sessions" / f"{id}.db"
         assert (await server.say("one"))["status"] == "completed"
-        verbs = (("resume", id), ("exec", "resume", id, "hi"), ("app-server", "--resume", id), ("sessions", "rm", id))
+        verbs = (
+            ("resume", id),
+            ("exec", "resume", id, "hi"),
+            ("app-server", "--resume", id),
+            ("sessions", "rm", "--yes", id),
+        )
         for verb in verbs:
             ran = await asyncio.to_thread(run, tmp_path, *verb)
             assert ran.returncode == 1, (verb, ran)
@@ -109,7 +114,7 @@ async def test_a_home_that_cannot_be_written_is_a_clear_error_and_can_still_be_r
     home = str(tmp_path / "home")
     mount = f'mount --bind "{home}" "{home}" && mount -o remount,bind,ro "{home}" && exec "$@"'
     inside = (*UNSHARE, "sh", "-c", mount, "sh")
-    for verb in (("exec", "-m", "scripted/tour", "hi"), ("exec", "resume", id, "hi"), ("sessions", "rm", id)):
+    for verb in (("exec", "-m", "scripted/tour", "hi"), ("exec", "resume", id, "hi"), ("sessions", "rm", "--yes", id)):
         ran = run(tmp_path, *verb, before=inside)
         assert ran.returncode == 1, (verb, ran)
         assert home in ran.stderr, verb
