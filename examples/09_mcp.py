@@ -31,7 +31,8 @@ async def main() -> None:
     read: list[ScriptedAnswer] = [call("notes__read", {"title": "plan"}), say("read")]
     erase: list[ScriptedAnswer] = [call("notes__erase", {"title": "plan"}), say("erased")]
     model = ScriptedModel([*read, *read, *erase, *erase])
-    servers = {"notes": {"command": sys.executable, "args": ["-c", SERVER]}}
+    # Required: the session begins when it is ready. One that is not may also come later, while conversations go on.
+    servers = {"notes": {"command": sys.executable, "args": ["-c", SERVER], "required": True}}
     async with tertulia.Session.start(tertulia.Settings(model=model, mcp_servers=servers)) as session:
         print(session.info.mcp)
         reader = await session.open(mcp_tool_allowlist=["notes__read"])
