@@ -106,3 +106,10 @@ def test_resume_goes_on_with_what_the_agent_remembers(
     ran = shell.run("exec", "-c", CODEX, *again, "resume", "--last", "second")
     assert ran.code == 0
     assert json.loads(ran.out)["heard"] == ["first", "second"]
+
+
+@pytest.mark.parametrize(("words", "line"), [((), "executors test`"), (("codex",), "executors test codex`")])
+def test_trying_out_programs_under_agents_names_the_new_place(shell: Shell, words: tuple[str, ...], line: str) -> None:
+    ran = shell.run("agents", "test", *words)
+    assert ran.code == 2
+    assert f"try `tertulia {line}" in ran.err

@@ -76,7 +76,7 @@ def ls(flags: GlobalFlags, *, as_json: bool) -> int:
 @click.argument("words", nargs=-1)
 def moved(words: tuple[str, ...]) -> int:
     """Say where trying out other programs has gone."""
-    raise click.UsageError(f"other programs are executors; try `tertulia executors test {' '.join(words)}`".rstrip())
+    raise click.UsageError(f"other programs are executors; try `{' '.join(['tertulia executors test', *words])}`")
 
 
 def _listing(agent: ConfiguredAgent, loaded: LoadedSettings) -> AgentListing:

@@ -11,6 +11,7 @@ import pytest
 from tertulia.cli.output.approval_question import (
     ApprovalAnswer,
     FormField,
+    answer_help,
     folded_lines,
     form_fields,
     parse_answer,
@@ -184,6 +185,13 @@ def test_an_answer_is_understood_or_is_none(typed: str, answer: ApprovalAnswer |
 
 def test_a_scope_that_was_not_offered_is_no_answer() -> None:
     assert parse_answer("p", ["once"]) is None
+
+
+def test_help_names_only_the_keys_that_were_offered() -> None:
+    assert answer_help(["once", "session"]).startswith(
+        "y allows it this once; s allows exactly the same again in this session; n"
+    )
+    assert "p allows exactly the same again in this project (30 days" in answer_help(SCOPES)
 
 
 def test_where_not_all_is_shown_that_is_said_before_a_yes_is_offered() -> None:

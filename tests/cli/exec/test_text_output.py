@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 
+import msgspec
 import pytest
 
 from tertulia.cli.exec.run_message import MessageOutcome
@@ -173,6 +174,12 @@ def test_the_last_line_says_what_it_cost() -> None:
     seen = Watched(live=False)
     seen.view.end(MessageOutcome("completed", reply("ok")))
     assert seen.notes == ["tokens 1,200 in (7 cached), 34 out · 2 tool calls · 1.2 s"]
+
+
+def test_one_tool_call_is_one() -> None:
+    seen = Watched(live=False)
+    seen.view.end(MessageOutcome("completed", msgspec.structs.replace(reply("ok"), tool_calls=1)))
+    assert seen.notes[0].endswith("34 out · 1 tool call · 1.2 s")
 
 
 def test_a_task_that_waits_for_another_conversation_says_so() -> None:

@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Any
 
 from tertulia.cli.output.approval_question import (
-    HELP,
     ApprovalAnswer,
     FormField,
+    answer_help,
     answer_prompt,
     elicitation_lines,
     folded_lines,
@@ -172,7 +172,7 @@ class TerminalApprover:
                 self._out.line()
             match answer:
                 case None:
-                    self._out.line((f"  {HELP}", "dim"))
+                    self._out.line((f"  {answer_help(request.scopes)}", "dim"))
                 case ApprovalAnswer("more"):
                     await self._show_all(session, request)
                 case ApprovalAnswer(decision):

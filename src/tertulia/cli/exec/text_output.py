@@ -143,7 +143,8 @@ class TextView:
         if reply is not None and not self._quiet:
             usage = reply.usage
             spent = f"{usage.input_tokens:,} in ({usage.cached_input_tokens:,} cached), {usage.output_tokens:,} out"
-            self._note("tokens", "dim", f"{spent} · {reply.tool_calls} tool calls · {reply.duration:.1f} s")
+            calls = f"{reply.tool_calls} tool call{'' if reply.tool_calls == 1 else 's'}"
+            self._note("tokens", "dim", f"{spent} · {calls} · {reply.duration:.1f} s")
 
     def pause(self) -> None:
         """End a line that is being written: something else will be printed."""

@@ -22,11 +22,12 @@ _SCOPE_KEYS: dict[str, tuple[GrantScope, str]] = {
     "p": ("project", "[p]roject"),
 }
 _WORDS = {"yes": "y", "once": "y", "conversation": "c", "session": "s", "project": "p", "no": "n", "more": "m"}
-HELP = (
-    "y allows it this once; c, s and p allow exactly the same again in this conversation, this session, this project"
-    " (30 days, see `tertulia grants`); n refuses it, and what follows is told to the model as the reason"
-)
-
+_SCOPE_HELP: dict[GrantScope, str] = {
+    "once": "y allows it this once",
+    "conversation": "c allows exactly the same again in this conversation",
+    "session": "s allows exactly the same again in this session",
+    "project": "p allows exactly the same again in this project (30 days, see `tertulia grants`)",
+}
 
 _BAR = "│ "
 _GOES_ON = "… "
@@ -79,6 +80,12 @@ def answer_prompt(request: ApprovalRequest) -> Line:
     keys = [label for scope, label in _SCOPE_KEYS.values() if scope in request.scopes]
     more = ["[m]ore"] if request.hidden else []
     return (("  ".join([*keys, "[n]o, with a reason", *more]), "yellow"), " › ")
+
+
+def answer_help(scopes: Sequence[GrantScope]) -> str:
+    """What each key that was offered does."""
+    allowing = [text for scope, text in _SCOPE_HELP.items() if scope in scopes]
+    return "; ".join([*allowing, "n refuses it, and what follows is told to the model as the reason"])
 
 
 def parse_answer(typed: str, scopes: Sequence[GrantScope]) -> ApprovalAnswer | None:
