@@ -147,7 +147,11 @@ _FLAGS = (
         help="untrusted, on-request, on-failure, never.",
     ),
     _flag(
-        "storage_policy", "--storage", metavar="POLICY", type=_STORAGE, help="full, headers-only, none or ttl:SECONDS."
+        "storage_policy",
+        "--storage",
+        metavar="POLICY",
+        type=_STORAGE,
+        help="full, headers-only, none or ttl:SECONDS. On a stored session a stricter one erases texts.",
     ),
     _flag(
         "writable_roots",
