@@ -225,3 +225,18 @@ def test_arguments_from_standard_input_and_none(shell: Shell, monkeypatch: pytes
     monkeypatch.setattr(sys, "stdin", said)
     ran = shell.run("conv", "call", "conv_history", "-", "--last")
     assert [entry["text"] for entry in json.loads(ran.out)["entries"]] == ["hello", "Good morning."]
+
+
+def test_storage_of_a_new_conversation_leaves_what_others_have_stored(shell: Shell) -> None:
+    """Issue 19: `--storage` is the new conversation's; for the session it would erase every text, and is said."""
+    run_session(shell, "hello there", "a quiet answer", "again")
+    before = shell.run("conv", "history", "root", "--last").out
+    assert "hello there" in before
+    made = shell.run("conv", "create", "--last", "--storage", "headers-only", "be quiet")
+    assert made.code == 0, made.err
+    assert "erased" not in made.err
+    assert shell.run("conv", "history", "root", "--last").out == before
+    ran = shell.run("conv", "send", "root", "and now", "--last", "--storage", "headers-only")
+    assert ran.code == 0, ran.err
+    assert "the storage policy headers_only is stricter than before" in ran.err
+    assert "hello there" not in shell.run("conv", "history", "root", "--last").out

@@ -143,8 +143,10 @@ def create(
 
     Without TEXT it is only opened and its id printed. It is a child of root, within what the session allows.
     """
+    # Of the new conversation: for the whole session it would erase what others have stored.
+    storage = flags.values.pop("storage_policy", None)
     loaded = flags.load()
-    fields = {"title": title, "base_instructions": instructions}
+    fields = {"title": title, "base_instructions": instructions, "storage_policy": storage}
     fields = {name: value for name, value in fields.items() if value is not None}
     if words:
         return _run_message(

@@ -18,7 +18,16 @@ from tertulia.protocol.events import AbortReason, ErrorEvent, TaskComplete, Turn
 from tertulia.protocol.ids import CallId, ConversationId, new_item_id
 from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arguments
 from tertulia.protocol.records import ItemsRecord, RewriteRecord
-from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl, strictest
+from tertulia.protocol.storage import (
+    Full,
+    HeadersOnly,
+    NoStorage,
+    StoragePolicy,
+    Ttl,
+    storage_to_wire,
+    strictest,
+    strictness,
+)
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_spec import CONV_TOOLS, INTERRUPTING, canonical_name
 from tertulia.scheduler.plan import recorded_chain
@@ -46,6 +55,7 @@ def close_open_work(parts: SessionParts, past: RecordedState, restored: Sequence
         _end_tasks(parts, past, old.id)
     for entry in restored:
         _publish_missing(parts, past.conversations[entry.conversation.id], entry)
+    _warn_of_erasure(parts, past, restored)
     if past.damaged:
         message = f"{past.damaged} damaged records of this session could not be read and were left out"
         parts.bus.publish(WarningEvent(message, "record_damaged"))
@@ -54,6 +64,17 @@ def close_open_work(parts: SessionParts, past: RecordedState, restored: Sequence
     for chain in past.chains.values():
         if (reply := _reply(chain)) is not None and chain.conversation_id in conversations:
             parts.scheduler.ledger.note(recorded_chain(chain.conversation_id, chain.message, reply))
+
+
+def _warn_of_erasure(parts: SessionParts, past: RecordedState, restored: Sequence[RestoredConversation]) -> None:
+    """A policy that is stricter than before erases what was stored under the other: it is said when it happens."""
+    pairs = [(past.conversations[entry.conversation.id].agreed, entry.conversation.storage) for entry in restored]
+    stricter = [now for then, now in pairs if then is not None and strictness(now) < strictness(then.storage)]
+    if stricter:
+        policy = storage_to_wire(strictest(*stricter))
+        whose = "one of its conversations" if len(stricter) == 1 else f"{len(stricter)} of its conversations"
+        message = f"the storage policy {policy} is stricter than before: what was stored of {whose} is erased by it"
+        parts.bus.publish(WarningEvent(message, "texts_erased"))
 
 
 def _missing_text(missing: int) -> str:
