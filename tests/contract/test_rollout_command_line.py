@@ -201,5 +201,5 @@ def test_a_place_that_cannot_hold_data_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     model = write_script(tmp_path, ["Hi."])
     ran = run(tmp_path, "exec", "-m", model, "Go", TERTULIA_HOME=str(tmp_path / "file"))
-    assert ran.code == 1
+    assert ran.code == 2
     assert str(tmp_path / "file") in ran.err

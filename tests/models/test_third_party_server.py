@@ -20,6 +20,7 @@ from tertulia.models.http.chat import ChatWire
 from tertulia.models.http.http_wire import HttpWire
 from tertulia.models.http.messages import MessagesWire
 from tertulia.models.http.responses import ResponsesWire
+from tertulia.models.provider_keys import ProviderKeys
 from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerPiece, RetryNotice, TextDelta
 from tertulia.protocol.ids import CallId, new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, ToolCall, ToolOutput, UserMessage, text_parts
@@ -59,7 +60,7 @@ def address() -> Iterator[str]:
 @asynccontextmanager
 async def reaching(address: str, name: WireName, key: str | None = KEY) -> AsyncIterator[HttpWire]:
     provider = ModelProvider(base_url=f"{address}/v1", wire=name, env_key="LLAMA_KEY", request_max_retries=0)
-    wire = WIRES[name]("llamacpp", "smollm2", provider, {"LLAMA_KEY": key}.get)
+    wire = WIRES[name]("llamacpp", "smollm2", provider, ProviderKeys({} if key is None else {"LLAMA_KEY": key}))
     yield wire
     await wire.close()
 
