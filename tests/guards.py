@@ -112,7 +112,7 @@ class SessionWatch:
 def _check_empty(parts: Any) -> list[weakref.ref[Any]]:
     """Nothing of a session runs any more; its conversations, in a way that does not keep them."""
     assert len(parts.registry) == 0, "a task is left in the registry"
-    assert parts.scheduler.current is None, "the slot is still taken"
+    assert not parts.scheduler.active, "the slot is still taken"
     assert len(parts.nursery) == 0, "a coroutine is left running"
     return [weakref.ref(conversation) for conversation in parts.conversations]
 

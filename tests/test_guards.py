@@ -179,10 +179,10 @@ async def test_a_coroutine_that_is_left_running_is_found(monkeypatch: pytest.Mon
 async def test_a_slot_that_is_not_released_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = SessionWatch(monkeypatch)
     session = await started()
-    session.parts.scheduler.current = object()  # type: ignore[assignment]
+    session.parts.scheduler.active.append(object())  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="slot"):
         watch.check()
-    session.parts.scheduler.current = None
+    session.parts.scheduler.active.clear()
     await session.close()
 
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Coroutine
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from tertulia.errors import TertuliaError
 from tertulia.events.journal import NoJournal
 from tertulia.history.sanitiser import prove
 from tertulia.models.scripted.script import ScriptedRequest
-from tertulia.policy.narrowing import leq
+from tertulia.policy.narrowing import meet
 from tertulia.protocol.events import Event
 from tertulia.protocol.items import ToolCall, ToolOutput
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
@@ -31,6 +32,7 @@ HANDING = ("create", "create two", "create and look", "send", "send two", "fork"
 NEW = {"user_instruction": "do it"}
 TEXT = {"text": "please"}
 ACTS = st.tuples(st.sampled_from(PLAIN + HANDING * 3), st.integers(0, 5))
+HOW = ("interrupt", "interrupt branch", "cancel branch", "close", "steer", "narrow", "hide")
 LIMITS = {
     "max_interrupt_chain_depth": 3,
     "max_task_interrupts": 8,
@@ -85,13 +87,12 @@ class Delegating(RuleBasedStateMachine):
         conversations = list(self.session.parts.conversations)
         return conversations[number % len(conversations)].id
 
-    def look_around(self, rights: Any) -> None:
-        """Whoever acts has no right that one of those who wait for it has not."""
-        chain = self.session.parts.scheduler.current
-        for member in chain.members:
-            conversation = self.session.parts.conversations.peek(member)
-            if conversation is not None and not leq(rights, conversation.terms.rights):
-                self.grown.append(member)
+    def look_around(self, call: tertulia.CallContext) -> None:
+        """A task has no right that one of the conversations that wait for it has not, and no sibling narrows it."""
+        path = [self.session.parts.conversations.peek(id) for id in (*call.chain.callers, call.conversation_id)]
+        known = [conversation.terms.rights for conversation in path if conversation is not None]
+        if call.rights != reduce(meet, known):
+            self.grown.append(call.conversation_id)
 
     # ---- what a user does
 
@@ -109,17 +110,19 @@ class Delegating(RuleBasedStateMachine):
 
         self.run(tried())
 
-    @initialize(narrow=st.booleans())
-    def start(self, narrow: bool) -> None:
+    @initialize(narrow=st.booleans(), slots=st.sampled_from([1, 2, 3, 8]))
+    def start(self, narrow: bool, slots: int) -> None:
+        self.slots = slots
+
         @tertulia.tool
         async def look(call: tertulia.CallContext) -> str:
             """Look at the rights."""
-            self.look_around(call.rights)
+            self.look_around(call)
             return "looked"
 
         async def begin() -> None:
             model = ScriptedModel([self.reply], repeat=True)
-            chosen = tertulia.Settings(model=model, tools=[look], limits=LIMITS, close_timeout_s=5)
+            chosen = tertulia.Settings(model=model, tools=[look], limits=LIMITS, slots=slots, close_timeout_s=5)
             self.session = await tertulia.Session.start(chosen, journal=NoJournal()).__aenter__()
             self.news = self.session.parts.bus.subscribe(limit=100_000)
             await self.session.open(sandbox="read-only" if narrow else None, include_plan_tool=not narrow)
@@ -136,13 +139,19 @@ class Delegating(RuleBasedStateMachine):
 
         self.attempt(send())
 
-    @rule(number=st.integers(0, 5), how=st.sampled_from(["interrupt", "close", "steer", "narrow", "hide"]))
+    @rule(number=st.integers(0, 5), how=st.sampled_from(HOW))
     def meddle(self, number: int, how: str) -> None:
         async def meddle() -> None:
             handle = self.session.conversation(self.pick(number))
             match how:
                 case "interrupt":
                     await handle.interrupt()
+                case "interrupt branch":
+                    await handle.interrupt(scope="branch")
+                case "cancel branch":
+                    chains = self.session.parts.scheduler.active
+                    for task_id in [*chains[0].tasks][number : number + 1] if chains else []:
+                        self.session.activity.cancel(task_id, scope="branch")
                 case "close":
                     self.waiting.append(self.loop.create_task(handle.close()))
                 case "steer":
@@ -170,17 +179,30 @@ class Delegating(RuleBasedStateMachine):
     # ---- what must hold
 
     @invariant()
-    def one_task_runs_and_open_calls_are_waited_for(self) -> None:
+    def slots_suffice_and_open_calls_are_waited_for(self) -> None:
         if not hasattr(self, "session"):
             return
         conversations = list(self.session.parts.conversations)
-        assert sum(conversation.task is not None for conversation in conversations) <= 1
+        running = [task.conversation_id for task in self.session.parts.registry.running()]
+        assert len(running) <= self.slots
+        assert len(running) == len(set(running))
+        assert not self.has_wait_cycle()
         for conversation in conversations:
             opens, closes = prove(conversation.history.snapshot())
             assert not closes
             assert not opens or conversation.task is not None or conversation.awaiting
         assert not self.grown
         assert len(conversations) <= LIMITS["max_conversations"] + 1
+
+    def has_wait_cycle(self) -> bool:
+        """Whether a conversation waits for itself, however many others lie between."""
+        scheduler = self.session.parts.scheduler
+        branches = [branch for chain in scheduler.active for branch in chain.branches if branch.state == "waiting"]
+        return any(
+            scheduler.would_never_end(branch.conversation_id, awaited)
+            for branch in branches
+            for awaited in branch.awaited
+        )
 
     def teardown(self) -> None:
         try:
@@ -201,7 +223,7 @@ class Delegating(RuleBasedStateMachine):
         for result in await asyncio.gather(*self.waiting, return_exceptions=True):
             assert not isinstance(result, BaseException) or isinstance(result, TertuliaError), repr(result)
         # No plan is left, and the next message works, in every conversation that there is.
-        assert (parts.scheduler.current, parts.scheduler.queued(), len(parts.registry)) == (None, [], 0)
+        assert (parts.scheduler.active, parts.scheduler.queued(), len(parts.registry)) == ([], [], 0)
         for conversation in self.session.conversations():
             state = parts.conversations.find(conversation.id)
             assert (state.task, state.awaiting, state.history.open_calls) == (None, 0, ())
@@ -212,9 +234,10 @@ class Delegating(RuleBasedStateMachine):
         await self.session.close(timeout=5)
         while (event := self.news.next_nowait()) is not None:
             self.events.append(event)
-        check_invariants(self.events)
-        _check_order(self.events)
-        _check_bounds(self.events)
+        check_invariants(self.events, self.slots)
+        if self.slots == 1:
+            _check_order(self.events)
+            _check_bounds(self.events)
         assert not self.grown
         assert len(parts.nursery) == 0
 

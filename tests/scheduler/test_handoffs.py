@@ -22,6 +22,14 @@ def ask(to: tertulia.Conversation | str, call_id: str = "c1", tool: str = "ask")
     return call(tool, {"to": to if isinstance(to, str) else to.id}, call_id)
 
 
+async def handing(on: Stage) -> None:
+    """Until a task is done whose targets have no branch yet."""
+    while not any(chain.root.handing for chain in on.parts.scheduler.active):
+        await ticks(1)
+    (chain,) = on.parts.scheduler.active
+    assert chain.branches == [chain.root]
+
+
 async def two(on: Stage) -> tuple[tertulia.Conversation, tertulia.Conversation]:
     return await on.session.open(title="a"), await on.session.open(title="b")
 
@@ -396,7 +404,7 @@ async def test_a_target_that_is_gone_when_the_switch_comes_is_told() -> None:
         plot.write(say("", ask(b)), say("so be it"))
         assert (await a.message("go")).text == "so be it"
         assert heard(on.outputs(a)[0])["code"] == "closed"
-        assert scheduler.current is None
+        assert not scheduler.active
 
 
 # ---- refusals: before anything has happened
@@ -414,7 +422,7 @@ def test_a_conversation_of_another_backend_cannot_hand_over() -> None:
     scope = SimpleNamespace(conversation=SimpleNamespace(terms=SimpleNamespace(backend="claude")))
     nothing_is_touched: Any = None
     with pytest.raises(UnsupportedByBackendError, match="claude cannot hand over"):
-        Handoffs(nothing_is_touched, nothing_is_touched, nothing_is_touched).admit(
+        Handoffs(nothing_is_touched, nothing_is_touched, nothing_is_touched, nothing_is_touched).admit(
             nothing_is_touched, cast(Any, scope), nothing_is_touched
         )
 
@@ -601,11 +609,7 @@ async def test_a_stop_between_the_answer_and_the_switch_is_not_lost(plot: Plot) 
         a, b = await two(on)
         plot.write(say("", ask(b)), say("must not be asked"))
         running = on.begin(a.message("go"))
-        chain = None
-        while chain is None or not chain.handing:
-            await ticks(1)
-            chain = on.parts.scheduler.current
-        assert not chain.frames
+        await handing(on)
         assert await a.interrupt()
         assert not await a.interrupt()
         assert (await running).status == "interrupted"
@@ -675,10 +679,7 @@ async def test_closing_a_conversation_that_has_just_handed_over_drops_its_target
         a, b = await two(on)
         plot.write(say("", ask(b)), say("must not be asked"))
         running = on.begin(a.message("go"))
-        chain = None
-        while chain is None or not chain.handing:
-            await ticks(1)
-            chain = on.parts.scheduler.current
+        await handing(on)
         await a.close()
         assert (await running).status == "interrupted"
         assert len(on.model.requests) == 1
@@ -692,10 +693,7 @@ async def test_nothing_is_opened_once_it_is_over(plot: Plot, stop: str) -> None:
         a = await on.session.open()
         plot.write(say("", ask("?")), say("must not be asked"))
         running = on.begin(a.message("go"))
-        chain = None
-        while chain is None or not chain.handing:
-            await ticks(1)
-            chain = on.parts.scheduler.current
+        await handing(on)
         await getattr(a, stop)()
         assert (await running).status == "interrupted"
         assert len(on.session.conversations()) == (2 if stop == "interrupt" else 1)

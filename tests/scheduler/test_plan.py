@@ -1,16 +1,17 @@
-"""Chains and frames as data: who is on the stack, who waits for whom."""
+"""Chains and branches as data: which conversations wait, and for which."""
 
 from __future__ import annotations
 
 from tertulia.events.bus import EventScope
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import NO_USAGE, ToolCall
-from tertulia.scheduler.plan import CallClosure, Chain, Frame, TaskPlan
+from tertulia.scheduler.occupancy import Occupancy
+from tertulia.scheduler.plan import Branch, CallClosure, Chain, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.tools.tool import Result, TargetResult
 from tests.conversation.conversations import make_conversation
 
-A, B, C = ConversationId("a"), ConversationId("b"), ConversationId("c")
+A, B, C, D = (ConversationId(name) for name in "abcd")
 
 
 def closure(call_id: str) -> CallClosure:
@@ -18,23 +19,31 @@ def closure(call_id: str) -> CallClosure:
     return CallClosure(made, lambda result: Result(result.text or ""), EventScope("s"), 0.0)
 
 
-def waiting(conversation: ConversationId, *calls: str, reports_to: tuple[Frame, int] | None = None) -> Frame:
-    frame = Frame(TaskPlan(conversation, "continuation"), reports_to=reports_to)
-    frame.wait_for(tuple(map(closure, calls)), make_conversation())
-    return frame
+def hand_over(branch: Branch, *targets: ConversationId) -> list[Branch]:
+    """Let a branch wait for these conversations."""
+    calls = tuple(closure(f"{branch.conversation_id}-{target}") for target in targets)
+    branch.wait_for(TaskPlan(branch.conversation_id, "continuation"), calls, make_conversation())
+    branch.targets = [*targets]
+    made = [Branch(branch.chain, TaskPlan(target, "target"), branch, index) for index, target in enumerate(targets)]
+    branch.chain.branches += made
+    return made
+
+
+def begin(branch: Branch) -> None:
+    branch.state = "running"
 
 
 def result(conversation: ConversationId, text: str) -> TargetResult:
     return TargetResult(conversation, "completed", text)
 
 
-async def test_a_chain_begins_with_one_frame_and_knows_its_first_task() -> None:
+async def test_a_chain_begins_with_one_branch_and_knows_its_first_task() -> None:
     plan = TaskPlan(A, "user")
     chain = Chain(plan, 1.5, "m1")
-    assert [frame.plan for frame in chain.frames] == [plan]
-    assert (chain.task_id, chain.task_ids) == (plan.task_id, {plan.task_id})
+    assert [branch.plan for branch in chain.branches] == [plan]
+    assert (chain.task_id, chain.tasks) == (plan.task_id, {plan.task_id: chain.root})
     assert (chain.conversation_id, chain.message, chain.started) == (A, "m1", 1.5)
-    assert (chain.stopped, chain.running, chain.handle, chain.handing, chain.waiters) == (None, None, None, False, 0)
+    assert (chain.root.stopped, chain.root.handle, chain.root.handing, chain.waiters) == (None, None, False, 0)
 
 
 def test_every_plan_is_a_task_of_its_own() -> None:
@@ -44,39 +53,37 @@ def test_every_plan_is_a_task_of_its_own() -> None:
     assert len(one.task_id) == 36
 
 
-async def test_the_members_are_those_who_wait_and_the_one_who_runs() -> None:
+async def test_the_members_are_those_that_wait_and_those_that_run() -> None:
     """Targets that have not begun are no members: closing or interrupting them does not touch the chain."""
     chain = Chain(TaskPlan(A, "user"), 0.0)
     assert chain.members == (A,)
-    chain.running = chain.frames.pop()
+    begin(chain.root)
     assert chain.members == (A,)
-    outer = waiting(A, "c1", "c2")
-    chain.frames = [outer, Frame(TaskPlan(C, "target"), reports_to=(outer, 1))]
-    chain.running = Frame(TaskPlan(B, "target"), reports_to=(outer, 0))
+    inner, other = hand_over(chain.root, B, C)
+    begin(inner)
     assert chain.members == (A, B)
-    assert chain.depth == 1
-    chain.frames.append(waiting(B, "c3"))
-    chain.running = Frame(TaskPlan(C, "target"))
-    assert (chain.members, chain.depth) == ((A, B, C), 2)
+    (innermost,) = hand_over(inner, D)
+    begin(innermost)
+    assert (chain.members, innermost.view().depth) == ((A, B, D), 2)
+    begin(other)
+    assert chain.members == (A, B, C, D)
 
 
 async def test_a_result_goes_to_the_call_that_asked_for_it() -> None:
-    outer = waiting(A, "c1", "c2")
-    assert outer.results == [None, None]
-    second, first = (
-        Frame(TaskPlan(C, "target"), reports_to=(outer, 1)),
-        Frame(TaskPlan(B, "target"), reports_to=(outer, 0)),
-    )
+    chain = Chain(TaskPlan(A, "user"), 0.0)
+    first, second = hand_over(chain.root, B, C)
+    assert not chain.root.has_all_results
     second.report(result(C, "two"))
-    assert outer.results == [None, result(C, "two")]
+    assert chain.root.results == [None, result(C, "two")]
     first.report(result(B, "one"))
-    assert [known.text if known else None for known in outer.results] == ["one", "two"]
+    assert [known.text if known else None for known in chain.root.results] == ["one", "two"]
+    assert chain.root.has_all_results
 
 
-async def test_a_frame_that_nobody_waits_for_reports_to_nobody() -> None:
-    frame = Frame(TaskPlan(A, "user"))
-    frame.report(result(A, "unheard"))
-    assert (frame.results, frame.closures) == ([], ())
+async def test_the_first_branch_of_a_chain_reports_to_no_other() -> None:
+    chain = Chain(TaskPlan(A, "user"), 0.0)
+    chain.root.report(result(A, "unheard"))
+    assert (chain.root.results, chain.root.calls) == ([], ())
 
 
 async def test_a_chain_is_answered_once() -> None:
@@ -90,9 +97,48 @@ async def test_a_chain_is_answered_once() -> None:
     assert chain.answer.result().text == "first"
 
 
-async def test_a_call_sees_who_waits_for_it() -> None:
+async def test_a_call_sees_which_conversations_wait_for_it_and_no_siblings() -> None:
     chain = Chain(TaskPlan(A, "user"), 0.0)
-    assert chain.view().callers == ()
-    chain.frames = [waiting(A, "1"), waiting(B, "2"), Frame(TaskPlan(C, "target"))]
-    chain.running = chain.frames.pop()
-    assert chain.view().callers == (A, B)
+    assert chain.root.view().callers == ()
+    inner, other = hand_over(chain.root, B, C)
+    (innermost,) = hand_over(inner, D)
+    assert (innermost.view().callers, other.view().callers) == ((A, B), (A,))
+
+
+async def test_the_outermost_stop_counts() -> None:
+    chain = Chain(TaskPlan(A, "user"), 0.0)
+    inner, other = hand_over(chain.root, B, C)
+    (innermost,) = hand_over(inner, D)
+    inner.stopped = "interrupted"
+    assert (innermost.stopping, inner.stopping, other.stopping, chain.root.stopping) == (inner, inner, None, None)
+    chain.root.stopped = "shutdown"
+    assert {branch.stopping for branch in chain.branches} == {chain.root}
+
+
+async def test_a_wait_that_closes_a_cycle_is_seen_also_through_promises_and_other_chains() -> None:
+    """Issue 20: a wait cycle is refused when it is asked for, not found when it hangs."""
+    occupancy = Occupancy()
+    one, other = Chain(TaskPlan(A, "user"), 0.0), Chain(TaskPlan(C, "user"), 0.0)
+    (target,) = hand_over(one.root, B)
+    for branch in (one.root, target, other.root):
+        occupancy.take(branch)
+    assert occupancy.would_never_end(B, A)
+    assert occupancy.would_never_end(B, B)
+    assert not occupancy.would_never_end(C, A)
+    assert not occupancy.would_never_end(B, C)
+    # Two tasks that run and have each been promised the other: the second one is refused.
+    other.root.promised.append(A)
+    assert occupancy.would_never_end(B, C)
+    target.report(result(B, "done"))
+    assert not occupancy.would_never_end(D, A)
+
+
+async def test_a_conversation_is_free_again_when_its_branch_has_ended() -> None:
+    occupancy = Occupancy()
+    one, other = Chain(TaskPlan(A, "user"), 0.0), Chain(TaskPlan(A, "user"), 0.0)
+    occupancy.take(one.root)
+    assert occupancy.is_free_for(one.root)
+    assert not occupancy.is_free_for(other.root)
+    assert not occupancy.release(other.root)
+    assert occupancy.release(one.root)
+    assert (len(occupancy), occupancy.is_free_for(other.root)) == (0, True)

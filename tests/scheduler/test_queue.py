@@ -21,6 +21,7 @@ from tertulia.protocol.items import TextPart, UserMessage
 from tertulia.scheduler import queue
 from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
+from tertulia.scheduler.occupancy import Occupancy
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.task_registry import TaskRegistry
 from tertulia.scheduler.task_runner import TaskRunner
@@ -162,10 +163,11 @@ async def test_the_scheduler_needs_conversations_and_no_session() -> None:
     conversation = make_conversation(terms(wire=ScriptedModel(["one", "two"])))
     clock, nursery, registry = FakeClock(), Nursery(), TaskRegistry()
     bus = EventBus(SessionId("s"), clock, NoJournal())
-    interrupts = Handoffs(FixedConversations(conversation), bus, clock)
+    occupancy = Occupancy()
+    handoffs = Handoffs(FixedConversations(conversation), bus, clock, occupancy)
     around = TaskServices(bus, clock, Toolbox(ToolRegistry([])), 5.0, {})
-    runner = TaskRunner(FixedConversations(conversation), around, nursery, registry, interrupts, 1.0)
-    scheduler = queue.Scheduler(runner, interrupts, bus, clock, nursery, 1.0)
+    runner = TaskRunner(FixedConversations(conversation), around, nursery, registry, handoffs, 1.0)
+    scheduler = queue.Scheduler(runner, handoffs, occupancy, bus, clock, nursery, grace_s=1.0)
     said = [UserMessage(ItemId(text), (TextPart(text),)) for text in ("a", "b")]
     chains = [scheduler.submit(TaskPlan(conversation.id, "user", (message,))) for message in said]
     assert [(await chain.answer).text for chain in chains] == ["one", "two"]
@@ -283,7 +285,7 @@ async def test_a_waiting_task_can_be_cancelled_and_has_its_terminal_event_all_th
         assert [(e.type, e.data) for e in ended] == [("turn_aborted", TurnAborted("interrupted"))]
         assert ended[0].sub_id.startswith("sub/")
         assert reply.last_seq >= (ended[0].seq or 0)
-        assert on.parts.scheduler.cancel(on.parts.scheduler.current.task_id)
+        assert on.parts.scheduler.cancel(on.parts.scheduler.active[0].task_id)
         assert ((await running).status, (await last).status) == ("interrupted", "completed")
         assert [entry.text for entry in await on.root.history() if entry.role == "user"] == ["hold", "runs"]
 
@@ -330,7 +332,7 @@ async def test_the_slot_is_free_when_the_answer_is_there() -> None:
     async with stage("ok", fail("no"), hold(), tools=[stuck]) as on:
         for text in ("fine", "bad"):
             await on.root.message(text)
-            assert on.parts.scheduler.current is None
+            assert not on.parts.scheduler.active
         running = await held(on)
         await on.root.interrupt()
         await running
@@ -355,7 +357,7 @@ async def test_a_fault_of_our_own_in_one_chain_does_not_strand_the_others() -> N
     async with stage(say("ok", repeat=True), invariants=False) as on:
         runner = on.parts.scheduler._runner
 
-        async def broken(chain: Any, frame: Any) -> Any:
+        async def broken(branch: Any) -> Any:
             del runner.run
             raise ZeroDivisionError("a bug")
 

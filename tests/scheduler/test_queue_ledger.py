@@ -5,8 +5,8 @@ from __future__ import annotations
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import NO_USAGE
 from tertulia.scheduler.plan import Chain, TaskPlan
-from tertulia.scheduler.queue import SubmissionLedger
 from tertulia.scheduler.reply import Reply
+from tertulia.scheduler.submission_ledger import SubmissionLedger
 from tests.events.scripted import ticks
 
 A, B = ConversationId("a"), ConversationId("b")
@@ -88,7 +88,7 @@ async def test_one_that_made_way_is_known_to_have_ended_and_never_runs_again() -
     assert (reply.text, reply.status, reply.task_id) == (None, "completed", chains[0].task_id)
     assert reply.error is not None
     assert reply.error.code == "not_stored"
-    assert (known.task_id, known.trace_id, known.frames) == (chains[0].task_id, chains[0].trace_id, [])
+    assert (known.task_id, known.trace_id, known.branches) == (chains[0].task_id, chains[0].trace_id, [])
     assert ledger.by_message(A, "m1") is None, "it never got an answer"
     other = ledger.by_message(A, "m2")
     assert other is not None

@@ -96,7 +96,7 @@ async def test_a_task_begins_with_its_ids_and_its_input_before_any_model_is_aske
         conversation = on.parts.conversations.root
         (task,) = on.parts.registry.running()
         seen.update(
-            current=on.parts.scheduler.current is not None,
+            current=list(on.parts.scheduler.active),
             task=(task.task_id, task.conversation_id, task.kind, task.chain, task.conversation() is conversation),
             handle=conversation.task is task.handle,
             input=[item.text for item in conversation.history.snapshot()][-1],
@@ -301,7 +301,7 @@ async def by_giving_up(on: Stage, conversation: tertulia.Conversation, running: 
 
 
 async def by_task_id(on: Stage, conversation: tertulia.Conversation, running: asyncio.Task[Any]) -> None:
-    for chain in (on.parts.scheduler.current, *on.parts.scheduler.queued()):
+    for chain in (*on.parts.scheduler.active, *on.parts.scheduler.queued()):
         if chain is not None:
             on.parts.scheduler.cancel(chain.task_id)
 

@@ -77,7 +77,7 @@ class Stage:
 
     def check_idle(self) -> None:
         """Nothing runs, nothing waits, nothing is half done."""
-        assert self.parts.scheduler.current is None
+        assert not self.parts.scheduler.active
         assert not self.parts.scheduler.queued()
         assert len(self.parts.registry) == 0
         for conversation in self.parts.conversations:
@@ -122,7 +122,7 @@ async def stage(
             await session.close()
             await asyncio.wait_for(asyncio.gather(*acting.begun, return_exceptions=True), HANG_S)
     if invariants:
-        check_invariants(events.seen)
+        check_invariants(events.seen, settings.get("slots", 1))
 
 
 async def ticks(count: int = 10) -> None:

@@ -245,7 +245,7 @@ class SessionMachine(RuleBasedStateMachine):
         check_invariants(self.events)
         assert len(parts.registry) == 0
         assert len(parts.nursery) == 0
-        assert parts.scheduler.current is None
+        assert not parts.scheduler.active
         assert not parts.scheduler.queued()
         for conversation in parts.conversations:
             assert prove(conversation.history.snapshot()) == ((), ())

@@ -34,12 +34,12 @@ async def test_a_submission_becomes_one_plan() -> None:
     async with stage("{}") as on:
         submitted = sent(on, text="hi", sender="ada", output_schema={"type": "object"}, message_id="m")
         chain = chain_of(on, submitted)
-        (frame,) = chain.frames
-        assert (frame.plan.kind, frame.plan.conversation_id) == ("user", on.root.id)
-        assert (frame.plan.input[0].text, frame.plan.input[0].sender) == ("hi", "ada")
-        assert frame.plan.output is not None
-        assert frame.plan.output.schema == '{"type":"object"}'
-        assert (frame.plan.sub_id or "").startswith("sub/")
+        (branch,) = chain.branches
+        assert (branch.plan.kind, branch.plan.conversation_id) == ("user", on.root.id)
+        assert (branch.plan.input[0].text, branch.plan.input[0].sender) == ("hi", "ada")
+        assert branch.plan.output is not None
+        assert branch.plan.output.schema == '{"type":"object"}'
+        assert (branch.plan.sub_id or "").startswith("sub/")
         assert chain.message == message_key("m", on.session.id)
         assert (await submitted.reply()).status == "completed"
 
@@ -96,7 +96,7 @@ async def test_a_follower_that_falls_behind_is_told_so_and_gets_the_end() -> Non
     async with stage(say("word " * 3_000)) as on:
         following = sent(on, text="hi", follow=True).events()
         first = await anext(following)
-        while on.parts.scheduler.current is not None:
+        while on.parts.scheduler.active:
             await ticks(10)
         rest = [event.type async for event in following]
         assert first.type == "task_started"

@@ -39,7 +39,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     task_timeout_s: float | None = None
     """How long one task may take."""
     target_timeout_s: float | None = None
-    """How long the target of a handoff may take, with all that it hands off itself."""
+    """How long the target of a handoff may take from its start, with all that it hands off itself."""
+    target_wait_s: float | None = None
+    """How long the target of a handoff may wait for a free slot and for its conversation."""
+    max_parallel_targets: int | None = None
+    """Targets of one conversation that may be under way at once, within the session's slots."""
 
 
 LIMITS_ORDER = Product(Limits, dict.fromkeys(Limits.__struct_fields__, Minimum()))

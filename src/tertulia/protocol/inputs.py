@@ -238,9 +238,27 @@ class CloseSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the operations `task/get` and `task/cancel`."""
+    """The parameters of the operation `task/get`."""
 
     task_id: str
+
+
+StopScope = Literal["chain", "branch"]
+"""What is stopped: all that a message has caused, or one conversation's part of it with what that has caused."""
+
+
+class InterruptConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the operation `conversation/interrupt`."""
+
+    conversation_id: str
+    scope: StopScope = "chain"
+
+
+class CancelTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the operation `task/cancel`."""
+
+    task_id: str
+    scope: StopScope = "chain"
 
 
 class ListApprovals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""What a handoff does to a chain: targets above a continuation, and every call answered once in every ending."""
+"""What a handoff does to a chain: a branch for each target, and every call answered once in every ending."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, ToolOutput
 from tertulia.protocol.storage import StoragePolicy, storage_from_wire, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
-from tertulia.scheduler.plan import CallClosure, Chain, ConversationSource, Frame, TaskPlan, chain_storage
+from tertulia.scheduler.occupancy import Occupancy
+from tertulia.scheduler.plan import Branch, CallClosure, ConversationSource, TaskPlan, chain_storage
 from tertulia.tools.dispatch import render_result
 from tertulia.tools.tool import Handoff, TargetResult
 
 
 class Handoffs:
-    """Admits handoffs, turns them into frames, and closes the calls of frames that will never run."""
+    """Admits handoffs, makes branches of them, and answers the calls of branches that will never go on."""
 
-    def __init__(self, source: ConversationSource, bus: EventBus, clock: Clock) -> None:
+    def __init__(self, source: ConversationSource, bus: EventBus, clock: Clock, occupancy: Occupancy) -> None:
         self._source = source
         self._bus = bus
         self._clock = clock
+        self._occupancy = occupancy
+        self._new = 0
+        """Conversations of all branches that were admitted and are not open yet."""
 
-    def admit(self, chain: Chain, scope: TaskScope, handoff: Handoff) -> None:
+    def admit(self, branch: Branch, scope: TaskScope, handoff: Handoff) -> None:
         """Refuse, before anything has happened, what would break a limit or could never end.
 
-        Counted here, where the work is made, so that no tool can go round it.
+        Counted here, where the work is made, so that no tool can go round it and no two branches share one room.
         """
         if scope.conversation.terms.backend != NATIVE:
             raise UnsupportedByBackendError(
@@ -43,51 +47,51 @@ class Handoffs:
             )
         target = handoff.target
         opens = isinstance(target, NewConversation)
-        chain.view().check(scope.rights().limits, opens=opens)
+        branch.view().check(scope.rights().limits, opens=opens)
         if opens:
-            self._source.check_child(target, scope.conversation, chain.promised)
-            chain.opened += 1
-            chain.promised += 1
-        elif (conversation := self._source.find(target)) is scope.conversation or conversation.awaiting:
-            raise AwaitingResultError("conversation is awaiting a tool result")
-        chain.interrupts += 1
+            self._source.check_child(target, scope.conversation, self._new)
+            branch.chain.opened += 1
+            self._new += 1
+            branch.promised.append(None)
+        else:
+            target_id = self._source.find(target).id
+            if self._occupancy.would_never_end(branch.conversation_id, target_id):
+                raise AwaitingResultError("conversation is awaiting a tool result")
+            branch.promised.append(target_id)
+        branch.chain.interrupts += 1
 
-    def expand(self, chain: Chain, frame: Frame, scope: TaskScope, handed: Sequence[HandedOffCall]) -> None:
-        """Put the continuation on the stack, and above it the targets, the first one on top."""
-        plan = frame.plan
-        continuation = Frame(
-            TaskPlan(
-                plan.conversation_id,
-                "continuation",
-                base_instructions_override=plan.base_instructions_override,
-                output=plan.output,
-                may_repair=plan.may_repair and not scope.repaired,
-            ),
-            reports_to=frame.reports_to,
-            deadline=frame.deadline,
+    def withdraw(self, branch: Branch) -> None:
+        """The task is over: what it was admitted for has a branch of its own now, or never will have."""
+        self._new -= branch.promised.count(None)
+        branch.promised.clear()
+
+    def expand(self, branch: Branch, scope: TaskScope, handed: Sequence[HandedOffCall]) -> tuple[Branch, ...]:
+        """Let the branch wait, and make one for each target. None where the caller was told that it is over."""
+        plan = branch.plan
+        continuation = TaskPlan(
+            plan.conversation_id,
+            "continuation",
+            base_instructions_override=plan.base_instructions_override,
+            output=plan.output,
+            may_repair=plan.may_repair and not scope.repaired,
         )
-        closures = tuple(CallClosure(h.call, h.handoff.render, scope.scope, h.begun) for h in handed)
-        continuation.wait_for(closures, scope.conversation)
-        chain.frames.append(continuation)
-        chain.task_ids.add(continuation.plan.task_id)
-        chain.handing = False
-        chain.promised = 0
+        calls = tuple(CallClosure(h.call, h.handoff.render, scope.scope, h.begun) for h in handed)
+        branch.wait_for(continuation, calls, scope.conversation)
+        limits = scope.rights().limits
+        branch.max_parallel, branch.max_wait_s = limits.max_parallel_targets, limits.target_wait_s
+        branch.chain.tasks[continuation.task_id] = branch
         scope.conversation.awaiting += 1
-        if chain.stopped is not None or scope.conversation.closed:
-            # The caller was told that it is over: no target is opened or asked any more.
-            return
-        # Opened in the order of the calls, and put on the stack the other way round.
-        targets = [self._target(scope, h, (continuation, index), frame.deadline) for index, h in enumerate(handed)]
-        for target in reversed(targets):
-            if target is not None:
-                chain.frames.append(target)
-                chain.task_ids.add(target.plan.task_id)
+        if branch.stopping is not None or scope.conversation.closed:
+            return ()
+        # Opened in the order of the calls.
+        made = (self._target(branch, scope, h, index) for index, h in enumerate(handed))
+        targets = tuple(target for target in made if target is not None)
+        branch.chain.branches += targets
+        branch.chain.tasks.update((target.plan.task_id, target) for target in targets)
+        return targets
 
-    def _target(
-        self, scope: TaskScope, handed: HandedOffCall, reports_to: tuple[Frame, int], deadline: float | None
-    ) -> Frame | None:
+    def _target(self, branch: Branch, scope: TaskScope, handed: HandedOffCall, index: int) -> Branch | None:
         target = handed.handoff.target
-        waiting, index = reports_to
         try:
             if isinstance(target, NewConversation):
                 spec = _with_chain_storage(target, scope)
@@ -97,53 +101,44 @@ class Handoffs:
             else:
                 conversation = self._source.find(target)
         except TertuliaError as error:
-            waiting.results[index] = TargetResult(None, "failed", None, error.code, error.message)
+            branch.results[index] = TargetResult(None, "failed", None, error.code, error.message)
             return None
-        waiting.targets[index] = conversation.id
-        return Frame(
-            TaskPlan(conversation.id, "target", input=(handed.message,)), reports_to=reports_to, deadline=deadline
-        )
+        branch.targets[index] = conversation.id
+        plan = TaskPlan(conversation.id, "target", input=(handed.message,))
+        return Branch(branch.chain, plan, branch, index, branch.deadline)
 
-    def lost(self, chain: Chain) -> int | None:
-        """Where on the stack the first continuation stands whose conversation was closed while it waited."""
-        for position, frame in enumerate(chain.frames):
-            if frame.closures and self._source.peek(frame.plan.conversation_id) is None:
-                return position
-        return None
-
-    def answer_calls(self, frame: Frame, scope: TaskScope) -> None:
+    def answer_calls(self, branch: Branch, scope: TaskScope) -> None:
         """The continuation runs: each call it stands for gets its output, in order, under its own task."""
-        self._close_all(scope.conversation, frame, "the target never ran", scope.storage(), scope.scope)
+        self._answer_all(branch, scope.conversation, "the target never ran", scope.storage(), scope.scope)
 
-    def abandon(self, chain: Chain, frame: Frame, reason: str) -> None:
-        """A frame will never run. If it was a continuation, its calls are answered without asking the model."""
-        if frame.conversation is not None:
-            self._close_all(
-                frame.conversation, frame, reason, chain_storage(chain, frame.conversation, self._source), None
-            )
+    def abandon(self, branch: Branch, reason: str) -> None:
+        """A branch will never go on. If it waits, its calls are answered without asking the model."""
+        if branch.conversation is not None:
+            storage = chain_storage(branch, branch.conversation, self._source)
+            self._answer_all(branch, branch.conversation, reason, storage, None)
 
-    def _close_all(
+    def _answer_all(
         self,
+        branch: Branch,
         conversation: ConversationState,
-        frame: Frame,
         reason: str,
         storage: StoragePolicy,
         scope: EventScope | None,
     ) -> None:
         conversation.awaiting -= 1
         room = conversation.terms.rights.limits.max_output_bytes
-        for closure, reported, target in zip(frame.closures, frame.results, frame.targets, strict=True):
+        for made, reported, target in branch.take_calls():
             known = replace(reported or TargetResult(target, "cancelled", None, "cancelled", reason), room=room)
-            result, truncated = render_result(closure.render, known, room)
-            call = closure.call
+            result, truncated = render_result(made.render, known, room)
+            call = made.call
             parts = (TextPart(result.text), *result.parts)
             strict = strictest(storage, *(s for s in (result.storage, known.storage) if s is not None))
             conversation.say(
                 [ToolOutput(new_item_id(), call.call_id, parts, result.success, call.kind)], storage=strict
             )
-            elapsed = round((self._clock.monotonic() - closure.begun) * 1000)
+            elapsed = round((self._clock.monotonic() - made.begun) * 1000)
             end = ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed)
-            self._bus.publish(end, scope or closure.made_by, strict)
+            self._bus.publish(end, scope or made.made_by, strict)
 
 
 def _with_chain_storage(spec: NewConversation, scope: TaskScope) -> NewConversation:

@@ -1,28 +1,39 @@
-"""Plans, frames and chains: what is to run, as data.
+"""Plans, branches and chains: what is to run, as data.
 
-A chain is what one message causes: a stack of frames, the top one runs. A handoff puts a continuation on the
-stack and its targets above it, so that the inner conversation always ends before the outer goes on.
+A chain is what one message causes: a tree of branches. A handoff adds a branch for each of its targets; the one
+that called goes on when all of them have reported, so that the inner conversation always ends before the outer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.conversation.output_check import OutputCheck
 from tertulia.conversation.state import ConversationState, TaskHandle
 from tertulia.conversation.task_scope import CostTotals, TaskScope
+from tertulia.conversation.turn import HandedOffCall
 from tertulia.events.bus import EventScope
 from tertulia.protocol.events import AbortReason, TaskKind
 from tertulia.protocol.ids import ConversationId, TaskId, new_task_id, new_trace_id
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import ToolCall, UserMessage
 from tertulia.protocol.storage import StoragePolicy, strictest
-from tertulia.scheduler.reply import Reply
+from tertulia.scheduler.reply import Failure, Reply
 from tertulia.tools.tool import ChainView, Result, Rounds, TargetResult
+
+CONVERSATION_CLOSED = "the conversation was closed before it could answer"
+ABORT_TEXTS = {
+    "interrupted": "interrupted: the task was stopped before it was done",
+    "timeout": "interrupted: the task took too long",
+    "shutdown": "interrupted: the session was closed",
+    "crash": "interrupted: the process died",
+    "limit": "interrupted: a limit was reached",
+}
 
 
 class TaskPlan(msgspec.Struct, frozen=True):
@@ -60,53 +71,172 @@ class CallClosure(msgspec.Struct, frozen=True):
     """When, on the monotonic clock."""
 
 
-class Frame:
-    """A plan on a chain's stack, and where its result goes."""
+BranchState = Literal["ready", "running", "waiting", "ended"]
 
-    __slots__ = ("closures", "conversation", "deadline", "plan", "reports_to", "results", "targets")
+
+class Branch:
+    """One conversation's part in a chain: its first task, and the continuations of that task, one after another.
+
+    It waits for the branches that its task has handed over to, and holds no slot meanwhile.
+    """
+
+    __slots__ = (
+        "caller", "calls", "chain", "conversation", "deadline", "gone", "handing", "handle", "index", "max_parallel",
+        "max_wait_s", "plan", "promised", "results", "started", "state", "stopped", "targets", "timer",
+    )  # fmt: skip
 
     def __init__(
-        self, plan: TaskPlan, *, reports_to: tuple[Frame, int] | None = None, deadline: float | None = None
+        self, chain: Chain, plan: TaskPlan, caller: Branch | None = None, index: int = 0, deadline: float | None = None
     ) -> None:
+        self.chain = chain
         self.plan = plan
+        """The task that runs, or that runs next."""
+        self.caller = caller
+        """The branch that waits for this one; None for the first of a chain."""
+        self.index = index
+        """Which of the caller's calls this is."""
         self.deadline = deadline
         """On the loop's clock; handed on to everything that a target causes."""
-        self.reports_to = reports_to
-        """The continuation that waits for this frame, and which of its calls this is."""
+        self.state: BranchState = "ready"
+        self.started = False
+        """Whether it has had a slot."""
+        self.stopped: AbortReason | None = None
+        """Set once this branch, with all below it, is to end."""
+        self.gone = False
+        """Whether it is to end because its conversation is closed."""
+        self.handing = False
+        """Its task is done, and what it hands over to cannot start yet."""
+        self.handle: TaskHandle | None = None
+        """Of the task that runs, or of the last one that did."""
+        self.promised: list[ConversationId | None] = []
+        """What the task that runs will hand over to: admitted, not begun. None for a new conversation."""
         self.conversation: ConversationState | None = None
-        """The conversation that waits. Its calls are answered even if it is closed meanwhile."""
-        self.closures: tuple[CallClosure, ...] = ()
+        """The conversation, while it waits. Its calls are answered even if it is closed meanwhile."""
+        self.calls: tuple[CallClosure, ...] = ()
         self.results: list[TargetResult | None] = []
         self.targets: list[ConversationId | None] = []
         """The conversation asked, one for each call; None where there was none."""
+        self.max_parallel: int | None = None
+        """How many of the branches that it waits for may be under way at once."""
+        self.max_wait_s: float | None = None
+        """How long they may wait for a slot and for their conversation."""
+        self.timer: asyncio.TimerHandle | None = None
+        """Ends its own wait."""
 
-    def wait_for(self, closures: tuple[CallClosure, ...], conversation: ConversationState) -> None:
-        """This frame is a continuation: these calls are answered when it runs."""
+    @property
+    def conversation_id(self) -> ConversationId:
+        """Whose part it is."""
+        return self.plan.conversation_id
+
+    @property
+    def callers(self) -> tuple[ConversationId, ...]:
+        """The conversations that wait for it, the first caller first."""
+        above: list[ConversationId] = []
+        caller = self.caller
+        while caller is not None:
+            above.append(caller.conversation_id)
+            caller = caller.caller
+        return tuple(reversed(above))
+
+    @property
+    def awaited(self) -> list[ConversationId]:
+        """The conversations that it waits for, or is about to wait for."""
+        missing = (target for target, result in zip(self.targets, self.results, strict=True) if result is None)
+        return [target for target in (*missing, *self.promised) if target is not None]
+
+    @property
+    def has_all_results(self) -> bool:
+        """Whether every branch that it waits for has reported."""
+        return None not in self.results
+
+    @property
+    def stopping(self) -> Branch | None:
+        """The outermost branch, itself or above it, that is to end; None where it may go on."""
+        found, branch = None, self
+        while branch is not None:
+            found = branch if branch.stopped is not None else found
+            branch = branch.caller
+        return found
+
+    def is_within(self, other: Branch) -> bool:
+        """Whether it is that branch, or below it."""
+        branch: Branch | None = self
+        while branch is not None and branch is not other:
+            branch = branch.caller
+        return branch is not None
+
+    def wait_for(self, plan: TaskPlan, calls: tuple[CallClosure, ...], conversation: ConversationState) -> None:
+        """The task has handed over: this continuation of it answers the calls when all targets have reported."""
+        self.plan = plan
+        self.state = "waiting"
         self.conversation = conversation
-        self.closures = closures
-        self.results = [None] * len(closures)
-        self.targets = [None] * len(closures)
+        self.calls = calls
+        self.results = [None] * len(calls)
+        self.targets = [None] * len(calls)
+
+    def take_calls(self) -> Iterator[tuple[CallClosure, TargetResult | None, ConversationId | None]]:
+        """The calls that are to be answered now, each with what was reported; it stands for none afterwards."""
+        answered = zip(self.calls, self.results, self.targets, strict=True)
+        self.calls, self.results, self.targets, self.conversation = (), [], [], None
+        return answered
 
     def report(self, result: TargetResult) -> None:
-        """Tell the frame that waits how it ended."""
-        if self.reports_to is not None:
-            waiting, index = self.reports_to
-            waiting.results[index] = result
+        """Tell the branch that waits how this one ended."""
+        if self.caller is not None and self.caller.calls:
+            self.caller.results[self.index] = result
+
+    def view(self) -> ChainView:
+        """What its calls may know of the chain."""
+        callers = self.callers
+        return ChainView(len(callers), self.chain.interrupts, self.chain.opened, callers)
+
+
+class TaskEnd(msgspec.Struct, frozen=True):
+    """How a task ended, and its text."""
+
+    status: Literal["completed", "failed", "aborted", "handed"]
+    text: str | None = None
+    failure: Failure | None = None
+    reason: AbortReason | None = None
+    handed: tuple[HandedOffCall, ...] = ()
+    storage: StoragePolicy | None = None
+    """The policy that its text was said under."""
+    gone: bool = False
+    """Whether its conversation was closed."""
+    targets: tuple[Branch, ...] = ()
+    """The branches that it has handed over to; they may start when its end is committed."""
+
+    def for_caller(self, branch: Branch) -> TargetResult:
+        """The result as the waiting continuation gets it."""
+        result = TargetResult(branch.conversation_id, "completed", self.text, storage=self.storage)
+        if self.status == "completed":
+            return result
+        if self.failure is not None:
+            return replace(result, status="failed", code=self.failure.code, reason=self.failure.message)
+        if self.gone:
+            return replace(result, status="cancelled", code="closed", reason=CONVERSATION_CLOSED)
+        return replace(result, status="cancelled", code="cancelled", reason=ABORT_TEXTS[self.reason or "interrupted"])
 
 
 class Chain:
-    """What one message causes, from its first task to its answer."""
+    """What one message causes, from its first task to its answer: a tree of branches."""
 
     __slots__ = (
-        "answer", "conversation_id", "frames", "handing", "handle", "interrupts", "message", "opened", "promised",
-        "running", "started", "started_at", "stopped", "tally", "task_id", "task_ids", "trace_id", "waiters",
+        "answer", "branches", "conversation_id", "end", "failed", "interrupts", "message", "number", "opened", "ready",
+        "root", "started", "started_at", "tally", "task_id", "tasks", "trace_id", "waiters",
     )  # fmt: skip
 
     def __init__(self, plan: TaskPlan, started: float, message: str | None = None) -> None:
-        self.frames: list[Frame] = [Frame(plan)]
+        self.root = Branch(self, plan)
+        self.branches: list[Branch] = [self.root]
+        """All that have not ended, each behind its caller."""
+        self.ready: list[Branch] = [self.root]
+        """Those that may run as soon as a slot and their conversation are free; the last one first."""
+        self.number = 0
+        """Its place in the order in which chains came."""
         self.conversation_id = plan.conversation_id
         self.task_id = plan.task_id
-        self.task_ids: set[TaskId] = {plan.task_id}
+        self.tasks: dict[TaskId, Branch] = {plan.task_id: self.root}
         """Every task of the chain, so that a stream of events can tell which are its own."""
         self.trace_id = new_trace_id()
         self.message = message
@@ -115,16 +245,11 @@ class Chain:
         self.started_at: str | None = None
         """When its first task began to run, for people."""
         self.tally = CostTotals()
-        self.running: Frame | None = None
-        self.handle: TaskHandle | None = None
-        """Of the task that runs, or of the last one that did."""
-        self.stopped: AbortReason | None = None
-        """Set once the whole chain is to end."""
-        self.handing = False
-        """The task that runs is done and its handoffs are not on the stack yet."""
+        self.end: TaskEnd | None = None
+        """How the last task of its first conversation ended."""
+        self.failed: TaskEnd | None = None
+        """Why nothing of it may be acknowledged: the journal's failure."""
         self.opened = 0
-        self.promised = 0
-        """Conversations that were admitted in this answer and are not open yet."""
         self.interrupts = 0
         self.waiters = 0
         """How many callers wait for the answer; the last one to give up stops the chain."""
@@ -132,21 +257,13 @@ class Chain:
 
     @property
     def members(self) -> tuple[ConversationId, ...]:
-        """The conversations on the stack, the first caller first, the running one last."""
-        stack = [frame.plan.conversation_id for frame in self.frames if frame.closures]
-        if self.running is not None:
-            stack.append(self.running.plan.conversation_id)
-        return tuple(stack) or tuple(frame.plan.conversation_id for frame in self.frames[:1])
+        """The conversations that wait or run in it, the first caller first."""
+        begun = tuple(branch.conversation_id for branch in self.branches if branch.state != "ready" or branch.calls)
+        return begun or (self.conversation_id,)
 
-    @property
-    def depth(self) -> int:
-        """How many continuations are open."""
-        return sum(1 for frame in self.frames if frame.closures)
-
-    def view(self) -> ChainView:
-        """What its calls may know of it."""
-        callers = tuple(frame.plan.conversation_id for frame in self.frames if frame.closures)
-        return ChainView(self.depth, self.interrupts, self.opened, callers)
+    def below(self, branch: Branch) -> list[Branch]:
+        """A branch and all that were caused by it and have not ended, callers first."""
+        return [other for other in self.branches if other.is_within(branch)]
 
     def finish(self, reply: Reply) -> None:
         """Answer, once. A caller that has given up hears nothing."""
@@ -158,7 +275,8 @@ def recorded_chain(conversation_id: ConversationId, message: str | None, reply: 
     """A chain of the past, for a client who asks again under the same message id."""
     chain = Chain(TaskPlan(conversation_id, "user", task_id=reply.task_id), 0.0, message)
     chain.trace_id = reply.trace_id
-    chain.frames.clear()
+    chain.branches.clear()
+    chain.ready.clear()
     chain.finish(reply)
     return chain
 
@@ -185,10 +303,10 @@ class ConversationSource(Protocol):
         ...
 
 
-def chain_storage(chain: Chain, conversation: ConversationState, source: ConversationSource) -> StoragePolicy:
-    """The strictest storage policy of a conversation and of all that are on the stack with it."""
-    if not chain.frames:
-        # The usual case, asked for at every word: no frame waits for it.
+def chain_storage(branch: Branch, conversation: ConversationState, source: ConversationSource) -> StoragePolicy:
+    """The strictest storage policy of a conversation and of all that wait for its branch."""
+    if branch.caller is None:
+        # The usual case, asked for at every word: no branch waits for it.
         return conversation.storage
-    waiting = (source.peek(member) for member in chain.members)
+    waiting = (source.peek(caller) for caller in branch.callers)
     return strictest(conversation.storage, *(other.storage for other in waiting if other is not None))

@@ -1,13 +1,14 @@
-"""The ready queue and the slot: chains first in, first out, and one at a time.
+"""The slots: which branch of which chain runs next, and what becomes of it when its task has ended.
 
-A chain keeps the slot until its stack is empty. Taking and releasing are plain assignments between two awaits,
-so nothing can come between the check and the act.
+A slot is a worker: it takes a branch that may run, runs its task, and goes on with what that task has made
+possible: its first target, or the caller that waited for it alone. Taking and releasing are plain assignments
+between two awaits, so nothing can come between the check and the act.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections.abc import Iterable
 from typing import Literal
 
 from tertulia.conversation.state import ConversationState, TaskHandle
@@ -16,72 +17,16 @@ from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.protocol.events import AbortReason, TurnAborted
 from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.inputs import StopScope
 from tertulia.protocol.records import message_key
 from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.plan import Chain, Frame, TaskPlan, recorded_chain
-from tertulia.scheduler.reply import Failure, Reply, without_text
+from tertulia.scheduler.occupancy import Occupancy
+from tertulia.scheduler.plan import Branch, Chain, TaskPlan
+from tertulia.scheduler.reply import Failure, Reply
+from tertulia.scheduler.submission_ledger import SubmissionLedger
 from tertulia.scheduler.task_runner import TaskEnd, TaskRunner
-
-_KEPT = 1_000
-_KEPT_CHARACTERS = 64 * 1024 * 1024
-"""Characters of all answers together."""
-
-
-class SubmissionLedger:
-    """Recent submissions, by task and by message."""
-
-    __slots__ = ("_answered", "_by_message", "_by_task", "_characters", "_ended", "_kept")
-
-    def __init__(self, capacity: int = _KEPT) -> None:
-        self._by_task: dict[TaskId, Chain] = {}
-        self._by_message: dict[tuple[ConversationId, str], Chain] = {}
-        self._answered: deque[Chain] = deque()
-        self._ended: dict[tuple[ConversationId, str], Reply] = {}
-        """The answers, without their texts, of those that made way."""
-        self._characters = 0
-        self._kept = capacity
-
-    def __len__(self) -> int:
-        return len(self._by_task)
-
-    def note(self, chain: Chain) -> None:
-        """Remember a submission; the oldest that ended are dropped."""
-        self._by_task[chain.task_id] = chain
-        if chain.message is not None:
-            self._by_message[chain.conversation_id, chain.message] = chain
-        chain.answer.add_done_callback(lambda _: self._retire(chain))
-
-    def by_message(self, conversation_id: ConversationId, message: str) -> Chain | None:
-        """The submission whose message id has this key."""
-        chain = self._by_message.get((conversation_id, message))
-        if chain is None and (reply := self._ended.get((conversation_id, message))) is not None:
-            chain = recorded_chain(conversation_id, message, reply)
-        return chain
-
-    def by_task(self, task_id: TaskId) -> Chain | None:
-        """The submission whose first task this is."""
-        return self._by_task.get(task_id)
-
-    def _retire(self, chain: Chain) -> None:
-        """It was answered: it makes way for newer ones."""
-        self._answered.append(chain)
-        self._characters += _answer_length(chain)
-        while len(self._answered) > self._kept or (self._characters > _KEPT_CHARACTERS and len(self._answered) > 1):
-            oldest = self._answered.popleft()
-            self._characters -= _answer_length(oldest)
-            del self._by_task[oldest.task_id]
-            if oldest.message is not None:
-                key = (oldest.conversation_id, oldest.message)
-                del self._by_message[key]
-                if not oldest.answer.cancelled():
-                    self._ended[key] = without_text(oldest.answer.result())
-
-
-def _answer_length(chain: Chain) -> int:
-    """Characters of a chain's answer; a cancelled one has none."""
-    return 0 if chain.answer.cancelled() else len(chain.answer.result().text or "")
-
+from tertulia.scheduler.waiting_chains import WaitingChains
 
 MAX_QUEUED = 10_000
 STOP_GRACE_S = 1.0
@@ -89,21 +34,33 @@ STOP_GRACE_S = 1.0
 
 
 class Scheduler:
-    """Decides which chain runs next, one at a time."""
+    """Decides which branch runs next, at most `slots` at a time and one in a conversation."""
 
     def __init__(
-        self, runner: TaskRunner, interrupts: Handoffs, bus: EventBus, clock: Clock, nursery: Nursery, grace_s: float
+        self,
+        runner: TaskRunner,
+        handoffs: Handoffs,
+        occupancy: Occupancy,
+        bus: EventBus,
+        clock: Clock,
+        nursery: Nursery,
+        *,
+        grace_s: float,
+        slots: int = 1,
     ) -> None:
         self._runner = runner
-        self._interrupts = interrupts
+        self._handoffs = handoffs
+        self._occupancy = occupancy
         self._bus = bus
         self._clock = clock
         self._nursery = nursery
         self._grace_s = min(grace_s, STOP_GRACE_S)
-        self._ready: deque[Chain] = deque()
-        self.current: Chain | None = None
-        """The slot: the chain that runs now."""
-        self._driver: asyncio.Task[None] | None = None
+        self.slots = slots
+        self._waiting = WaitingChains(occupancy)
+        self.active: list[Chain] = []
+        """The chains that have begun and are not answered, the oldest first."""
+        self._workers: set[asyncio.Task[None]] = set()
+        """One for each slot that is taken."""
         self.closing = False
         """Once it is set nothing more is taken: refused with `ClosedError`. What was taken waits, or runs."""
         self.ledger = SubmissionLedger()
@@ -121,174 +78,308 @@ class Scheduler:
                 return known
         if self.closing:
             raise ClosedError("the session is closing")
-        if if_busy == "fail" and (self.current is not None or self._ready):
+        if if_busy == "fail" and not self._could_start(plan.conversation_id):
             raise BusyError("another task is running; send it later, or with if_busy = wait", retry_after_s=1)
-        if len(self._ready) >= MAX_QUEUED:
+        if len(self._waiting) >= MAX_QUEUED:
             raise BusyError(f"{MAX_QUEUED:,} messages are waiting already; send it later", retry_after_s=5)
         chain = Chain(plan, self._clock.monotonic(), message)
-        self._ready.append(chain)
+        self._waiting.add(chain)
         self.ledger.note(chain)
-        if self._driver is None:
-            self._wake()
+        self._start_workers(1)
         return chain
+
+    def _could_start(self, conversation_id: ConversationId) -> bool:
+        """Whether a message to this conversation would not have to wait."""
+        if len(self._workers) >= self.slots or self._occupancy.holder(conversation_id) is not None:
+            return False
+        queued = (branch for chain in (*self.active, *self._waiting) for branch in chain.ready)
+        return all(branch.conversation_id != conversation_id for branch in queued)
+
+    def would_never_end(self, caller: ConversationId, target: ConversationId) -> bool:
+        """Whether a caller that waits for this target would wait for itself."""
+        return self._occupancy.would_never_end(caller, target)
 
     def find(self, task_id: TaskId) -> Chain | None:
         """The chain that a task belongs to; one that was answered lately is known by its first task."""
-        for chain in (self.current, *self._ready):
-            if chain is not None and task_id in chain.task_ids:
+        for chain in (*self.active, *self._waiting):
+            if task_id in chain.tasks:
                 return chain
         return self.ledger.by_task(task_id)
 
     def queued(self) -> list[Chain]:
-        """Chains that wait for the slot, the next one first."""
-        return list(self._ready)
+        """Chains that have not begun, the next one first."""
+        return list(self._waiting)
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def interrupt(self, conversation_id: ConversationId) -> bool:
-        """Stop the chain that this conversation is a member of, if one runs."""
-        chain = self.current
-        if chain is None or conversation_id not in chain.members:
+    def interrupt(self, conversation_id: ConversationId, scope: StopScope = "chain") -> bool:
+        """Stop the chain that this conversation is a member of, if one runs, or only its branch of the chain."""
+        branch = self._occupancy.holder(conversation_id)
+        if branch is None:
             return False
-        return self._stop(chain, "interrupted", self._grace_s)
+        return self._stop(branch.chain.root if scope == "chain" else branch, "interrupted", self._grace_s)
 
-    def cancel(self, task_id: TaskId) -> bool:
-        """Stop the chain that this task belongs to, whether it runs or still waits."""
+    def cancel(self, task_id: TaskId, scope: StopScope = "chain") -> bool:
+        """Stop the chain that this task belongs to, or only its branch, whether it runs or still waits."""
         chain = self.find(task_id)
-        return chain is not None and self.stop(chain)
+        if chain is None:
+            return False
+        branch = chain.tasks.get(task_id, chain.root)
+        if scope == "chain" or branch is chain.root:
+            return self.stop(chain)
+        return branch in chain.branches and self._stop(branch, "interrupted", self._grace_s)
 
     def stop(self, chain: Chain) -> bool:
         """Stop a chain wherever it is; whether it was still to be stopped."""
-        if chain is self.current:
-            return self._stop(chain, "interrupted", self._grace_s)
-        if chain in self._ready:
-            self._ready.remove(chain)
+        if chain in self.active:
+            return self._stop(chain.root, "interrupted", self._grace_s)
+        if chain in self._waiting:
             self._drop(chain, "interrupted")
             return True
         return False
 
-    def release(self, conversation: ConversationState, timeout_s: float) -> TaskHandle | None:
-        """Take a closing conversation out of everything; the task, if any, whose end is to be waited for."""
-        for chain in [c for c in self._ready if c.conversation_id == conversation.id]:
-            self._ready.remove(chain)
-            self._drop(chain, "interrupted")
-        chain = self.current
-        if chain is None or conversation.id not in chain.members:
-            return None
-        assert chain.handle is not None, "the chain in the slot has begun to run"
-        chain.handle.abort("interrupted", timeout_s)
-        return chain.handle
+    def release(self, conversation: ConversationState, timeout_s: float) -> list[TaskHandle]:
+        """Take a closing conversation out of everything; the tasks whose end is to be waited for."""
+        for chain in self._waiting:
+            if chain.conversation_id == conversation.id:
+                self._drop(chain, "interrupted")
+        branch = self._occupancy.holder(conversation.id)
+        if branch is None:
+            return []
+        running = [below.handle for below in branch.chain.below(branch) if below.state == "running"]
+        branch.gone = True
+        self._stop(branch, "interrupted", timeout_s)
+        return [handle for handle in running if handle is not None]
 
     def forsake(self, conversation: ConversationState) -> None:
         """The conversation goes now: if it still waits, what it waits with is answered first."""
-        chain = self.current
-        frames = [] if chain is None else chain.frames
-        position = next((index for index, frame in enumerate(frames) if frame.conversation is conversation), None)
-        if chain is not None and position is not None:
-            self._forsake(chain, position)
+        branch = self._occupancy.holder(conversation.id)
+        if branch is not None and branch.state != "running":
+            branch.gone = True
+            branch.stopped = branch.stopped or "interrupted"
+            branch.chain.ready = [other for other in branch.chain.ready if not other.is_within(branch)]
+            self._answer_calls_below(branch)
+            self._end_if_stopped(branch)
 
     async def close(self, timeout_s: float) -> bool:
         """Stop everything and take nothing more; whether a task had to be abandoned. Idempotent."""
         self.closing = True
-        while self._ready:
-            self._drop(self._ready.popleft(), "shutdown")
-        chain, driver = self.current, self._driver
-        handle = chain.handle if chain is not None else None
-        if chain is not None:
-            self._stop(chain, "shutdown", timeout_s)
-        if driver is not None:
-            await asyncio.wait((driver,))
-        return handle is not None and handle.abandoned
+        for chain in self._waiting:
+            self._drop(chain, "shutdown")
+        handles = [branch.handle for chain in self.active for branch in chain.branches if branch.state == "running"]
+        for chain in [*self.active]:
+            self._stop(chain.root, "shutdown", timeout_s)
+        while self._workers:
+            await asyncio.wait(self._workers)
+        return any(handle is not None and handle.abandoned for handle in handles)
 
     # ── running ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _wake(self) -> None:
-        self._driver = self._nursery.start(self._drive(), "scheduler")
+    def _start_workers(self, most: int) -> None:
+        """Take so many more slots, as far as there are."""
+        for _ in range(min(most, self.slots - len(self._workers))):
+            worker = self._nursery.start(self._work(), "scheduler")
+            self._workers.add(worker)
 
-    async def _drive(self) -> None:
+    async def _work(self) -> None:
+        """Keep one slot busy as long as there is a branch that may run."""
         try:
-            while self._ready:
-                self.current = chain = self._ready.popleft()
-                try:
-                    await self._run(chain)
-                finally:
-                    self.current = None
+            branch = self._next(None)
+            while branch is not None:
+                await self._run(branch)
+                branch = self._next(branch)
         finally:
-            self._driver = None
-            if self._ready:
-                # It died with a chain. Those behind it have not.
-                self._wake()
+            worker = asyncio.current_task()
+            assert worker is not None
+            self._workers.discard(worker)
+            if self._may_run() is not None:
+                # It died with its branch. The others have not.
+                self._start_workers(1)
 
-    async def _run(self, chain: Chain) -> None:
-        own = TaskEnd("aborted", reason="interrupted")
+    def _next(self, last: Branch | None) -> Branch | None:
+        """Take the branch that runs next in the slot where the last one ran."""
+        branch = None if last is None else self._heir(last)
+        branch = branch or self._may_run()
+        if branch is not None:
+            self._begin(branch)
+        return branch
+
+    def _heir(self, last: Branch) -> Branch | None:
+        """What inherits a slot: the first target of a branch that waits now, or the caller that has all its results."""
+        chain = last.chain
+        if last.state == "waiting":
+            return self._first(branch for branch in reversed(chain.ready) if branch.caller is last)
+        caller = last.caller
+        return caller if caller is not None and caller in chain.ready else None
+
+    def _may_run(self) -> Branch | None:
+        """The branch whose turn it is: of the chains that have begun the oldest, in each the innermost."""
+        for chain in self.active:
+            branch = self._first(reversed(chain.ready))
+            if branch is not None:
+                return branch
+        chain = self._waiting.first()
+        return None if chain is None else chain.root
+
+    def _first(self, branches: Iterable[Branch]) -> Branch | None:
+        return next((branch for branch in branches if self._is_runnable(branch)), None)
+
+    def _is_runnable(self, branch: Branch) -> bool:
+        if not self._occupancy.is_free_for(branch):
+            return False
+        caller = branch.caller
+        if branch.started or caller is None or caller.max_parallel is None:
+            return True
+        under_way = sum(other.caller is caller and other.started for other in caller.chain.branches)
+        return under_way < caller.max_parallel
+
+    def _begin(self, branch: Branch) -> None:
+        chain = branch.chain
+        if chain in self._waiting:
+            self.active.append(chain)
+        self._occupancy.take(branch)
+        if chain in self._waiting:
+            self._waiting.remove(chain)
+        chain.ready.remove(branch)
+        branch.state = "running"
+        branch.started = True
+        if branch.timer is not None:
+            branch.timer.cancel()
+
+    async def _run(self, branch: Branch) -> None:
+        chain = branch.chain
         try:
-            while chain.frames and chain.stopped is None:
-                chain.running = frame = chain.frames.pop()
-                end = await self._runner.run(chain, frame)
-                chain.running = None
-                if frame.reports_to is None:
-                    # What a target said is for its caller; the message is answered by the conversation it went to.
-                    own = end
-                self._settle(chain, frame, end)
-            self._abandon(chain, 0, chain.stopped or "interrupted")
-            await self._bus.flush()
+            end = await self._runner.run(branch)
         except TertuliaError as error:
             # Not the task's own failure (the runner keeps those) but the journal's: nothing may be acknowledged.
-            own = TaskEnd("failed", own.text, Failure.of(error))
-        finally:
-            chain.running = None
-            self._abandon(chain, 0, "crash")
-            chain.finish(self._reply(chain, own))
+            end = chain.failed = TaskEnd("failed", failure=Failure.of(error))
+            self._stop(chain.root, "crash", self._grace_s)
+        except BaseException:
+            # The worker was cancelled: what waits for its task is answered now, the message too.
+            chain.root.stopped = chain.root.stopped or "crash"
+            self._settle(branch, TaskEnd("aborted", reason="crash"))
+            if not chain.branches:
+                self._finish(chain)
+            raise
+        self._settle(branch, end)
+        if not chain.branches:
+            await self._conclude(chain)
 
-    def _settle(self, chain: Chain, frame: Frame, end: TaskEnd) -> None:
+    def _settle(self, branch: Branch, end: TaskEnd) -> None:
+        """A task has ended and that is committed: its targets may start, or its caller hears of it."""
+        chain = branch.chain
+        branch.handing = False
+        if branch is chain.root:
+            # What a target said is for its caller; the message is answered by the conversation it went to.
+            chain.end = end
         if not end.handed:
-            frame.report(end.for_caller(frame))
-        position = self._interrupts.lost(chain)
-        if position is not None:
-            self._forsake(chain, position)
+            self._end(branch, end)
+        elif branch.stopping is None:
+            chain.ready += reversed(end.targets)
+            for target in end.targets:
+                self._limit_wait(target)
+            self._resume_if_reported(branch)
+            self._start_workers(len(end.targets) - 1)
+        self._end_if_stopped(branch)
 
-    def _forsake(self, chain: Chain, position: int) -> None:
-        """A conversation was closed while it waited: it and all above it are dropped, its caller goes on."""
-        lost = chain.frames[position]
-        self._abandon(chain, position, "interrupted")
-        lost.report(TaskEnd("aborted", reason="interrupted", gone=True).for_caller(lost))
+    def _end(self, branch: Branch, end: TaskEnd) -> None:
+        """A branch is over: its conversation is free, and its caller goes on if it was the last one missing."""
+        branch.state = "ended"
+        branch.chain.branches.remove(branch)
+        if self._occupancy.release(branch):
+            self._waiting.freed(branch.conversation_id)
+        if branch.caller is not None:
+            branch.report(end.for_caller(branch))
+            self._resume_if_reported(branch.caller)
 
-    def _abandon(self, chain: Chain, position: int, reason: AbortReason) -> None:
-        """Drop the frames from this position up, the inner ones first; every call they stand for is answered."""
-        while len(chain.frames) > position:
-            self._interrupts.abandon(chain, chain.frames.pop(), f"the chain was stopped ({reason})")
+    def _resume_if_reported(self, branch: Branch) -> None:
+        if branch.has_all_results and branch.stopping is None:
+            branch.state = "ready"
+            branch.chain.ready.append(branch)
 
-    def _stop(self, chain: Chain, reason: AbortReason, grace_s: float) -> bool:
-        """Whether there was anything left to stop."""
-        running = chain.handle is not None and chain.handle.abort(reason, grace_s)
-        if chain.stopped is not None or not (running or chain.handing or chain.frames):
+    def _limit_wait(self, target: Branch) -> None:
+        assert target.caller is not None
+        if (seconds := target.caller.max_wait_s) is not None:
+            loop = asyncio.get_running_loop()
+            target.timer = loop.call_later(seconds, self._stop, target, "timeout", self._grace_s)
+
+    def _stop(self, branch: Branch, reason: AbortReason, grace_s: float) -> bool:
+        """Stop a branch with all below it; whether there was anything left to stop."""
+        chain = branch.chain
+        below = chain.below(branch)
+        running = [other.handle for other in below if other.state == "running"]
+        aborted = [handle is not None and handle.abort(reason, grace_s) for handle in running]
+        left = any(aborted) or any(other.handing or other.state != "running" for other in below)
+        if branch.stopping is not None or not left:
             return False
-        chain.stopped = reason
+        branch.stopped = reason
+        chain.ready = [other for other in chain.ready if not other.is_within(branch)]
+        if self._end_if_stopped(branch):
+            # No worker was on it that would go on from here.
+            if not chain.branches:
+                self._nursery.start(self._conclude(chain), "answer")
+            self._start_workers(1)
         return True
+
+    def _end_if_stopped(self, branch: Branch) -> bool:
+        """End the outermost stopped branch around this one as soon as nothing of it runs any more."""
+        stopped = branch.stopping
+        if stopped is None or stopped.state == "ended":
+            return False
+        if any(other.handing or other.state == "running" for other in stopped.chain.below(stopped)):
+            return False
+        self._end_stopped(stopped)
+        return True
+
+    def _end_stopped(self, branch: Branch) -> None:
+        """Drop what is below a branch, the inner ones first, every call answered; then the branch itself."""
+        self._answer_calls_below(branch)
+        reason = branch.stopped
+        failure = Failure("timeout", "it could not start in time (target_wait_s)") if reason == "timeout" else None
+        for other in reversed(branch.chain.below(branch)[1:]):
+            self._end(other, TaskEnd("aborted", reason=reason))
+        self._end(branch, TaskEnd("aborted", failure=failure, reason=reason, gone=branch.gone))
+
+    def _answer_calls_below(self, branch: Branch) -> None:
+        reason = f"the {'branch' if branch.caller else 'chain'} was stopped ({branch.stopped})"
+        for other in reversed(branch.chain.below(branch)):
+            self._handoffs.abandon(other, reason)
+
+    # ── answering ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _conclude(self, chain: Chain) -> None:
+        """Answer the message when all that was published is written down."""
+        try:
+            await self._bus.flush()
+        except TertuliaError as error:
+            chain.failed = TaskEnd("failed", failure=Failure.of(error))
+        finally:
+            self._finish(chain)
+
+    def _finish(self, chain: Chain) -> None:
+        if chain in self.active:
+            self.active.remove(chain)
+        chain.finish(self._reply(chain))
 
     def _drop(self, chain: Chain, reason: AbortReason) -> None:
         """A chain that never ran: its task has a terminal event and its message an answer all the same."""
-        plan = chain.frames.pop().plan
+        self._waiting.remove(chain)
+        chain.branches.clear()
+        chain.ready.clear()
+        plan = chain.root.plan
         self._runner.note_submission(chain, plan)
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
         self._bus.publish(TurnAborted(reason), EventScope(sub_id, plan.conversation_id, plan.task_id, chain.trace_id))
-        self._nursery.start(self._answer(chain, TaskEnd("aborted", reason=reason)), "answer")
+        self._nursery.start(self._conclude(chain), "answer")
 
-    async def _answer(self, chain: Chain, end: TaskEnd) -> None:
-        """Answer when all that was published is written down."""
-        try:
-            await self._bus.flush()
-        except TertuliaError as error:
-            end = TaskEnd("failed", failure=Failure.of(error))
-        finally:
-            chain.finish(self._reply(chain, end))
-
-    def _reply(self, chain: Chain, end: TaskEnd) -> Reply:
+    def _reply(self, chain: Chain) -> Reply:
+        end = chain.end or TaskEnd("aborted", reason="interrupted")
+        failure = end.failure if chain.failed is None else chain.failed.failure
         status: Literal["completed", "failed", "interrupted"] = "interrupted"
-        if end.status == "completed":
-            status = "completed"
-        elif end.failure is not None:
+        if failure is not None:
             status = "failed"
+        elif end.status == "completed":
+            status = "completed"
         return Reply(
             text=end.text,
             status=status,
@@ -297,6 +388,6 @@ class Scheduler:
             duration=self._clock.monotonic() - chain.started,
             task_id=chain.task_id,
             trace_id=chain.trace_id,
-            error=end.failure,
+            error=failure,
             last_seq=self._bus.last_seq,
         )

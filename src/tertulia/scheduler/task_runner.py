@@ -11,23 +11,20 @@ import logging
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from tertulia.conversation.backend import FindBackend, no_backend
 from tertulia.conversation.state import ConversationState, TaskHandle
 from tertulia.conversation.task_scope import TaskScope, TaskServices
 from tertulia.conversation.terms import NATIVE
-from tertulia.conversation.turn import HandedOffCall, run_turns
+from tertulia.conversation.turn import run_turns
 from tertulia.errors import TertuliaError
 from tertulia.events.bus import EventScope
 from tertulia.events.clock import Timestamps
 from tertulia.policy.narrowing import Rights, meet
 from tertulia.policy.redaction import log_text
 from tertulia.protocol.events import (
-    AbortReason,
     ConversationCloseForced,
     ErrorEvent,
     EventData,
@@ -38,87 +35,61 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import new_span_id
 from tertulia.protocol.records import SubmissionRecord
-from tertulia.protocol.storage import StoragePolicy
 from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.plan import Chain, ConversationSource, Frame, TaskPlan, chain_storage
+from tertulia.scheduler.plan import (
+    ABORT_TEXTS,
+    CONVERSATION_CLOSED,
+    Branch,
+    Chain,
+    ConversationSource,
+    TaskEnd,
+    TaskPlan,
+    chain_storage,
+)
 from tertulia.scheduler.reply import Failure
 from tertulia.scheduler.task_registry import AgentTask, TaskRegistry
-from tertulia.tools.tool import TargetResult
 
 _log = logging.getLogger(__name__)
 _PREVIEW = 120
-CONVERSATION_CLOSED = "the conversation was closed before it could answer"
-_ABORT_TEXTS = {
-    "interrupted": "interrupted: the task was stopped before it was done",
-    "timeout": "interrupted: the task took too long",
-    "shutdown": "interrupted: the session was closed",
-    "crash": "interrupted: the process died",
-    "limit": "interrupted: a limit was reached",
-}
-
-
-class TaskEnd(msgspec.Struct, frozen=True):
-    """How a task ended, and its text."""
-
-    status: Literal["completed", "failed", "aborted", "handed"]
-    text: str | None = None
-    failure: Failure | None = None
-    reason: AbortReason | None = None
-    handed: tuple[HandedOffCall, ...] = ()
-    storage: StoragePolicy | None = None
-    """The policy that its text was said under."""
-    gone: bool = False
-    """Whether its conversation was closed."""
-
-    def for_caller(self, frame: Frame) -> TargetResult:
-        """The result as the waiting continuation gets it."""
-        result = TargetResult(frame.plan.conversation_id, "completed", self.text, storage=self.storage)
-        if self.status == "completed":
-            return result
-        if self.failure is not None:
-            return replace(result, status="failed", code=self.failure.code, reason=self.failure.message)
-        if self.gone:
-            return replace(result, status="cancelled", code="closed", reason=CONVERSATION_CLOSED)
-        return replace(result, status="cancelled", code="cancelled", reason=_ABORT_TEXTS[self.reason or "interrupted"])
 
 
 class TaskRunner:
-    """Takes a frame, gives back how it ended. Owns nothing between two tasks."""
+    """Takes a branch, runs its next task and gives back how that ended. Owns nothing between two tasks."""
 
     def __init__(
         self, source: ConversationSource, around: TaskServices, nursery: Nursery, registry: TaskRegistry,
-        interrupts: Handoffs,
+        handoffs: Handoffs,
         grace_s: float, *, find_backend: FindBackend = no_backend,
     ) -> None:  # fmt: skip
         self._source = source
         self._around = around
         self._nursery = nursery
         self._registry = registry
-        self._interrupts = interrupts
+        self._handoffs = handoffs
         self._grace_s = grace_s
         self._find_backend = find_backend
         self._timestamps = Timestamps(around.clock)
 
-    async def run(self, chain: Chain, frame: Frame) -> TaskEnd:
+    async def run(self, branch: Branch) -> TaskEnd:
         """Run it. The terminal event is out, and committed, when this returns."""
-        conversation = self._source.peek(frame.plan.conversation_id)
+        conversation = self._source.peek(branch.conversation_id)
         if conversation is None:
             return TaskEnd("aborted", failure=Failure("closed", CONVERSATION_CLOSED))
-        handle = TaskHandle(frame.plan.task_id, self._around.clock.monotonic())
-        scope = self._open(chain, frame, conversation, handle)
-        job = self._nursery.start(self._work(chain, scope, frame.plan), f"task {frame.plan.task_id}")
+        handle = TaskHandle(branch.plan.task_id, self._around.clock.monotonic())
+        scope = self._open(branch, conversation, handle)
+        job = self._nursery.start(self._work(branch, scope), f"task {branch.plan.task_id}")
         handle.attach(job)
-        deadline = self._deadline(frame, scope.rights(), handle)
+        deadline = self._deadline(branch, scope.rights(), handle)
         try:
             await asyncio.wait((job, handle.forced), return_when=asyncio.FIRST_COMPLETED)
         finally:
             if deadline is not None:
                 deadline.cancel()
             end = self._close(scope, handle, self._judge(job, handle, scope))
-        end = replace(end, storage=scope.storage(), gone=conversation.closed)
-        if end.handed:
-            self._interrupts.expand(chain, frame, scope, end.handed)
+            self._handoffs.withdraw(branch)
+        targets = self._handoffs.expand(branch, scope, end.handed) if end.handed else ()
+        end = replace(end, storage=scope.storage(), gone=conversation.closed, targets=targets)
         await self._around.bus.flush()
         return end
 
@@ -128,8 +99,8 @@ class TaskRunner:
         if chain.message is not None and plan.kind == "user" and conversation is not None:
             conversation.note(SubmissionRecord(conversation.id, plan.task_id, chain.trace_id, chain.message))
 
-    def _open(self, chain: Chain, frame: Frame, conversation: ConversationState, handle: TaskHandle) -> TaskScope:
-        plan = frame.plan
+    def _open(self, branch: Branch, conversation: ConversationState, handle: TaskHandle) -> TaskScope:
+        chain, plan = branch.chain, branch.plan
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
         scope = EventScope(sub_id, conversation.id, plan.task_id, chain.trace_id, new_span_id())
         task_scope = TaskScope(
@@ -137,12 +108,12 @@ class TaskRunner:
             conversation,
             scope,
             self._around,
-            self._rights(chain, conversation),
+            self._rights(branch, conversation),
             chain.tally,
-            chain=chain.view,
-            storage=lambda: chain_storage(chain, conversation, self._source),
+            chain=branch.view,
+            storage=lambda: chain_storage(branch, conversation, self._source),
         )
-        conversation.task = chain.handle = handle
+        conversation.task = branch.handle = handle
         started_at = self._timestamps()
         chain.started_at = chain.started_at or started_at
         self._registry.add(
@@ -154,19 +125,20 @@ class TaskRunner:
                 plan.kind,
                 handle,
                 started_at,
-                chain.members,
+                (*branch.callers, conversation.id),
             )
         )
         self.note_submission(chain, plan)
         task_scope.say(plan.input)
         preview = plan.input[-1].text[:_PREVIEW] if plan.input else None
         task_scope.publish(TaskStarted(plan.kind, preview))
-        if frame.closures:
-            self._interrupts.answer_calls(frame, task_scope)
+        if branch.calls:
+            self._handoffs.answer_calls(branch, task_scope)
         return task_scope
 
-    async def _work(self, chain: Chain, scope: TaskScope, plan: TaskPlan) -> TaskEnd:
+    async def _work(self, branch: Branch, scope: TaskScope) -> TaskEnd:
         """The part that waits. Nothing but a cancellation comes out of it."""
+        plan = branch.plan
         try:
             await scope.commit()
             if self._around.make_ready is not None:
@@ -179,8 +151,8 @@ class TaskRunner:
                 await work(scope)
                 await scope.commit()
                 return TaskEnd("completed", scope.last_text)
-            handed = await run_turns(scope, plan, lambda handoff: self._interrupts.admit(chain, scope, handoff))
-            chain.handing = bool(handed)
+            handed = await run_turns(scope, plan, lambda handoff: self._handoffs.admit(branch, scope, handoff))
+            branch.handing = bool(handed)
             return TaskEnd("handed" if handed else "completed", scope.last_text, handed=handed)
         except TertuliaError as error:
             return TaskEnd("failed", scope.last_text, Failure.of(error))
@@ -200,7 +172,7 @@ class TaskRunner:
         elif handle.reason is None and job.done():
             return TaskEnd("failed", scope.last_text, Failure("cancelled", "the task was cancelled from inside"))
         reason = handle.reason or "shutdown"
-        late = Failure(reason, _ABORT_TEXTS[reason]) if reason in ("timeout", "limit") else None
+        late = Failure(reason, ABORT_TEXTS[reason]) if reason in ("timeout", "limit") else None
         return TaskEnd("aborted", scope.last_text, late, reason)
 
     def _close(self, scope: TaskScope, handle: TaskHandle, end: TaskEnd) -> TaskEnd:
@@ -218,7 +190,7 @@ class TaskRunner:
                 scope.publish(TaskComplete("failed", scope.last_text, scope.spent))
             case _:
                 reason = end.reason or "interrupted"
-                scope.tidy(_ABORT_TEXTS[reason])
+                scope.tidy(ABORT_TEXTS[reason])
                 end = replace(end, text=scope.last_text)
                 scope.publish(TurnAborted(reason))
         scope.revoke()
@@ -229,25 +201,25 @@ class TaskRunner:
         self._registry.remove(scope.task_id)
         return end
 
-    def _rights(self, chain: Chain, conversation: ConversationState) -> Callable[[], Rights]:
+    def _rights(self, branch: Branch, conversation: ConversationState) -> Callable[[], Rights]:
         def strictest() -> Rights:
             rights = conversation.terms.rights
-            for member in chain.members:
-                waiting = self._source.peek(member)
+            for caller in branch.callers:
+                waiting = self._source.peek(caller)
                 if waiting is not None:
                     rights = meet(rights, waiting.terms.rights)
             return rights
 
         return strictest
 
-    def _deadline(self, frame: Frame, rights: Rights, handle: TaskHandle) -> asyncio.TimerHandle | None:
+    def _deadline(self, branch: Branch, rights: Rights, handle: TaskHandle) -> asyncio.TimerHandle | None:
         loop, limits = asyncio.get_running_loop(), rights.limits
-        is_target = frame.plan.kind == "target"
+        is_target = branch.plan.kind == "target"
         seconds = limits.target_timeout_s if is_target else limits.task_timeout_s
         own = None if seconds is None else loop.time() + seconds
-        earliest = min((when for when in (own, frame.deadline) if when is not None), default=None)
+        earliest = min((when for when in (own, branch.deadline) if when is not None), default=None)
         if is_target:
-            frame.deadline = earliest
+            branch.deadline = earliest
         return None if earliest is None else loop.call_at(earliest, handle.abort, "timeout", self._grace_s)
 
 

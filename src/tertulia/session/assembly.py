@@ -28,6 +28,7 @@ from tertulia.protocol.storage import StoragePolicy
 from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
 from tertulia.sandbox.runner import PROTECTED_NAMES
 from tertulia.scheduler.handoffs import Handoffs
+from tertulia.scheduler.occupancy import Occupancy
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members
@@ -298,7 +299,8 @@ def _scheduler(parts: SessionParts) -> Scheduler:
         dict(settings.shell_environment),
         make_ready,
     )
-    handoffs, grace = Handoffs(parts.conversations, bus, clock), settings.close_timeout_s
+    occupancy, grace = Occupancy(), settings.close_timeout_s
+    handoffs = Handoffs(parts.conversations, bus, clock, occupancy)
     runner = TaskRunner(
         parts.conversations,
         services,
@@ -308,7 +310,7 @@ def _scheduler(parts: SessionParts) -> Scheduler:
         grace,
         find_backend=find_backend,
     )
-    return Scheduler(runner, handoffs, bus, clock, nursery, grace)
+    return Scheduler(runner, handoffs, occupancy, bus, clock, nursery, grace_s=grace, slots=settings.slots)
 
 
 def _command_services(parts: SessionParts) -> CommandServices:

@@ -9,7 +9,7 @@ from tertulia.conversation.output_check import OutputCheck
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Approval
 from tertulia.protocol.ids import ConversationId, ItemId
-from tertulia.protocol.inputs import ChangeFromPython, GetHistory, Message
+from tertulia.protocol.inputs import ChangeFromPython, GetHistory, Message, StopScope
 from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.session import describe, submission
 from tertulia.session.answers import (
@@ -184,14 +184,18 @@ class Conversation:
         """
         await submission.steer(self._parts, self._parts.conversations.find(self.id), text)
 
-    async def interrupt(self) -> InterruptAnswer:
-        """Stop what runs here, and the whole chain it belongs to.
+    async def interrupt(self, *, scope: StopScope = "chain") -> InterruptAnswer:
+        """Stop what runs here.
+
+        Args:
+            scope: `chain` stops all that the message has caused; `branch` only what this conversation does and has
+                caused itself: its caller gets `cancelled` for that call and goes on.
 
         Returns:
             Whether there was anything to stop.
         """
         conversation = self._parts.conversations.find(self.id)
-        return InterruptAnswer(self._parts.scheduler.interrupt(conversation.id))
+        return InterruptAnswer(self._parts.scheduler.interrupt(conversation.id, scope))
 
     async def compact(self) -> CompactAnswer:
         """Have the model replace the older part of the history by notes, as a task of its own.

@@ -108,8 +108,8 @@ async def _steer(host: Host, session: Session, params: i.Steer) -> Any:
     return a.SteerAnswer()
 
 
-async def _interrupt(host: Host, session: Session, params: i.ConversationParams) -> Any:
-    return await session.conversation(params.conversation_id).interrupt()
+async def _interrupt(host: Host, session: Session, params: i.InterruptConversation) -> Any:
+    return await session.conversation(params.conversation_id).interrupt(scope=params.scope)
 
 
 async def _compact(host: Host, session: Session, params: i.ConversationParams) -> Any:
@@ -150,9 +150,9 @@ async def _task_get(host: Host, session: Session, params: i.TaskParams) -> Any:
     return await session.activity.task(params.task_id)
 
 
-async def _task_cancel(host: Host, session: Session, params: i.TaskParams) -> Any:
+async def _task_cancel(host: Host, session: Session, params: i.CancelTask) -> Any:
     await session.activity.task(params.task_id)
-    return a.CancelAnswer(session.activity.cancel(params.task_id))
+    return a.CancelAnswer(session.activity.cancel(params.task_id, scope=params.scope))
 
 
 async def _approvals(host: Host, session: Session, params: i.ListApprovals) -> Any:
@@ -227,7 +227,7 @@ OPERATIONS: dict[str, Operation] = {
     "conversation/context": Operation(i.ConversationParams, a.ContextInfo, _context),
     "conversation/message": Operation(i.Message, a.MessageAnswer | a.DetachAnswer, _message),
     "conversation/steer": Operation(i.Steer, a.SteerAnswer, _steer),
-    "conversation/interrupt": Operation(i.ConversationParams, a.InterruptAnswer, _interrupt),
+    "conversation/interrupt": Operation(i.InterruptConversation, a.InterruptAnswer, _interrupt),
     "conversation/compact": Operation(i.ConversationParams, a.CompactAnswer, _compact),
     "conversation/list": Operation(i.NoParams, a.ConversationList, _list),
     "conversation/history": Operation(i.GetHistory, a.HistoryAnswer, _history),
@@ -236,7 +236,7 @@ OPERATIONS: dict[str, Operation] = {
     "conversation/close": Operation(i.CloseConversation, a.CloseAnswer, _close),
     "task/list": Operation(i.NoParams, a.TaskList, _task_list),
     "task/get": Operation(i.TaskParams, a.TaskInfo, _task_get),
-    "task/cancel": Operation(i.TaskParams, a.CancelAnswer, _task_cancel),
+    "task/cancel": Operation(i.CancelTask, a.CancelAnswer, _task_cancel),
     "approval/list": Operation(i.ListApprovals, a.ApprovalList, _approvals),
     "approval/get": Operation(i.GetApproval, a.ApprovalText, _approval),
     "approval/resolve": Operation(i.ResolveApproval, a.ResolveAnswer, _resolve),

@@ -56,16 +56,16 @@ def start_closing(parts: SessionParts, conversation: ConversationState, seconds:
     return closing
 
 
-async def _close(parts: SessionParts, conversation: ConversationState, last: TaskHandle | None) -> CloseAnswer:
+async def _close(parts: SessionParts, conversation: ConversationState, last: list[TaskHandle]) -> CloseAnswer:
     try:
-        if last is not None:
-            await last.ended.wait()
+        for handle in last:
+            await handle.ended.wait()
         if (servers := parts.made.servers) is not None:
             await servers.forget(conversation.id)
         if (services := parts.made.command_services) is not None:
             await services.forget(conversation.id)
     finally:
-        forced = last is not None and last.abandoned
+        forced = any(handle.abandoned for handle in last)
         # The scheduler does it by itself too, but a conversation must not be gone before its calls are answered.
         parts.scheduler.forsake(conversation)
         parts.conversations.forget(conversation, forced=forced)

@@ -24,7 +24,7 @@ from tertulia.history.compaction import Compaction
 from tertulia.models.no_model import NoModel
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import TaskId, new_item_id
-from tertulia.protocol.inputs import Message, check_text
+from tertulia.protocol.inputs import Message, StopScope, check_text
 from tertulia.protocol.items import UserMessage
 from tertulia.protocol.records import SubmissionRecord
 from tertulia.protocol.storage import StoragePolicy, strictest
@@ -88,7 +88,7 @@ class Submission:
         try:
             with self._presence:
                 async for event in subscription:
-                    if event.task_id in chain.task_ids or event.type == "subscriber_lagged":
+                    if event.task_id in chain.tasks or event.type == "subscriber_lagged":
                         yield event
         finally:
             subscription.close()
@@ -238,8 +238,8 @@ class SessionActivity:
     @property
     def current_task(self) -> TaskId | None:
         """The first task of the chain that runs; None where none does."""
-        chain = self._parts.scheduler.current
-        return None if chain is None or chain.answer.done() else chain.task_id
+        active = self._parts.scheduler.active
+        return active[0].task_id if active else None
 
     @property
     def tasks(self) -> list[TaskInfo]:
@@ -250,9 +250,9 @@ class SessionActivity:
         """A task that runs, waits or has ended lately; NotFound."""
         return describe.task(self._parts, task_id)
 
-    def cancel(self, task_id: str) -> bool:
-        """Stop the chain that a task belongs to, whether it runs or waits; False where there was nothing to stop."""
-        return self._parts.scheduler.cancel(TaskId(task_id))
+    def cancel(self, task_id: str, *, scope: StopScope = "chain") -> bool:
+        """Stop the chain of a task, or its branch, whether it runs or waits; False where there was nothing to stop."""
+        return self._parts.scheduler.cancel(TaskId(task_id), scope)
 
     def watch_conversations(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Have `changed` called whenever the list of conversations or a title in it is another; returns what ends it.

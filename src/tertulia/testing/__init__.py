@@ -175,20 +175,22 @@ def assert_order(events: Iterable[Event], expected: Sequence[str]) -> None:
             ) from None
 
 
-def check_invariants(events: Iterable[Event]) -> None:
+def check_invariants(events: Iterable[Event], slots: int = 1) -> None:
     """Fail unless the events of a whole session keep its promises.
 
-    Numbers without gaps; at most one task running; each started task ended exactly once, and nothing of it
-    after its end but the ends of calls that it had handed over and what it caused in other conversations; each call
-    begun once and ended once.
+    Numbers without gaps; at most `slots` tasks running, one in a conversation; each started task ended exactly once,
+    and nothing of it after its end but the ends of calls that it had handed over and what it caused in other
+    conversations; each call begun once and ended once.
 
     Args:
-        events: All events of a session, in order.
+        events: All events of the session, the first one first.
+        slots: The setting that the session had.
 
     Raises:
-        AssertionError: A promise is broken; says which.
+        AssertionError: A promise was broken; it says which.
     """
-    last, running = 0, None
+    last = 0
+    running: dict[str | None, str | None] = {}
     ended: dict[str | None, str | None] = {}
     calls: dict[tuple[str | None, str], int] = {}
     for event in events:
@@ -197,12 +199,13 @@ def check_invariants(events: Iterable[Event]) -> None:
             last = event.seq
         match event.type:
             case "task_started":
-                assert running is None, f"task {event.task_id} started while {running} runs"
-                running = event.task_id
+                assert len(running) < slots, f"task {event.task_id} started while {list(running)} run"
+                assert event.conversation_id not in running.values(), f"{event.conversation_id} runs two tasks"
+                running[event.task_id] = event.conversation_id
             case "task_complete" | "turn_aborted":
                 assert event.task_id not in ended, f"task {event.task_id} ended twice"
                 ended[event.task_id] = event.conversation_id
-                running = None if running == event.task_id else running
+                running.pop(event.task_id, None)
             case kind if kind != "tool_call_end" and ended.get(event.task_id, "") == event.conversation_id:
                 raise AssertionError(f"{kind} of task {event.task_id} comes after its end")
             case "tool_call_begin":
@@ -215,7 +218,7 @@ def check_invariants(events: Iterable[Event]) -> None:
                 calls[key] = 0
             case _:
                 pass
-    assert running is None, f"task {running} never ended"
+    assert not running, f"tasks that never ended: {list(running)}"
     assert not any(calls.values()), f"calls without an end: {[key for key, open in calls.items() if open]}"
 
 

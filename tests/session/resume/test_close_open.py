@@ -89,7 +89,7 @@ async def test_resuming_asks_no_model_and_runs_no_tool(lives: Lives) -> None:
     model = ScriptedModel(["two"])
     async with Session.resume(session.id, tertulia.Settings(model=model)) as again:
         assert model.requests == []
-        assert again.parts.scheduler.current is None
+        assert not again.parts.scheduler.active
         assert (await again.root.message("go on")).text == "two"
         asked = [item.text for item in model.requests[0].items if item.text]
         assert asked[-3:] == ["hi", "one", "go on"]
@@ -415,7 +415,7 @@ async def test_a_message_that_a_shutdown_dropped_has_its_answer_too(lives: Lives
     async with lives.start(say("slow", gate=asyncio.Event()), storage_policy=policy) as session:
         running = asyncio.create_task(session.root.message("one", message_id="m-1"))
         waiting = asyncio.create_task(session.root.message("two", message_id="m-2"))
-        await until(lambda: session.parts.scheduler.current is not None)
+        await until(lambda: session.parts.scheduler.active)
         await session.close()
         assert [(await each).status for each in (running, waiting)] == ["interrupted", "interrupted"]
     async with lives.resumed(session.id, "fresh", storage_policy=policy) as again:
@@ -428,7 +428,7 @@ async def test_a_detached_message_that_is_repeated_after_its_end_has_no_second_e
         params = {"conversation_id": "root", "text": "hi", "message_id": "m", "detach": True}
         host = Host(tertulia.Settings())
         first = await operate(host, session, "conversation/message", params)
-        await until(lambda: session.parts.scheduler.current is None)
+        await until(lambda: not session.parts.scheduler.active)
         again = await operate(host, session, "conversation/message", params)
         assert again.answer["task_id"] == first.answer["task_id"]
     async with lives.resumed(session.id, "a second run") as back:

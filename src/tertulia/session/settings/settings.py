@@ -132,6 +132,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The form of shell that conversations get; `none` takes the shell from all of them."""
     visibility: Visibility = "session"
     on_tool_conflict: Literal["error", "skip"] = "error"
+    slots: int = 1
+    """How many tasks of the session may run at once, each in a conversation of its own."""
     close_timeout_s: float = 10.0
     approval_timeout_s: float = 300.0
     approval_ttl_s: float | None = None

@@ -39,6 +39,7 @@ PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_se
 OLD_STORAGE_SWITCH = "disable_response_storage"
 
 MAX_CLOSE_TIMEOUT_S = 86_400
+MAX_SLOTS = 1_000
 
 _MAX_SHOWN = 20
 """Of mistakes in one file."""
@@ -188,6 +189,12 @@ def _views(name: str, value: object) -> dict[str, NamedView]:
     return {key: entry if isinstance(entry, NamedView) else view_from_wire(key, entry) for key, entry in table}
 
 
+def _slots(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SLOTS:
+        raise InvalidParamsError(f"{name} must be a whole number from 1 to {MAX_SLOTS:,}, not {value!r:.80}")
+    return value
+
+
 def _executors(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as it was said: a later layer may add to a table.
     tables = _tables(name, value)
@@ -298,6 +305,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "tools": _tools,
     "buffers": _optional(_buffers),
     "on_tool_conflict": Words(("error", "skip")).parse,
+    "slots": _slots,
     "close_timeout_s": _close_timeout,
     "approval_timeout_s": _seconds,
     "approval_ttl_s": _optional(_seconds),

@@ -1,0 +1,24 @@
+"""With one slot everything is as it was before there were several: event for event."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from tests.parallel.serial_worlds import SerialWorld, as_lines
+from tests.thorough import times
+
+_RECORDED: dict[str, str] = msgspec.json.decode(Path(__file__).with_name("serial_events.json").read_bytes())
+
+
+async def test_one_slot_gives_the_event_sequences_of_before() -> None:
+    """Issue 20: recorded before the scheduler had slots, ids and times replaced."""
+    others = {}
+    for seed in list(_RECORDED)[: times(200, 60)]:
+        lines = as_lines(await SerialWorld(int(seed)).play())
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        if digest != _RECORDED[seed]:
+            others[seed] = lines
+    assert not others, f"{len(others)} worlds are another: {list(others)[:20]}"
