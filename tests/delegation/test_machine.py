@@ -199,7 +199,7 @@ class Delegating(RuleBasedStateMachine):
         scheduler = self.session.parts.scheduler
         branches = [branch for chain in scheduler.active for branch in chain.branches if branch.state == "waiting"]
         return any(
-            scheduler.would_never_end(branch.conversation_id, awaited)
+            scheduler.occupancy.would_never_end(branch.conversation_id, awaited)
             for branch in branches
             for awaited in branch.awaited
         )

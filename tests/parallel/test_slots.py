@@ -217,16 +217,16 @@ async def test_a_wait_that_would_close_a_cycle_is_refused_and_leaves_nothing_beh
         await until_running(on, "c")
         # b waits for c, which runs for a: c may not ask b, nor a.
         scheduler = on.parts.scheduler
-        assert scheduler.would_never_end(c.id, b.id)
-        assert scheduler.would_never_end(c.id, a.id)
-        assert not scheduler.would_never_end(c.id, on.root.id)
+        assert scheduler.occupancy.would_never_end(c.id, b.id)
+        assert scheduler.occupancy.would_never_end(c.id, a.id)
+        assert not scheduler.occupancy.would_never_end(c.id, on.root.id)
         crew.gate("c").set()
         assert (await reply).text == "a done"
         assert [result["ok"] for result in heard(on, b)] == [True]
         on.check_idle()
 
 
-async def test_a_person_may_talk_to_a_child_while_its_parent_works() -> None:
+async def test_a_person_may_write_to_a_child_while_its_parent_works() -> None:
     """Issue 20, 8: side by side where a slot is free; the parent is neither interrupted nor told."""
     crew = Crew()
     async with stage(model=crew.model, slots=3) as on:

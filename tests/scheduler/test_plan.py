@@ -5,8 +5,7 @@ from __future__ import annotations
 from tertulia.events.bus import EventScope
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import NO_USAGE, ToolCall
-from tertulia.scheduler.occupancy import Occupancy
-from tertulia.scheduler.plan import Branch, CallClosure, Chain, TaskPlan
+from tertulia.scheduler.plan import Branch, CallClosure, Chain, Occupancy, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.tools.tool import Result, TargetResult
 from tests.conversation.conversations import make_conversation

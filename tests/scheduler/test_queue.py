@@ -21,10 +21,8 @@ from tertulia.protocol.items import TextPart, UserMessage
 from tertulia.scheduler import queue
 from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.occupancy import Occupancy
-from tertulia.scheduler.plan import TaskPlan
-from tertulia.scheduler.task_registry import TaskRegistry
-from tertulia.scheduler.task_runner import TaskRunner
+from tertulia.scheduler.plan import Occupancy, TaskPlan
+from tertulia.scheduler.task_runner import TaskRegistry, TaskRunner
 from tertulia.testing import FakeClock, ScriptedModel, call, fail, say
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import Rounds

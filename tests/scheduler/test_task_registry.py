@@ -7,7 +7,7 @@ import weakref
 
 from tertulia.conversation.state import ConversationState, TaskHandle
 from tertulia.protocol.ids import TaskId
-from tertulia.scheduler.task_registry import AgentTask, TaskRegistry
+from tertulia.scheduler.task_runner import AgentTask, TaskRegistry
 from tests.conversation.conversations import make_conversation
 
 

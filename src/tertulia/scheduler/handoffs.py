@@ -19,8 +19,7 @@ from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, ToolOutput
 from tertulia.protocol.storage import StoragePolicy, storage_from_wire, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
-from tertulia.scheduler.occupancy import Occupancy
-from tertulia.scheduler.plan import Branch, CallClosure, ConversationSource, TaskPlan, chain_storage
+from tertulia.scheduler.plan import Branch, CallClosure, ConversationSource, Occupancy, TaskPlan, chain_storage
 from tertulia.tools.dispatch import render_result
 from tertulia.tools.tool import Handoff, TargetResult
 
@@ -111,11 +110,13 @@ class Handoffs:
         """The continuation runs: each call it stands for gets its output, in order, under its own task."""
         self._answer_all(branch, scope.conversation, "the target never ran", scope.storage(), scope.scope)
 
-    def abandon(self, branch: Branch, reason: str) -> None:
-        """A branch will never go on. If it waits, its calls are answered without asking the model."""
-        if branch.conversation is not None:
-            storage = chain_storage(branch, branch.conversation, self._source)
-            self._answer_all(branch, branch.conversation, reason, storage, None)
+    def abandon_below(self, branch: Branch) -> None:
+        """A branch was stopped: the calls that wait there and below are answered without asking a model."""
+        reason = f"the {'branch' if branch.caller else 'chain'} was stopped ({branch.stopped})"
+        for other in reversed(branch.chain.below(branch)):
+            if other.conversation is not None:
+                storage = chain_storage(other, other.conversation, self._source)
+                self._answer_all(other, other.conversation, reason, storage, None)
 
     def _answer_all(
         self,

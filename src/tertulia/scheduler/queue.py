@@ -8,7 +8,7 @@ between two awaits, so nothing can come between the check and the act.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections import deque
 from typing import Literal
 
 from tertulia.conversation.state import ConversationState, TaskHandle
@@ -19,14 +19,72 @@ from tertulia.protocol.events import AbortReason, TurnAborted
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.inputs import StopScope
 from tertulia.protocol.records import message_key
+from tertulia.scheduler.branch_queue import BranchQueue
 from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.occupancy import Occupancy
-from tertulia.scheduler.plan import Branch, Chain, TaskPlan
-from tertulia.scheduler.reply import Failure, Reply
-from tertulia.scheduler.submission_ledger import SubmissionLedger
-from tertulia.scheduler.task_runner import TaskEnd, TaskRunner
-from tertulia.scheduler.waiting_chains import WaitingChains
+from tertulia.scheduler.plan import Branch, Chain, Occupancy, TaskEnd, TaskPlan, recorded_chain
+from tertulia.scheduler.reply import Failure, Reply, without_text
+from tertulia.scheduler.task_runner import TaskRunner
+
+_KEPT = 1_000
+_KEPT_CHARACTERS = 64 * 1024 * 1024
+"""Characters of all answers together."""
+
+
+class SubmissionLedger:
+    """Recent submissions, by task and by message."""
+
+    __slots__ = ("_answered", "_by_message", "_by_task", "_characters", "_ended", "_kept")
+
+    def __init__(self, capacity: int = _KEPT) -> None:
+        self._by_task: dict[TaskId, Chain] = {}
+        self._by_message: dict[tuple[ConversationId, str], Chain] = {}
+        self._answered: deque[Chain] = deque()
+        self._ended: dict[tuple[ConversationId, str], Reply] = {}
+        """The answers, without their texts, of those that made way."""
+        self._characters = 0
+        self._kept = capacity
+
+    def __len__(self) -> int:
+        return len(self._by_task)
+
+    def note(self, chain: Chain) -> None:
+        """Remember a submission; the oldest that ended are dropped."""
+        self._by_task[chain.task_id] = chain
+        if chain.message is not None:
+            self._by_message[chain.conversation_id, chain.message] = chain
+        chain.answer.add_done_callback(lambda _: self._retire(chain))
+
+    def by_message(self, conversation_id: ConversationId, message: str) -> Chain | None:
+        """The submission whose message id has this key."""
+        chain = self._by_message.get((conversation_id, message))
+        if chain is None and (reply := self._ended.get((conversation_id, message))) is not None:
+            chain = recorded_chain(conversation_id, message, reply)
+        return chain
+
+    def by_task(self, task_id: TaskId) -> Chain | None:
+        """The submission whose first task this is."""
+        return self._by_task.get(task_id)
+
+    def _retire(self, chain: Chain) -> None:
+        """It was answered: it makes way for newer ones."""
+        self._answered.append(chain)
+        self._characters += _answer_length(chain)
+        while len(self._answered) > self._kept or (self._characters > _KEPT_CHARACTERS and len(self._answered) > 1):
+            oldest = self._answered.popleft()
+            self._characters -= _answer_length(oldest)
+            del self._by_task[oldest.task_id]
+            if oldest.message is not None:
+                key = (oldest.conversation_id, oldest.message)
+                del self._by_message[key]
+                if not oldest.answer.cancelled():
+                    self._ended[key] = without_text(oldest.answer.result())
+
+
+def _answer_length(chain: Chain) -> int:
+    """Characters of a chain's answer; a cancelled one has none."""
+    return 0 if chain.answer.cancelled() else len(chain.answer.result().text or "")
+
 
 MAX_QUEUED = 10_000
 STOP_GRACE_S = 1.0
@@ -50,15 +108,13 @@ class Scheduler:
     ) -> None:
         self._runner = runner
         self._handoffs = handoffs
-        self._occupancy = occupancy
+        self.occupancy = occupancy
+        self._queue = BranchQueue(occupancy, handoffs)
         self._bus = bus
         self._clock = clock
         self._nursery = nursery
         self._grace_s = min(grace_s, STOP_GRACE_S)
         self.slots = slots
-        self._waiting = WaitingChains(occupancy)
-        self.active: list[Chain] = []
-        """The chains that have begun and are not answered, the oldest first."""
         self._workers: set[asyncio.Task[None]] = set()
         """One for each slot that is taken."""
         self.closing = False
@@ -78,43 +134,37 @@ class Scheduler:
                 return known
         if self.closing:
             raise ClosedError("the session is closing")
-        if if_busy == "fail" and not self._could_start(plan.conversation_id):
+        if if_busy == "fail" and (len(self._workers) >= self.slots or self._queue.is_wanted(plan.conversation_id)):
             raise BusyError("another task is running; send it later, or with if_busy = wait", retry_after_s=1)
-        if len(self._waiting) >= MAX_QUEUED:
+        if len(self._queue.waiting) >= MAX_QUEUED:
             raise BusyError(f"{MAX_QUEUED:,} messages are waiting already; send it later", retry_after_s=5)
         chain = Chain(plan, self._clock.monotonic(), message)
-        self._waiting.add(chain)
+        self._queue.waiting.add(chain)
         self.ledger.note(chain)
         self._start_workers(1)
         return chain
 
-    def _could_start(self, conversation_id: ConversationId) -> bool:
-        """Whether a message to this conversation would not have to wait."""
-        if len(self._workers) >= self.slots or self._occupancy.holder(conversation_id) is not None:
-            return False
-        queued = (branch for chain in (*self.active, *self._waiting) for branch in chain.ready)
-        return all(branch.conversation_id != conversation_id for branch in queued)
-
-    def would_never_end(self, caller: ConversationId, target: ConversationId) -> bool:
-        """Whether a caller that waits for this target would wait for itself."""
-        return self._occupancy.would_never_end(caller, target)
-
     def find(self, task_id: TaskId) -> Chain | None:
         """The chain that a task belongs to; one that was answered lately is known by its first task."""
-        for chain in (*self.active, *self._waiting):
+        for chain in (*self._queue.active, *self._queue.waiting):
             if task_id in chain.tasks:
                 return chain
         return self.ledger.by_task(task_id)
 
+    @property
+    def active(self) -> list[Chain]:
+        """The chains that have begun and are not answered, the oldest first."""
+        return self._queue.active
+
     def queued(self) -> list[Chain]:
         """Chains that have not begun, the next one first."""
-        return list(self._waiting)
+        return list(self._queue.waiting)
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def interrupt(self, conversation_id: ConversationId, scope: StopScope = "chain") -> bool:
         """Stop the chain that this conversation is a member of, if one runs, or only its branch of the chain."""
-        branch = self._occupancy.holder(conversation_id)
+        branch = self.occupancy.holder(conversation_id)
         if branch is None:
             return False
         return self._stop(branch.chain.root if scope == "chain" else branch, "interrupted", self._grace_s)
@@ -131,19 +181,19 @@ class Scheduler:
 
     def stop(self, chain: Chain) -> bool:
         """Stop a chain wherever it is; whether it was still to be stopped."""
-        if chain in self.active:
+        if chain in self._queue.active:
             return self._stop(chain.root, "interrupted", self._grace_s)
-        if chain in self._waiting:
+        if chain in self._queue.waiting:
             self._drop(chain, "interrupted")
             return True
         return False
 
     def release(self, conversation: ConversationState, timeout_s: float) -> list[TaskHandle]:
         """Take a closing conversation out of everything; the tasks whose end is to be waited for."""
-        for chain in self._waiting:
+        for chain in self._queue.waiting:
             if chain.conversation_id == conversation.id:
                 self._drop(chain, "interrupted")
-        branch = self._occupancy.holder(conversation.id)
+        branch = self.occupancy.holder(conversation.id)
         if branch is None:
             return []
         running = [below.handle for below in branch.chain.below(branch) if below.state == "running"]
@@ -153,21 +203,23 @@ class Scheduler:
 
     def forsake(self, conversation: ConversationState) -> None:
         """The conversation goes now: if it still waits, what it waits with is answered first."""
-        branch = self._occupancy.holder(conversation.id)
+        branch = self.occupancy.holder(conversation.id)
         if branch is not None and branch.state != "running":
             branch.gone = True
             branch.stopped = branch.stopped or "interrupted"
             branch.chain.ready = [other for other in branch.chain.ready if not other.is_within(branch)]
-            self._answer_calls_below(branch)
-            self._end_if_stopped(branch)
+            self._handoffs.abandon_below(branch)
+            self._queue.end_if_stopped(branch)
 
     async def close(self, timeout_s: float) -> bool:
         """Stop everything and take nothing more; whether a task had to be abandoned. Idempotent."""
         self.closing = True
-        for chain in self._waiting:
+        for chain in self._queue.waiting:
             self._drop(chain, "shutdown")
-        handles = [branch.handle for chain in self.active for branch in chain.branches if branch.state == "running"]
-        for chain in [*self.active]:
+        handles = [
+            branch.handle for chain in self._queue.active for branch in chain.branches if branch.state == "running"
+        ]
+        for chain in [*self._queue.active]:
             self._stop(chain.root, "shutdown", timeout_s)
         while self._workers:
             await asyncio.wait(self._workers)
@@ -184,67 +236,17 @@ class Scheduler:
     async def _work(self) -> None:
         """Keep one slot busy as long as there is a branch that may run."""
         try:
-            branch = self._next(None)
+            branch = self._queue.take(None)
             while branch is not None:
                 await self._run(branch)
-                branch = self._next(branch)
+                branch = self._queue.take(branch)
         finally:
             worker = asyncio.current_task()
             assert worker is not None
             self._workers.discard(worker)
-            if self._may_run() is not None:
+            if self._queue.first() is not None:
                 # It died with its branch. The others have not.
                 self._start_workers(1)
-
-    def _next(self, last: Branch | None) -> Branch | None:
-        """Take the branch that runs next in the slot where the last one ran."""
-        branch = None if last is None else self._heir(last)
-        branch = branch or self._may_run()
-        if branch is not None:
-            self._begin(branch)
-        return branch
-
-    def _heir(self, last: Branch) -> Branch | None:
-        """What inherits a slot: the first target of a branch that waits now, or the caller that has all its results."""
-        chain = last.chain
-        if last.state == "waiting":
-            return self._first(branch for branch in reversed(chain.ready) if branch.caller is last)
-        caller = last.caller
-        return caller if caller is not None and caller in chain.ready else None
-
-    def _may_run(self) -> Branch | None:
-        """The branch whose turn it is: of the chains that have begun the oldest, in each the innermost."""
-        for chain in self.active:
-            branch = self._first(reversed(chain.ready))
-            if branch is not None:
-                return branch
-        chain = self._waiting.first()
-        return None if chain is None else chain.root
-
-    def _first(self, branches: Iterable[Branch]) -> Branch | None:
-        return next((branch for branch in branches if self._is_runnable(branch)), None)
-
-    def _is_runnable(self, branch: Branch) -> bool:
-        if not self._occupancy.is_free_for(branch):
-            return False
-        caller = branch.caller
-        if branch.started or caller is None or caller.max_parallel is None:
-            return True
-        under_way = sum(other.caller is caller and other.started for other in caller.chain.branches)
-        return under_way < caller.max_parallel
-
-    def _begin(self, branch: Branch) -> None:
-        chain = branch.chain
-        if chain in self._waiting:
-            self.active.append(chain)
-        self._occupancy.take(branch)
-        if chain in self._waiting:
-            self._waiting.remove(chain)
-        chain.ready.remove(branch)
-        branch.state = "running"
-        branch.started = True
-        if branch.timer is not None:
-            branch.timer.cancel()
 
     async def _run(self, branch: Branch) -> None:
         chain = branch.chain
@@ -273,29 +275,14 @@ class Scheduler:
             # What a target said is for its caller; the message is answered by the conversation it went to.
             chain.end = end
         if not end.handed:
-            self._end(branch, end)
+            self._queue.end(branch, end)
         elif branch.stopping is None:
             chain.ready += reversed(end.targets)
             for target in end.targets:
                 self._limit_wait(target)
-            self._resume_if_reported(branch)
+            self._queue.resume_if_reported(branch)
             self._start_workers(len(end.targets) - 1)
-        self._end_if_stopped(branch)
-
-    def _end(self, branch: Branch, end: TaskEnd) -> None:
-        """A branch is over: its conversation is free, and its caller goes on if it was the last one missing."""
-        branch.state = "ended"
-        branch.chain.branches.remove(branch)
-        if self._occupancy.release(branch):
-            self._waiting.freed(branch.conversation_id)
-        if branch.caller is not None:
-            branch.report(end.for_caller(branch))
-            self._resume_if_reported(branch.caller)
-
-    def _resume_if_reported(self, branch: Branch) -> None:
-        if branch.has_all_results and branch.stopping is None:
-            branch.state = "ready"
-            branch.chain.ready.append(branch)
+        self._queue.end_if_stopped(branch)
 
     def _limit_wait(self, target: Branch) -> None:
         assert target.caller is not None
@@ -314,36 +301,12 @@ class Scheduler:
             return False
         branch.stopped = reason
         chain.ready = [other for other in chain.ready if not other.is_within(branch)]
-        if self._end_if_stopped(branch):
+        if self._queue.end_if_stopped(branch):
             # No worker was on it that would go on from here.
             if not chain.branches:
                 self._nursery.start(self._conclude(chain), "answer")
             self._start_workers(1)
         return True
-
-    def _end_if_stopped(self, branch: Branch) -> bool:
-        """End the outermost stopped branch around this one as soon as nothing of it runs any more."""
-        stopped = branch.stopping
-        if stopped is None or stopped.state == "ended":
-            return False
-        if any(other.handing or other.state == "running" for other in stopped.chain.below(stopped)):
-            return False
-        self._end_stopped(stopped)
-        return True
-
-    def _end_stopped(self, branch: Branch) -> None:
-        """Drop what is below a branch, the inner ones first, every call answered; then the branch itself."""
-        self._answer_calls_below(branch)
-        reason = branch.stopped
-        failure = Failure("timeout", "it could not start in time (target_wait_s)") if reason == "timeout" else None
-        for other in reversed(branch.chain.below(branch)[1:]):
-            self._end(other, TaskEnd("aborted", reason=reason))
-        self._end(branch, TaskEnd("aborted", failure=failure, reason=reason, gone=branch.gone))
-
-    def _answer_calls_below(self, branch: Branch) -> None:
-        reason = f"the {'branch' if branch.caller else 'chain'} was stopped ({branch.stopped})"
-        for other in reversed(branch.chain.below(branch)):
-            self._handoffs.abandon(other, reason)
 
     # ── answering ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -357,13 +320,13 @@ class Scheduler:
             self._finish(chain)
 
     def _finish(self, chain: Chain) -> None:
-        if chain in self.active:
-            self.active.remove(chain)
-        chain.finish(self._reply(chain))
+        if chain in self._queue.active:
+            self._queue.active.remove(chain)
+        chain.finish(_reply(chain, self._clock.monotonic(), self._bus.last_seq))
 
     def _drop(self, chain: Chain, reason: AbortReason) -> None:
         """A chain that never ran: its task has a terminal event and its message an answer all the same."""
-        self._waiting.remove(chain)
+        self._queue.waiting.remove(chain)
         chain.branches.clear()
         chain.ready.clear()
         plan = chain.root.plan
@@ -372,22 +335,23 @@ class Scheduler:
         self._bus.publish(TurnAborted(reason), EventScope(sub_id, plan.conversation_id, plan.task_id, chain.trace_id))
         self._nursery.start(self._conclude(chain), "answer")
 
-    def _reply(self, chain: Chain) -> Reply:
-        end = chain.end or TaskEnd("aborted", reason="interrupted")
-        failure = end.failure if chain.failed is None else chain.failed.failure
-        status: Literal["completed", "failed", "interrupted"] = "interrupted"
-        if failure is not None:
-            status = "failed"
-        elif end.status == "completed":
-            status = "completed"
-        return Reply(
-            text=end.text,
-            status=status,
-            usage=chain.tally.usage,
-            tool_calls=chain.tally.tool_calls,
-            duration=self._clock.monotonic() - chain.started,
-            task_id=chain.task_id,
-            trace_id=chain.trace_id,
-            error=failure,
-            last_seq=self._bus.last_seq,
-        )
+
+def _reply(chain: Chain, now: float, last_seq: int) -> Reply:
+    end = chain.end or TaskEnd("aborted", reason="interrupted")
+    failure = end.failure if chain.failed is None else chain.failed.failure
+    status: Literal["completed", "failed", "interrupted"] = "interrupted"
+    if failure is not None:
+        status = "failed"
+    elif end.status == "completed":
+        status = "completed"
+    return Reply(
+        text=end.text,
+        status=status,
+        usage=chain.tally.usage,
+        tool_calls=chain.tally.tool_calls,
+        duration=now - chain.started,
+        task_id=chain.task_id,
+        trace_id=chain.trace_id,
+        error=failure,
+        last_seq=last_seq,
+    )

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from tertulia.conversation.backend import FindBackend, no_backend
@@ -29,11 +30,12 @@ from tertulia.protocol.events import (
     ErrorEvent,
     EventData,
     TaskComplete,
+    TaskKind,
     TaskStarted,
     TurnAborted,
     WarningEvent,
 )
-from tertulia.protocol.ids import new_span_id
+from tertulia.protocol.ids import ConversationId, TaskId, new_span_id
 from tertulia.protocol.records import SubmissionRecord
 from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
@@ -48,10 +50,54 @@ from tertulia.scheduler.plan import (
     chain_storage,
 )
 from tertulia.scheduler.reply import Failure
-from tertulia.scheduler.task_registry import AgentTask, TaskRegistry
 
 _log = logging.getLogger(__name__)
 _PREVIEW = 120
+
+
+class AgentTask(msgspec.Struct, frozen=True):
+    """One running task and its chain."""
+
+    task_id: TaskId
+    conversation_id: ConversationId
+    conversation: weakref.ReferenceType[ConversationState]
+    sub_id: str
+    kind: TaskKind
+    handle: TaskHandle
+    started_at: str
+    chain: tuple[ConversationId, ...]
+    """The conversations of the chain, the first caller first."""
+
+
+class TaskRegistry:
+    """Every running task; each is removed at its end, whatever that end is."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: dict[TaskId, AgentTask] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __contains__(self, task_id: object) -> bool:
+        return task_id in self._tasks
+
+    def add(self, task: AgentTask) -> None:
+        """List a task when it starts."""
+        self._tasks[task.task_id] = task
+
+    def remove(self, task_id: TaskId) -> None:
+        """Drop a task at its end."""
+        self._tasks.pop(task_id, None)
+
+    def get(self, task_id: TaskId) -> AgentTask | None:
+        """The running task of that id."""
+        return self._tasks.get(task_id)
+
+    def running(self) -> list[AgentTask]:
+        """All of them; one, as long as there is one slot."""
+        return list(self._tasks.values())
 
 
 class TaskRunner:

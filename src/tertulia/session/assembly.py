@@ -28,7 +28,7 @@ from tertulia.protocol.storage import StoragePolicy
 from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
 from tertulia.sandbox.runner import PROTECTED_NAMES
 from tertulia.scheduler.handoffs import Handoffs
-from tertulia.scheduler.occupancy import Occupancy
+from tertulia.scheduler.plan import Occupancy
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members

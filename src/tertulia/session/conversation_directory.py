@@ -84,7 +84,7 @@ class ConversationDirectory:
     def check_send(self, call: CallContext, conversation_id: str) -> None:
         """Refuse a target that does not exist, or that could not answer."""
         caller, conversation = self._delegating(call), self._find(call, conversation_id)
-        if self._parts.scheduler.would_never_end(caller.id, conversation.id):
+        if self._parts.scheduler.occupancy.would_never_end(caller.id, conversation.id):
             raise AwaitingResultError("conversation is awaiting a tool result")
 
     def check_destroy(self, call: CallContext, conversation_id: str) -> None:

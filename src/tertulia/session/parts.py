@@ -24,7 +24,7 @@ from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.sandbox.availability import SandboxNotice
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
-from tertulia.scheduler.task_registry import TaskRegistry
+from tertulia.scheduler.task_runner import TaskRegistry
 from tertulia.session.answers import CloseAnswer
 from tertulia.session.conversations import Conversations
 from tertulia.session.resume.retention_sweep import RetentionSweeper
