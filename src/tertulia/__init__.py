@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from tertulia.session.approvals.callback import ApprovalDecision
     from tertulia.session.handle import Conversation
     from tertulia.session.host import Host, run
+    from tertulia.session.messages.fan_out import MappedReply
     from tertulia.session.messages.options import MessageOptions
     from tertulia.session.messages.stream import ReplyStream
     from tertulia.session.session import Session
@@ -138,6 +139,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "tertulia.session.settings.conversation_fields": ("AgentFields", "ConversationFields", "LimitFields"),
     "tertulia.session.handle": ("Conversation",),
     "tertulia.session.host": ("Host", "run"),
+    "tertulia.session.messages.fan_out": ("MappedReply",),
     "tertulia.session.messages.options": ("MessageOptions",),
     "tertulia.session.messages.stream": ("ReplyStream",),
     "tertulia.session.session": ("Session",),
@@ -192,6 +194,7 @@ __all__ = [
     "ImagePart",
     "Item",
     "LimitFields",
+    "MappedReply",
     "McpServerStatus",
     "McpServerStdio",
     "McpToolCallBegin",

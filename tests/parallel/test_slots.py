@@ -403,3 +403,80 @@ async def test_limits_count_over_the_whole_chain_also_when_branches_race() -> No
             *[(False, "limit")] * 2,
             *[(True, None)] * 4,
         ]
+
+
+# ---- one slot says so, once
+
+
+async def test_with_one_slot_the_first_message_that_waits_for_another_conversation_says_so_once() -> None:
+    """Issue 20, 1: a `warning` event that names the setting; not where it waits for its own conversation."""
+    crew = Crew()
+    async with stage(model=crew.model) as on:
+        a, b = await crew.open(on, "ab")
+        asked = [on.begin(a.message("hold"))]
+        await until_running(on, "a")
+        asked += [on.begin(a.message("next"))]
+        await ticks(1)
+        assert "warning" not in on.events.types()
+        asked += [on.begin(b.message("one")), on.begin(b.message("two"))]
+        crew.gate("a").set()
+        await asyncio.gather(*asked)
+        (told,) = [event for event in on.events.drain() if event.type == "warning"]
+        assert (told.data.code, told.conversation_id) == ("one_slot", b.id)
+        assert "slots" in told.data.message
+
+
+async def test_with_several_slots_there_is_no_such_warning() -> None:
+    crew = Crew()
+    async with stage(model=crew.model, slots=2) as on:
+        opened = await crew.open(on, "abc")
+        asked = [on.begin(conversation.message("hold")) for conversation in opened]
+        await until_running(on, "a", "b")
+        for name in "abc":
+            crew.gate(name).set()
+        await asyncio.gather(*asked)
+        assert "warning" not in on.events.types()
+
+
+# ---- many inputs
+
+
+async def test_map_answers_many_inputs_and_closes_its_conversations() -> None:
+    """Issue 20, 9: replies as they finish, at most `max_parallel` conversations at once."""
+    most = 0
+
+    def reply(asked: ScriptedRequest) -> str:
+        nonlocal most
+        most = max(most, len(on.parts.conversations) - 1)
+        return f"re: {asked.last_input}"
+
+    async with stage(model=ScriptedModel([reply], repeat=True), slots=4) as on:
+        replies = [reply async for reply in on.session.map({"title": "m"}, (f"i{n}" for n in range(30)))]
+        assert sorted((reply.index, reply.text) for reply in replies) == [(n, f"re: i{n}") for n in range(30)]
+        assert 1 < most <= 4
+        assert len(on.session.conversations()) == 1
+        kept = [reply async for reply in on.session.map({}, ["a", "b"], max_parallel=1, keep=True)]
+        assert [reply.index for reply in kept] == [0, 1]
+        assert {reply.conversation_id for reply in kept} == {c.id for c in on.session.conversations()[1:]}
+
+
+async def test_map_gives_an_input_that_is_refused_as_a_reply_and_goes_on() -> None:
+    async with stage(model=ScriptedModel(["ok"], repeat=True), slots=2) as on:
+        replies = [reply async for reply in on.session.map({}, ["fine", "", "fine too"])]
+        assert sorted((reply.index, reply.status) for reply in replies) == [
+            (0, "completed"),
+            (1, "failed"),
+            (2, "completed"),
+        ]
+        with pytest.raises(InvalidParamsError, match="max_parallel"):
+            await anext(on.session.map({}, ["x"], max_parallel=0))
+
+
+async def test_map_that_is_left_early_stops_and_closes_the_rest() -> None:
+    crew = Crew()
+    async with stage(model=crew.model, slots=3) as on:
+        replies = on.session.map({}, ["quick", "hold", "hold"])
+        assert (await anext(replies)).index == 0
+        await replies.aclose()
+        assert len(on.session.conversations()) == 1
+        on.check_idle()

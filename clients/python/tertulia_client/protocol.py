@@ -257,6 +257,14 @@ class CancelAnswer(TypedDict):
     cancelled: bool
 
 
+class CancelTask(TypedDict):
+    """The parameters of the operation `task/cancel`."""
+
+    task_id: str
+    scope: NotRequired[Literal["branch", "chain"]]
+    session_id: NotRequired[str | None]
+
+
 class CanvasAnswer(TypedDict):
     """The answer to `canvas/get`: one canvas."""
 
@@ -865,6 +873,14 @@ class InterruptAnswer(TypedDict):
     interrupted: bool
 
 
+class InterruptConversation(TypedDict):
+    """The parameters of the operation `conversation/interrupt`."""
+
+    conversation_id: str
+    scope: NotRequired[Literal["branch", "chain"]]
+    session_id: NotRequired[str | None]
+
+
 class ListApprovals(TypedDict):
     """`approval/list` and `approval/grants`: of all conversations, or what shows in one of them."""
 
@@ -1222,6 +1238,7 @@ class ResumeSession(TypedDict):
     writable_roots: NotRequired[list[str] | None]
     storage_policy: NotRequired[str | dict[str, Any] | None]
     limits: NotRequired[dict[str, float | None] | None]
+    slots: NotRequired[int | None]
     session_id: str
 
 
@@ -1393,6 +1410,7 @@ class StartSession(TypedDict):
     writable_roots: NotRequired[list[str] | None]
     storage_policy: NotRequired[str | dict[str, Any] | None]
     limits: NotRequired[dict[str, float | None] | None]
+    slots: NotRequired[int | None]
     session_id: NotRequired[str | None]
 
 
@@ -1503,7 +1521,7 @@ class TaskList(TypedDict):
 
 
 class TaskParams(TypedDict):
-    """The parameters of the operations `task/get` and `task/cancel`."""
+    """The parameters of the operation `task/get`."""
 
     task_id: str
     session_id: NotRequired[str | None]
@@ -1805,7 +1823,7 @@ class GeneratedClient:
         """`conversation/steer`"""
         return await self.call("conversation/steer", params)
 
-    async def conversation_interrupt(self, **params: Unpack[ConversationParams]) -> InterruptAnswer:
+    async def conversation_interrupt(self, **params: Unpack[InterruptConversation]) -> InterruptAnswer:
         """`conversation/interrupt`"""
         return await self.call("conversation/interrupt", params)
 
@@ -1841,7 +1859,7 @@ class GeneratedClient:
         """`task/get`"""
         return await self.call("task/get", params)
 
-    async def task_cancel(self, **params: Unpack[TaskParams]) -> CancelAnswer:
+    async def task_cancel(self, **params: Unpack[CancelTask]) -> CancelAnswer:
         """`task/cancel`"""
         return await self.call("task/cancel", params)
 

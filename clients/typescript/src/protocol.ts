@@ -233,6 +233,13 @@ export interface CancelAnswer {
   cancelled: boolean;
 }
 
+/** The parameters of the operation `task/cancel`. */
+export interface CancelTask {
+  task_id: string;
+  scope?: "branch" | "chain";
+  session_id?: string | null;
+}
+
 /** The answer to `canvas/get`: one canvas. */
 export interface CanvasAnswer {
   html: string;
@@ -782,6 +789,13 @@ export interface InterruptAnswer {
   interrupted: boolean;
 }
 
+/** The parameters of the operation `conversation/interrupt`. */
+export interface InterruptConversation {
+  conversation_id: string;
+  scope?: "branch" | "chain";
+  session_id?: string | null;
+}
+
 /** `approval/list` and `approval/grants`: of all conversations, or what shows in one of them. */
 export interface ListApprovals {
   conversation_id?: string | null;
@@ -1108,6 +1122,7 @@ export interface ResumeSession {
   writable_roots?: Array<string> | null;
   storage_policy?: string | Record<string, unknown> | null;
   limits?: Record<string, number | null> | null;
+  slots?: number | null;
   session_id: string;
 }
 
@@ -1265,6 +1280,7 @@ export interface StartSession {
   writable_roots?: Array<string> | null;
   storage_policy?: string | Record<string, unknown> | null;
   limits?: Record<string, number | null> | null;
+  slots?: number | null;
   session_id?: string | null;
 }
 
@@ -1363,7 +1379,7 @@ export interface TaskList {
   tasks: Array<TaskInfo>;
 }
 
-/** The parameters of the operations `task/get` and `task/cancel`. */
+/** The parameters of the operation `task/get`. */
 export interface TaskParams {
   task_id: string;
   session_id?: string | null;
@@ -1599,7 +1615,7 @@ export interface Operations {
   "conversation/context": { params: ConversationParams; result: ContextInfo };
   "conversation/message": { params: Message; result: MessageAnswer | DetachAnswer };
   "conversation/steer": { params: Steer; result: SteerAnswer };
-  "conversation/interrupt": { params: ConversationParams; result: InterruptAnswer };
+  "conversation/interrupt": { params: InterruptConversation; result: InterruptAnswer };
   "conversation/compact": { params: ConversationParams; result: CompactAnswer };
   "conversation/list": { params: NoParams; result: ConversationList };
   "conversation/history": { params: GetHistory; result: HistoryAnswer };
@@ -1608,7 +1624,7 @@ export interface Operations {
   "conversation/close": { params: CloseConversation; result: CloseAnswer };
   "task/list": { params: NoParams; result: TaskList };
   "task/get": { params: TaskParams; result: TaskInfo };
-  "task/cancel": { params: TaskParams; result: CancelAnswer };
+  "task/cancel": { params: CancelTask; result: CancelAnswer };
   "approval/list": { params: ListApprovals; result: ApprovalList };
   "approval/get": { params: GetApproval; result: ApprovalText };
   "approval/resolve": { params: ResolveApproval; result: ResolveAnswer };
@@ -1693,7 +1709,7 @@ export abstract class GeneratedClient {
   }
 
   /** `conversation/interrupt` */
-  conversationInterrupt(params: ConversationParams): Promise<InterruptAnswer> {
+  conversationInterrupt(params: InterruptConversation): Promise<InterruptAnswer> {
     return this.call("conversation/interrupt", params);
   }
 
@@ -1738,7 +1754,7 @@ export abstract class GeneratedClient {
   }
 
   /** `task/cancel` */
-  taskCancel(params: TaskParams): Promise<CancelAnswer> {
+  taskCancel(params: CancelTask): Promise<CancelAnswer> {
     return this.call("task/cancel", params);
   }
 

@@ -161,6 +161,13 @@ _FLAGS = (
         type=_DIRECTORY,
         help="One more directory that may be written; repeatable.",
     ),
+    _flag(
+        "slots",
+        "--slots",
+        metavar="NUMBER",
+        type=whole_number(1, 1_000),
+        help="How many conversations may work at once; 1 unless set.",
+    ),
     _flag("no_mcp", "--no-mcp", is_flag=True, default=None, help="Start no MCP server of your settings or a project."),
     _flag(
         "allow_home_workspace",

@@ -306,6 +306,8 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     writable_roots: list[str] | None = None
     storage_policy: StorageValue = None
     limits: dict[str, float | None] | None = None
+    slots: int | None = None
+    """How many of its tasks may run at once; None: as the server was started."""
 
 
 class StartSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from tertulia.conversation.state import ConversationState, TaskHandle
 from tertulia.errors import BusyError, ClosedError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
-from tertulia.protocol.events import AbortReason, TurnAborted
+from tertulia.protocol.events import AbortReason, TurnAborted, WarningEvent
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.inputs import StopScope
 from tertulia.protocol.records import message_key
@@ -87,6 +87,10 @@ def _answer_length(chain: Chain) -> int:
 
 
 MAX_QUEUED = 10_000
+ONE_SLOT = (
+    "this message waits because another conversation is working and the session has one slot; "
+    "set `slots` (in config.toml, Settings(slots=4), --slots 4) to let conversations work side by side"
+)
 STOP_GRACE_S = 1.0
 """How long a caller that stops a task may wait for a tool that does not want to; a close says its own time."""
 
@@ -117,6 +121,7 @@ class Scheduler:
         self.slots = slots
         self._workers: set[asyncio.Task[None]] = set()
         """One for each slot that is taken."""
+        self._warned = False
         self.closing = False
         """Once it is set nothing more is taken: refused with `ClosedError`. What was taken waits, or runs."""
         self.ledger = SubmissionLedger()
@@ -138,6 +143,7 @@ class Scheduler:
             raise BusyError("another task is running; send it later, or with if_busy = wait", retry_after_s=1)
         if len(self._queue.waiting) >= MAX_QUEUED:
             raise BusyError(f"{MAX_QUEUED:,} messages are waiting already; send it later", retry_after_s=5)
+        self._warn_of_one_slot(plan)
         chain = Chain(plan, self._clock.monotonic(), message)
         self._queue.waiting.add(chain)
         self.ledger.note(chain)
@@ -150,6 +156,13 @@ class Scheduler:
             if task_id in chain.tasks:
                 return chain
         return self.ledger.by_task(task_id)
+
+    def _warn_of_one_slot(self, plan: TaskPlan) -> None:
+        """Say once that a message waits for another conversation: users of several may not expect it."""
+        if self._warned or self.slots > 1 or not self._workers or self._queue.is_wanted(plan.conversation_id):
+            return
+        self._warned = True
+        self._bus.publish(WarningEvent(ONE_SLOT, "one_slot"), EventScope("", plan.conversation_id))
 
     @property
     def active(self) -> list[Chain]:

@@ -305,7 +305,7 @@ def _narrowed_settings(base: Settings, params: i.SessionFields) -> tuple[Setting
     if ceiling.writable_roots is None:
         # Unless the server's owner said so, no root above the workspace: "/" must not count as narrower than unsaid.
         ceiling = replace(ceiling, writable_roots=(workspace_of(base),))
-    plain = {n: v for n in ("model", "cwd") if (v := getattr(params, n)) is not None}
+    plain = {n: v for n in ("model", "cwd", "slots") if (v := getattr(params, n)) is not None}
     wanted = {n: v for n in _SESSION_RIGHTS if (v := getattr(params, n)) is not None}
     if base.writable_roots is None and (params.cwd or "").startswith("/"):
         # A client's directory is writable as far as the server's own is: naming one is not being allowed it (A8).

@@ -35,7 +35,10 @@ from tertulia.session.submission import SessionActivity
 from tertulia.session.transactions import open_conversation
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
     from tertulia.session.mcp.host import McpHost
+    from tertulia.session.messages.fan_out import MappedReply
 
 
 class Session:
@@ -227,6 +230,34 @@ class Session:
             Root first, then by creation.
         """
         return [Conversation(self.parts, conversation.id) for conversation in self.parts.conversations]
+
+    def map(
+        self,
+        fields: ConversationFields,
+        inputs: Iterable[str],
+        *,
+        max_parallel: int | None = None,
+        keep: bool = False,
+    ) -> AsyncGenerator[MappedReply, None]:
+        """Answer many inputs, each in a conversation of its own.
+
+        Args:
+            fields: What each conversation is opened with, as with `open`.
+            inputs: The messages; taken as there is room, so there may be many.
+            max_parallel: How many conversations are open at once for it; None: as many as the session has slots.
+            keep: Whether the conversations stay open; without it each is closed when it has answered.
+
+        Returns:
+            The replies as they finish, for `async for`; `index` says which input one answers. What is left early
+            stops the rest.
+
+        Raises:
+            InvalidParamsError: `max_parallel` is less than 1. An input that is refused is a reply with `error`.
+        """
+        from tertulia.session.messages.fan_out import map_inputs
+
+        most = self.parts.scheduler.slots if max_parallel is None else max_parallel
+        return map_inputs(lambda: self.open(**fields), inputs, max_parallel=most, keep=keep, nursery=self.parts.nursery)
 
     def events(
         self,
