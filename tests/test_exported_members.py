@@ -55,6 +55,7 @@ PUBLIC = [
     "ImagePart",
     "Item",
     "LimitFields",
+    "MappedReply",
     "McpServerStatus",
     "McpServerStdio",
     "McpToolCallBegin",
@@ -127,8 +128,8 @@ FOR_TESTS = [
     "say",
 ]
 SESSION = [
-    *("approvals", "close", "closed", "conversation", "conversations", "events", "id", "info", "metrics", "open"),
-    *("resume", "root", "start"),
+    *("approvals", "close", "closed", "conversation", "conversations", "events", "id", "info", "map", "metrics"),
+    *("open", "resume", "root", "start"),
 ]
 SESSION_FOR_SURFACES = ["activity", "mcp"]
 """What the surfaces in `server` and `cli` use besides. Not promised to programs that import tertulia."""

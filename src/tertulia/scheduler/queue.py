@@ -291,17 +291,13 @@ class Scheduler:
             self._queue.end(branch, end)
         elif branch.stopping is None:
             chain.ready += reversed(end.targets)
-            for target in end.targets:
-                self._limit_wait(target)
+            if branch.max_wait_s is not None:
+                loop = asyncio.get_running_loop()
+                for target in end.targets:
+                    target.timer = loop.call_later(branch.max_wait_s, self._stop, target, "timeout", self._grace_s)
             self._queue.resume_if_reported(branch)
             self._start_workers(len(end.targets) - 1)
         self._queue.end_if_stopped(branch)
-
-    def _limit_wait(self, target: Branch) -> None:
-        assert target.caller is not None
-        if (seconds := target.caller.max_wait_s) is not None:
-            loop = asyncio.get_running_loop()
-            target.timer = loop.call_later(seconds, self._stop, target, "timeout", self._grace_s)
 
     def _stop(self, branch: Branch, reason: AbortReason, grace_s: float) -> bool:
         """Stop a branch with all below it; whether there was anything left to stop."""
