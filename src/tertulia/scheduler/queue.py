@@ -24,6 +24,7 @@ from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.plan import Branch, Chain, Occupancy, TaskEnd, TaskPlan, recorded_chain
 from tertulia.scheduler.reply import Failure, Reply, without_text
+from tertulia.scheduler.task_permits import TaskPermits
 from tertulia.scheduler.task_runner import TaskRunner
 
 _KEPT = 1_000
@@ -109,6 +110,7 @@ class Scheduler:
         *,
         grace_s: float,
         slots: int = 1,
+        permits: TaskPermits | None = None,
     ) -> None:
         self._runner = runner
         self._handoffs = handoffs
@@ -119,6 +121,7 @@ class Scheduler:
         self._nursery = nursery
         self._grace_s = min(grace_s, STOP_GRACE_S)
         self.slots = slots
+        self._permits = permits
         self._workers: set[asyncio.Task[None]] = set()
         """One for each slot that is taken."""
         self._warned = False
@@ -234,6 +237,8 @@ class Scheduler:
         ]
         for chain in [*self._queue.active]:
             self._stop(chain.root, "shutdown", timeout_s)
+        if self._permits is not None:
+            self._permits.forget(self)
         while self._workers:
             await asyncio.wait(self._workers)
         return any(handle is not None and handle.abandoned for handle in handles)
@@ -248,11 +253,17 @@ class Scheduler:
 
     async def _work(self) -> None:
         """Keep one slot busy as long as there is a branch that may run."""
+        permits, branch = self._permits, None
         try:
-            branch = self._queue.take(None)
-            while branch is not None:
-                await self._run(branch)
-                branch = self._queue.take(branch)
+            while permits is None or await permits.take(self):
+                try:
+                    branch = self._queue.take(branch)
+                    if branch is None:
+                        break
+                    await self._run(branch)
+                finally:
+                    if permits is not None:
+                        permits.give_back()
         finally:
             worker = asyncio.current_task()
             assert worker is not None

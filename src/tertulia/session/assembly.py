@@ -30,6 +30,7 @@ from tertulia.sandbox.runner import PROTECTED_NAMES
 from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.plan import Occupancy
 from tertulia.scheduler.queue import Scheduler
+from tertulia.scheduler.task_permits import TaskPermits
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members
 from tertulia.session.conversations import Conversations
@@ -62,6 +63,7 @@ def assemble_session(
     environment: Environment | None = None,
     past: RecordedState | None = None,
     mcp_host: McpHost | None = None,
+    permits: TaskPermits | None = None,
     redactor: Redactor | None = None,
     agent_servers: bool = True,
 ) -> SessionParts:
@@ -83,6 +85,7 @@ def assemble_session(
         model=model,
         make=_MAKERS,
         host=mcp_host,
+        permits=permits,
         starts_agent_servers=agent_servers,
         epoch=0 if past is None else past.epoch + 1,
         began_after=0 if past is None else past.last_seq,
@@ -310,7 +313,9 @@ def _scheduler(parts: SessionParts) -> Scheduler:
         grace,
         find_backend=find_backend,
     )
-    return Scheduler(runner, handoffs, occupancy, bus, clock, nursery, grace_s=grace, slots=settings.slots)
+    return Scheduler(
+        runner, handoffs, occupancy, bus, clock, nursery, grace_s=grace, slots=settings.slots, permits=parts.permits
+    )
 
 
 def _command_services(parts: SessionParts) -> CommandServices:

@@ -11,6 +11,7 @@ from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.sandbox.limits.open_files import check_free_files
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.reply import Reply, TypedReply
+from tertulia.scheduler.task_permits import TaskPermits
 from tertulia.session.approvals.callback import ApprovalHandler
 from tertulia.session.conversations import Tombstones
 from tertulia.session.messages.options import MessageContent, MessageOptions
@@ -39,6 +40,7 @@ class Host:
         self._nursery = Nursery()
         self._swept: asyncio.Task[None] | None = None
         self._mcp_host: McpHost | None = None
+        self._permits = None if settings.max_running_tasks is None else TaskPermits(settings.max_running_tasks)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -55,7 +57,9 @@ class Host:
         Raises:
             LimitError: The process holds as many sessions as it may.
         """
-        return await self._enter(Session(settings or self.settings, swept=True, mcp_host=self._below()))
+        return await self._enter(
+            Session(settings or self.settings, swept=True, mcp_host=self._below(), permits=self._permits)
+        )
 
     async def _enter(self, session: Session) -> Session:
         if len(self._sessions) >= MAX_SESSIONS:
@@ -92,7 +96,14 @@ class Host:
         over = self._coming[session_id] = asyncio.Event()
         try:
             return await self._enter(
-                Session(settings or self.settings, resumed=session_id, swept=True, mcp_host=self._below(), waits=waits)
+                Session(
+                    settings or self.settings,
+                    resumed=session_id,
+                    swept=True,
+                    waits=waits,
+                    mcp_host=self._below(),
+                    permits=self._permits,
+                )
             )
         finally:
             del self._coming[session_id]

@@ -37,6 +37,7 @@ from tertulia.session.transactions import open_conversation
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
+    from tertulia.scheduler.task_permits import TaskPermits
     from tertulia.session.mcp.host import McpHost
     from tertulia.session.messages.fan_out import MappedReply
 
@@ -53,14 +54,16 @@ class Session:
         resumed: str | None = None,
         swept: bool = False,
         mcp_host: McpHost | None = None,
+        permits: TaskPermits | None = None,
         agent_servers: bool = True,
         on_approval: ApprovalHandler | None = None,
         waits: bool = True,
     ) -> None:
         """`resumed`: the id of a stored session that this one goes on with. `swept`: the caller has removed what is
-        expired. `mcp_host`: where sessions share MCP servers; None: in its own, closed with it. `agent_servers`:
-        whether the MCP servers that context providers describe for an agent are started. `waits`: whether entering
-        waits for MCP servers; without it `session.mcp.ready` does, when the caller follows the events."""
+        expired. `mcp_host`: where sessions share MCP servers; None: in its own, closed with it. `permits`: how many
+        tasks the host lets run. `agent_servers`: whether the MCP servers that context providers describe for an agent
+        are started. `waits`: whether entering waits for MCP servers; without it `session.mcp.ready` does, when the
+        caller follows the events."""
         self.settings = settings
         """What it was started with."""
         self._has_host = mcp_host is not None
@@ -73,6 +76,7 @@ class Session:
             resumed=resumed,
             swept=swept,
             mcp_host=mcp_host,
+            permits=permits,
             agent_servers=agent_servers,
         )
         self._on_approval = on_approval
@@ -354,6 +358,7 @@ async def _assembled(
     resumed: str | None,
     swept: bool,
     mcp_host: McpHost | None,
+    permits: TaskPermits | None,
     agent_servers: bool,
 ) -> SessionParts:
     """The parts of a new session, or of the stored one that `resumed` names."""
@@ -369,6 +374,7 @@ async def _assembled(
         clock=clock,
         environment=environment,
         mcp_host=mcp_host,
+        permits=permits,
         redactor=redactor,
         agent_servers=agent_servers,
     )

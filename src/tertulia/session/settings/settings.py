@@ -134,6 +134,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     on_tool_conflict: Literal["error", "skip"] = "error"
     slots: int = 1
     """How many tasks of the session may run at once, each in a conversation of its own."""
+    max_running_tasks: int | None = None
+    """How many tasks of all sessions of a host may run at once; None: as many as their slots allow."""
     close_timeout_s: float = 10.0
     approval_timeout_s: float = 300.0
     approval_ttl_s: float | None = None

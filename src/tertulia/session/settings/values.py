@@ -306,6 +306,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "buffers": _optional(_buffers),
     "on_tool_conflict": Words(("error", "skip")).parse,
     "slots": _slots,
+    "max_running_tasks": _optional(_slots),
     "close_timeout_s": _close_timeout,
     "approval_timeout_s": _seconds,
     "approval_ttl_s": _optional(_seconds),

@@ -1,0 +1,105 @@
+"""Running tasks of all sessions of a host: bounded, and shared fairly."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+import tertulia
+from tertulia.errors import InvalidParamsError
+from tertulia.scheduler.task_permits import TaskPermits
+from tertulia.testing import ScriptedModel, ScriptedRequest, say
+from tests.deadlines import HANG_S
+from tests.session.staging import ticks
+
+
+async def test_a_session_that_floods_the_host_delays_another_by_one_task_at_most() -> None:
+    """Issue 20, proof: starvation."""
+    order: list[str] = []
+    gates: dict[str, asyncio.Event] = {}
+
+    def reply(asked: ScriptedRequest) -> Any:
+        order.append(asked.last_input)
+        gate = gates[asked.last_input] = asyncio.Event()
+        return say("ok", gate=gate)
+
+    settings = tertulia.Settings(
+        model=ScriptedModel([reply], repeat=True), slots=8, max_running_tasks=1, storage_policy="none"
+    )
+    host = tertulia.Host(settings)
+    async with asyncio.timeout(HANG_S), AsyncExitStack() as stack:
+        stack.push_async_callback(host.close)
+        loud, quiet = await host.start(), await host.start()
+        flood = [await loud.open() for _ in range(6)]
+        asked = [asyncio.create_task(c.message(f"loud {n}")) for n, c in enumerate(flood)]
+        while not order:
+            await ticks(1)
+        asked.append(asyncio.create_task(quiet.root.message("quiet")))
+        await ticks(20)
+        for number in range(7):
+            while len(order) <= number:
+                await ticks(1)
+            assert len([gate for gate in gates.values() if not gate.is_set()]) == 1
+            gates[order[number]].set()
+        await asyncio.gather(*asked)
+        assert order.index("quiet") <= 1
+        assert sorted(order) == sorted([*(f"loud {n}" for n in range(6)), "quiet"])
+
+
+async def test_closing_a_session_that_waits_for_a_permit_does_not_wait_for_others() -> None:
+    gate = asyncio.Event()
+    settings = tertulia.Settings(
+        model=ScriptedModel([say("ok", gate=gate)], repeat=True), max_running_tasks=1, storage_policy="none"
+    )
+    host = tertulia.Host(settings)
+    async with asyncio.timeout(HANG_S), AsyncExitStack() as stack:
+        stack.push_async_callback(host.close)
+        first, second = await host.start(), await host.start()
+        running = asyncio.create_task(first.root.message("one"))
+        await ticks(30)
+        waiting = asyncio.create_task(second.root.message("two"))
+        await ticks(30)
+        assert not (await second.close()).forced
+        assert (await waiting).status == "interrupted"
+        gate.set()
+        assert (await running).status == "completed"
+
+
+async def test_permits_take_turns_and_none_is_lost() -> None:
+    permits, order = TaskPermits(2), []
+
+    async def work(owner: str, number: int) -> None:
+        if await permits.take(owner):
+            assert permits.held <= 2
+            order.append((owner, number))
+            await ticks(2)
+            permits.give_back()
+
+    jobs = [asyncio.create_task(work("a", number)) for number in range(5)]
+    await ticks(1)
+    jobs += [asyncio.create_task(work("b", number)) for number in range(2)]
+    await ticks(1)
+    jobs[4].cancel()
+    await asyncio.gather(*jobs, return_exceptions=True)
+    assert [owner for owner, _ in order].index("b") <= 3
+    assert (len(order), permits.held) == (6, 0)
+
+
+async def test_an_owner_that_is_forgotten_gets_no_permit() -> None:
+    permits = TaskPermits(1)
+    assert await permits.take("a")
+    waiting = asyncio.create_task(permits.take("b"))
+    await ticks(1)
+    permits.forget("b")
+    assert await waiting is False
+    permits.give_back()
+    assert permits.held == 0
+
+
+@pytest.mark.parametrize("wrong", [0, -3, "many", True])
+def test_a_limit_that_makes_no_sense_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidParamsError, match="max_running_tasks must be a whole number"):
+        tertulia.Settings(max_running_tasks=wrong)
