@@ -260,6 +260,9 @@ class Scheduler:
                     branch = self._queue.take(branch)
                     if branch is None:
                         break
+                    if len(self._workers) < self.slots and self._queue.first() is not None:
+                        # The last one has made more possible than its slot can do: it freed its conversation, too.
+                        self._start_workers(1)
                     await self._run(branch)
                 finally:
                     if permits is not None:
