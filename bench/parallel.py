@@ -91,10 +91,10 @@ async def _memory_of_a_branch() -> float:
         ids = [(await session.open()).id for _ in range(BRANCHES)]
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
-        asked = asyncio.create_task(session.root.message("go"))
-        await all_taken.wait()
-        used = tracemalloc.get_traced_memory()[0] - before
-        tracemalloc.stop()
-        gate.set()
-        await asked
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(session.root.message("go"))
+            await all_taken.wait()
+            used = tracemalloc.get_traced_memory()[0] - before
+            tracemalloc.stop()
+            gate.set()
     return used / BRANCHES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Iterable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
@@ -23,6 +24,7 @@ from tertulia.session.approvals.callback import ApprovalHandler, check_handler
 from tertulia.session.assembly import assemble_session, wait_until_ready
 from tertulia.session.handle import Conversation, McpServers
 from tertulia.session.inputs import parse, parse_with_functions
+from tertulia.session.messages.fan_out import MappedReply, map_inputs
 from tertulia.session.parts import SessionParts
 from tertulia.session.resume.retention_sweep import sweep_before_serving
 from tertulia.session.resume.store_choice import open_record, redactor_of
@@ -35,11 +37,8 @@ from tertulia.session.submission import SessionActivity
 from tertulia.session.transactions import open_conversation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
-
     from tertulia.scheduler.task_permits import TaskPermits
     from tertulia.session.mcp.host import McpHost
-    from tertulia.session.messages.fan_out import MappedReply
 
 
 class Session:
@@ -258,8 +257,6 @@ class Session:
         Raises:
             InvalidParamsError: `max_parallel` is less than 1. An input that is refused is a reply with `error`.
         """
-        from tertulia.session.messages.fan_out import map_inputs
-
         most = self.parts.scheduler.slots if max_parallel is None else max_parallel
         return map_inputs(lambda: self.open(**fields), inputs, max_parallel=most, keep=keep, nursery=self.parts.nursery)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import asdict
 
@@ -13,9 +13,7 @@ from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import NO_USAGE
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.reply import Failure, Reply
-
-if TYPE_CHECKING:
-    from tertulia.session.handle import Conversation
+from tertulia.session.handle import Conversation
 
 
 class MappedReply(Reply, frozen=True, kw_only=True):

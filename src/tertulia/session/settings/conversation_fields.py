@@ -52,6 +52,8 @@ class LimitFields(TypedDict, total=False):
     max_output_bytes: int | None
     task_timeout_s: float | None
     target_timeout_s: float | None
+    target_wait_s: float | None
+    max_parallel_targets: int | None
 
 
 class ConversationFields(TypedDict, total=False):
