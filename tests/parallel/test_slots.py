@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.errors import BusyError, InvalidParamsError
+from tertulia.errors import BusyError, InvalidParamsError, StorageError
 from tertulia.models.scripted.script import ScriptedRequest
 from tertulia.testing import ScriptedModel, call, fail, say
 from tests.deadlines import HANG_S
@@ -480,3 +480,48 @@ async def test_map_that_is_left_early_stops_and_closes_the_rest() -> None:
         await replies.aclose()
         assert len(on.session.conversations()) == 1
         on.check_idle()
+
+
+# ---- a journal that fails
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+async def test_a_handoff_that_cannot_be_written_down_fails_the_message_and_answers_its_calls(
+    slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The targets are made and may not start: nothing is acknowledged, nothing hangs, each call has its output."""
+    crew = Crew()
+    async with stage(model=crew.model, slots=slots) as on:
+        a, *_ = await crew.open(on, "abc")
+        flush = on.parts.bus.flush
+
+        async def broken() -> None:
+            if any(branch.state == "waiting" for chain in on.parts.scheduler.active for branch in chain.branches):
+                monkeypatch.undo()
+                raise StorageError("the disk is gone")
+            await flush()
+
+        monkeypatch.setattr(on.parts.bus, "flush", broken)
+        async with asyncio.timeout(HANG_S):
+            reply = await a.message("ask b:quick c:quick")
+        assert (reply.status, reply.error.code if reply.error else None) == ("failed", "storage_error")
+        assert [result["code"] for result in heard(on, a)] == ["cancelled", "cancelled"]
+        on.check_idle()
+        assert (await a.message("still there?")).text == "a done"
+
+
+async def test_a_conversation_that_is_forsaken_while_nothing_of_it_runs_lets_its_caller_go_on() -> None:
+    crew = Crew()
+    async with stage(model=crew.model, slots=2) as on:
+        a, b, c = await crew.open(on, "abc")
+        busy = on.begin(c.message("hold"))
+        await until_running(on, "c")
+        reply = on.begin(a.message("ask b:ask+c:please"))
+        async with asyncio.timeout(HANG_S):
+            while on.parts.conversations.find(b.id).awaiting == 0:
+                await ticks(1)
+        on.parts.scheduler.forsake(on.parts.conversations.find(b.id))
+        assert (await reply).text == "a done"
+        crew.gate("c").set()
+        assert (await busy).text == "c held"
+        assert [result["code"] for result in heard(on, a)] == ["closed"]

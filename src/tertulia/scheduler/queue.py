@@ -222,10 +222,8 @@ class Scheduler:
         branch = self.occupancy.holder(conversation.id)
         if branch is not None and branch.state != "running":
             branch.gone = True
-            branch.stopped = branch.stopped or "interrupted"
-            branch.chain.ready = [other for other in branch.chain.ready if not other.is_within(branch)]
+            self._stop(branch, "interrupted", self._grace_s)
             self._handoffs.abandon_below(branch)
-            self._queue.end_if_stopped(branch)
 
     async def close(self, timeout_s: float) -> bool:
         """Stop everything and take nothing more; whether a task had to be abandoned. Idempotent."""
@@ -301,7 +299,7 @@ class Scheduler:
         if branch is chain.root:
             # What a target said is for its caller; the message is answered by the conversation it went to.
             chain.end = end
-        if not end.handed:
+        if branch.state != "waiting":
             self._queue.end(branch, end)
         elif branch.stopping is None:
             chain.ready += reversed(end.targets)
