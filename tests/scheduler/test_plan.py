@@ -5,6 +5,7 @@ from __future__ import annotations
 from tertulia.events.bus import EventScope
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import NO_USAGE, ToolCall
+from tertulia.scheduler.branch_queue import WaitingChains
 from tertulia.scheduler.plan import Branch, CallClosure, Chain, Occupancy, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.tools.tool import Result, TargetResult
@@ -141,3 +142,31 @@ async def test_a_conversation_is_free_again_when_its_branch_has_ended() -> None:
     assert not occupancy.release(other.root)
     assert occupancy.release(one.root)
     assert (len(occupancy), occupancy.is_free_for(other.root)) == (0, True)
+
+
+async def test_a_conversation_that_two_others_wait_for_is_followed_once() -> None:
+    occupancy, chain = Occupancy(), Chain(TaskPlan(A, "user"), 0.0)
+    inner, other = hand_over(chain.root, B, C)
+    for branch, target in ((inner, D), (other, D)):
+        occupancy.take(branch)
+        hand_over(branch, target)
+    occupancy.take(chain.root)
+    assert not occupancy.would_never_end(ConversationId("e"), A)
+    assert occupancy.would_never_end(D, A)
+
+
+async def test_a_chain_that_was_set_aside_and_taken_out_is_passed_over() -> None:
+    occupancy = Occupancy()
+    waiting, holder = WaitingChains(occupancy), Chain(TaskPlan(A, "user"), 0.0)
+    occupancy.take(holder.root)
+    chains = [Chain(TaskPlan(A, "user"), 0.0) for _ in range(3)]
+    for chain in chains:
+        waiting.add(chain)
+    assert waiting.first() is None
+    waiting.remove(chains[0])
+    assert occupancy.release(holder.root)
+    waiting.freed(A)
+    assert waiting.first() is chains[1]
+    waiting.remove(chains[1])
+    assert waiting.first() is chains[2]
+    assert list(waiting) == [chains[2]]

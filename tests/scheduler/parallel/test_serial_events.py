@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.parallel.serial_worlds import SerialWorld, as_lines
+from tests.scheduler.parallel.serial_worlds import SerialWorld, as_lines
 from tests.thorough import times
 
 _RECORDED: dict[str, str] = msgspec.json.decode(Path(__file__).with_name("serial_events.json").read_bytes())

@@ -103,3 +103,28 @@ async def test_an_owner_that_is_forgotten_gets_no_permit() -> None:
 def test_a_limit_that_makes_no_sense_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidParamsError, match="max_running_tasks must be a whole number"):
         tertulia.Settings(max_running_tasks=wrong)
+
+
+async def test_a_wait_that_is_given_up_costs_no_permit() -> None:
+    """Whether it is given up before its turn, in the same moment, or just after it was given one."""
+    permits = TaskPermits(1)
+    assert await permits.take("a")
+    alone, second, third, late = (asyncio.create_task(permits.take(owner)) for owner in "bccd")
+    await ticks(1)
+    alone.cancel()
+    await ticks(1)
+    second.cancel()
+    permits.give_back()
+    third.cancel()
+    await ticks(1)
+    assert await late
+    assert permits.held == 1
+    waiting = asyncio.create_task(permits.take("e"))
+    await ticks(1)
+    waiting.cancel()
+    permits.forget("e")
+    permits.give_back()
+    results = await asyncio.gather(alone, second, third, waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [asyncio.CancelledError] * 4
+    assert permits.held == 0
+    assert await permits.take("f")

@@ -11,6 +11,8 @@ import pytest
 import tertulia
 from tertulia.errors import BusyError, InvalidParamsError, StorageError
 from tertulia.models.scripted.script import ScriptedRequest
+from tertulia.protocol.ids import ConversationId
+from tertulia.scheduler.plan import Branch, Chain, TaskPlan
 from tertulia.testing import ScriptedModel, call, fail, say
 from tests.deadlines import HANG_S
 from tests.session.staging import Stage, stage, ticks
@@ -525,3 +527,29 @@ async def test_a_conversation_that_is_forsaken_while_nothing_of_it_runs_lets_its
         crew.gate("c").set()
         assert (await busy).text == "c held"
         assert [result["code"] for result in heard(on, a)] == ["closed"]
+
+
+async def test_a_worker_that_is_cancelled_ends_its_chain_when_the_last_branch_has_ended() -> None:
+    """G7: a fault of ours in one branch; the message is answered, its siblings are not cut off from their ends."""
+    crew = Crew()
+    async with stage(model=crew.model, slots=2, invariants=False) as on:
+        a, *_ = await crew.open(on, "abc")
+        reply = on.begin(a.message("ask b c"))
+        await until_running(on, "b", "c")
+        workers = [task for task in asyncio.all_tasks() if task.get_name() == "scheduler"]
+        assert len(workers) == 2
+        workers[0].cancel()
+        await ticks(20)
+        assert not reply.done()
+        crew.gate("b").set()
+        crew.gate("c").set()
+        assert (await reply).status == "interrupted"
+        assert (await a.message("still there?")).text == "a done"
+
+
+async def test_a_caller_that_is_gone_narrows_no_rights() -> None:
+    async with stage("ok") as on:
+        root = on.parts.conversations.root
+        chain = Chain(TaskPlan(ConversationId("gone"), "user"), 0.0)
+        branch = Branch(chain, TaskPlan(root.id, "target"), chain.root)
+        assert on.parts.scheduler._runner._rights(branch, root)() == root.terms.rights
