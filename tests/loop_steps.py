@@ -11,7 +11,7 @@ from time import thread_time
 
 MOST_S = 0.1
 """What issue 17 promises of one step."""
-TRIES = 3
+TRIES = 6
 
 
 class LoopSteps:
