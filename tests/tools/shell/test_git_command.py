@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import force_setattr
 
 from tertulia.events.clock import SystemClock
+from tertulia.protocol.events import WarningEvent
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.tool import Result
 from tests.deadlines import HANG_S
@@ -196,7 +197,10 @@ async def test_a_yes_to_leave_the_sandbox_is_one_key_away(tmp_path: Path, tool: 
         repo.bench.answer = allow
         assert (await repo.bench.call(tool, arguments)).success
         assert repo.log() == ["Ada asked", "Ada first"]
-        assert not [event for event in repo.bench.events if event.type == "warning"]
+        warnings = [event for event in repo.bench.events if isinstance(event, WarningEvent)]
+        assert [warning.code for warning in warnings] == ["git_protected"] * 2, "one for each failure inside"
+        assert "`.git` is protected" in warnings[0].message
+        assert "allow_git = true" in warnings[0].message
 
 
 async def test_another_failure_of_git_is_not_asked_about(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tertulia.policy.commands.command_analysis import safe_environment
 from tertulia.policy.commands.git_repository import FORCED_FOR_WRITES, looks_bare, why_git_may_not_write
 from tertulia.policy.commands.git_writing import GIT_VERBS, GitWrite, read_git
 from tertulia.policy.narrowing import Rights
+from tertulia.protocol.events import WarningEvent
 from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.runner import Command, CommandResult, Confinement
 from tertulia.tools.command_environment import CommandEnvironment
@@ -29,6 +30,10 @@ _PROGRAM_FILES = ("config", "config.worktree", "hooks", "info")
 """In `.git`: what other programs obey or start. Ours has no business there."""
 _NO_FILTER = ("unspecified", "unset", "set")
 _DRIVER_KEYS = {"clean": "", "smudge": "", "process": "", "required": "false"}
+GIT_PROTECTED = "git_protected"
+"""The code of the warning that a command failed because `.git` is protected."""
+_IS_PROTECTED = "`.git` is protected: a command in the sandbox can read it and not change it."
+_VERBS = ", ".join(f"`git {verb}`" for verb in GIT_VERBS)
 _PROTECTED = re.compile(rb"\.git\b[^\n]*(?:Read-only file system|Permission denied|Device or resource busy)")
 
 
@@ -61,18 +66,24 @@ def protected_git_hint(command: Command, finished: CommandResult, rights: Rights
     """What a model is told of a command that failed because `.git` is protected, and how it can go on."""
     if not fails_for_protected_git(command, finished):
         return None
-    verbs = ", ".join(f"`git {verb}`" for verb in GIT_VERBS)
-    ways = ["`.git` is protected: a command in the sandbox can read it and not change it."]
     if rights.allow_git:
-        ways.append(f"The user allows {verbs} here, each as one plain command; this was not one: {_reason(command)}.")
+        ways = [f"The user allows {_VERBS} here, each as one plain command; this was not one: {_reason(command)}."]
     else:
-        ways.append(f"The user can allow {verbs} in this conversation with the setting allow_git = true.")
+        ways = [f"The user can allow {_VERBS} in this conversation with the setting allow_git = true."]
     if rights.approval_policy.may_ask:
         ways.append(
             "To run it outside the sandbox, call again with sandbox_permissions = 'require_escalated' and a "
             "justification: the user is asked, and a yes is one key."
         )
-    return " ".join(ways)
+    return " ".join((_IS_PROTECTED, *ways))
+
+
+def protected_git_warning(command: Command, finished: CommandResult) -> WarningEvent | None:
+    """The warning for people that a command failed because `.git` is protected."""
+    if not fails_for_protected_git(command, finished):
+        return None
+    way = f"With allow_git = true a conversation may run {_VERBS}, each as one plain command."
+    return WarningEvent(f"{_IS_PROTECTED} {way}", GIT_PROTECTED)
 
 
 def _reason(command: Command) -> str:

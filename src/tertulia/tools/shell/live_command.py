@@ -16,6 +16,7 @@ from tertulia.protocol.ids import CallId, ConversationId, new_item_id
 from tertulia.protocol.sandbox_mode import sandbox_to_wire
 from tertulia.protocol.tool_events import Decider, ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
+from tertulia.tools.shell.git_command import protected_git_warning
 from tertulia.tools.tool import CallContext
 
 MAX_TOLD = 1024 * 1024
@@ -110,6 +111,8 @@ class LiveCommand:
                 duration_ms=round(finished.duration_s * 1000),
             )
         )
+        if (warning := protected_git_warning(self.command, finished)) is not None:
+            self._publish(warning)
         if (message := finished.changes_text()) is not None:
             undo = finished.undo_text()
             message = message if undo is None else f"{message}. {undo}"
