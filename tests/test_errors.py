@@ -26,6 +26,7 @@ CODES = {
     "cancelled",
     "closed",
     "depth_exceeded",
+    "git_error",
     "internal",
     "invalid_output",
     "invalid_params",

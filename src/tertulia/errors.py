@@ -31,6 +31,7 @@
         ├── StorageError                  the record of a session; names the file
         ├── SandboxError
         │   └── SandboxUnavailableError
+        ├── GitError                      git is not there or too old, is in no repository here, or failed
         ├── ToolConflictError             two tools claim one name
         └── InternalError                 a bug of Tertulia
 
@@ -210,6 +211,12 @@ class SandboxUnavailableError(SandboxError):
     """There is no working sandbox here; the message says what to install."""
 
     code = "sandbox_unavailable"
+
+
+class GitError(TertuliaError):
+    """A worktree or a merge needs git, and it is not there, too old, in no repository, or failed; has git's words."""
+
+    code = "git_error"
 
 
 class ToolConflictError(TertuliaError):
