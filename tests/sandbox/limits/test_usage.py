@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.sandbox.limits import usage
-from tertulia.sandbox.limits.usage import LATEST_S, SOONEST_S, AddedBytes, UsageMeter, written_by
+from tertulia.sandbox.limits import added_bytes, usage
+from tertulia.sandbox.limits.added_bytes import COARSE_CLOCK, AddedBytes
+from tertulia.sandbox.limits.usage import LATEST_S, SOONEST_S, UsageMeter, usage_before, written_by
 from tests.tables import each_row
 
 MEGABYTE = 1 << 20
@@ -63,10 +65,48 @@ def test_s8_shared_memory_counts_once_wherever_it_is(name: str) -> None:
     """S8: not by what each process has, and not only by what some process shows."""
     with running(CASES[name]) as root:
         for limit, expected in ((SIZE // 2, "memory_bytes"), (3 * SIZE, None)):
-            meter = UsageMeter(root, processes=None, memory=limit, written=None)
             # As if all that the machine shares had come since then: others of this machine come and go meanwhile.
-            meter._shmem_before = 0 if name != "on its way through a socket" else usage._machine_shmem() - SIZE
+            shmem = 0 if name != "on its way through a socket" else usage._machine_shmem() - SIZE
+            before = usage_before((), root)._replace(shmem=shmem)
+            meter = UsageMeter(root, processes=None, memory=limit, written=None, before=before)
             assert meter.look() == expected
+
+
+def test_s8_memory_that_another_program_gives_back_hides_no_file() -> None:
+    """S8: in a workspace that is memory; the machine as a whole has less in use than when the command began."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, running("pass") as root:
+        before = usage_before([folder], root)
+        meter = UsageMeter(
+            root, processes=None, memory=SIZE, written=None, roots=[folder],
+            before=before._replace(shmem=before.shmem + 16 * SIZE),
+        )  # fmt: skip
+        assert meter.look() is None
+        Path(folder, "new").write_bytes(b"x" * 2 * SIZE)
+        assert meter.look() == "memory_bytes"
+
+
+def test_s8_memory_that_another_program_gives_back_hides_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S8: what only a descriptor holds, and is asked for because the machine had gained as much for a while."""
+    machine = [0]
+    monkeypatch.setattr(usage, "_machine_shmem", lambda: machine[0])
+    with running(CASES["a file in memory that nobody maps"]) as root:
+        meter = UsageMeter(root, processes=None, memory=SIZE // 2, written=None)
+        for shmem, expected in ((SIZE // 4, None), (0, None), (SIZE // 2, "memory_bytes"), (0, "memory_bytes")):
+            machine[0] = shmem
+            assert meter.look() == expected
+
+
+def test_s8_memory_that_another_program_takes_again_and_again_is_not_the_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S8: it raises the question, and the answer counts."""
+    machine = [0]
+    monkeypatch.setattr(usage, "_machine_shmem", lambda: machine[0])
+    with running("pass") as root:
+        meter = UsageMeter(root, processes=None, memory=SIZE, written=None)
+        for shmem in (SIZE, 0) * 5:
+            machine[0] = shmem
+            assert meter.look() is None
 
 
 def test_s8_what_only_a_descriptor_holds_is_seen_once() -> None:
@@ -178,7 +218,7 @@ def folder(tmp_path: Path) -> Path:
     old = tmp_path / "root" / "old"
     old.write_bytes(os.urandom(MEGABYTE))
     # Until the clock that dates changes has moved on: a few milliseconds.
-    while time.clock_gettime_ns(usage._COARSE_CLOCK) <= old.stat().st_ctime_ns:
+    while time.clock_gettime_ns(COARSE_CLOCK) <= old.stat().st_ctime_ns:
         pass
     return tmp_path / "root"
 
@@ -243,7 +283,7 @@ def test_s8_what_cannot_be_looked_at_is_the_commands(folder: Path, monkeypatch: 
     with monkeypatch.context() as patched:
         patched.setattr(os, "scandir", scandir)
         assert tried.found(0) == 10 * MEGABYTE
-    monkeypatch.setattr(usage, "MOST_ENTRIES", 0)
+    monkeypatch.setattr(added_bytes, "MOST_ENTRIES", 0)
     again = Fuller([str(folder)])
     again.by = 10 * MEGABYTE
     assert again.found(0) == 10 * MEGABYTE

@@ -1,11 +1,7 @@
 """What the processes of a command use together, looked at from outside. Standard library only: the launcher does it.
 
 The kernel counts for a group of processes only where there is a control group. Elsewhere this looks from time to time,
-the more often the nearer a limit is.
-
-The kernel counts what a process writes, but forgets it with a process that no other waits for, and never counts files
-in memory. A file system knows how full it is, and a file when it was last changed, which no program can set. So growth
-of a file system raises the question, and the files that were changed since the command began answer it (`AddedBytes`).
+the more often the nearer a limit is. What processes wrote is counted with them, and by what is there (`added_bytes`).
 """
 
 from __future__ import annotations
@@ -13,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from tertulia.sandbox.limits.added_bytes import COARSE_CLOCK, AddedBytes, used_bytes
 from tertulia.sandbox.process_tree import descendants
 
 SOONEST_S, LATEST_S = 0.05, 1.0
@@ -53,8 +49,8 @@ class UsageBefore(NamedTuple):
 
 def usage_before(roots: Sequence[str], root: int | None = None) -> UsageBefore:
     """Looked at now. Without `root`, the process above, `written` is 0 and to be filled in."""
-    since, written = time.clock_gettime_ns(_COARSE_CLOCK), 0 if root is None else written_by([root])
-    return UsageBefore(since, _machine_shmem(), [*_used(_by_device(roots)).items()], written)
+    since, written = time.clock_gettime_ns(COARSE_CLOCK), 0 if root is None else written_by([root])
+    return UsageBefore(since, _machine_shmem(), [*used_bytes(roots).items()], written)
 
 
 class UsageMeter:
@@ -79,10 +75,10 @@ class UsageMeter:
         """
         self._root, self._ours = root, ours
         before = before or usage_before(roots, root)
-        self._added = AddedBytes(roots, before)
+        self._added = AddedBytes(roots, before.since, before.used)
         self._limits = {"processes": processes, "memory_bytes": memory, "written_bytes": written}
         self._places = places
-        self._shmem_before = before.shmem
+        self._machine = _MachineShmem(before.shmem)
         self._written_before = before.written
         self.written = 0
         """Bytes that went, or will go, to a disk; what was deleted before it got there is not counted."""
@@ -129,19 +125,24 @@ class UsageMeter:
     def _memory(self, pids: list[int], limit: int) -> int:
         """What all use together: of what is shared, each page once; files on a disk, which the kernel can drop, never.
 
-        The cheap sum counts a shared page for each process that has it, so it is never too small for what is mapped.
+        The cheap sum comes first. It is too large rather than too small: it counts a shared page for each process that
+        has it, and what other programs added to the file systems in memory that the command writes to.
         """
         private, shared = _sum(pids, "status", _RESIDENT)
         elsewhere = self._in_places()
-        grown = _machine_shmem() - self._shmem_before
-        if private + max(shared + elsewhere, grown) <= limit:
-            return private + max(shared + elsewhere, grown)
+        self._machine.look()
+        most = private + max(shared + elsewhere + self._added.grown(self._added.in_memory), self._machine.risen)
+        if most <= limit:
+            return most
         private, shared = _sum(pids, "smaps_rollup", _PROPORTIONAL)
-        held = _Held(pids)
+        held, gained = _Held(pids), self._machine.gained
         if held.hides or (held.only_mapped and self._added.in_memory):
-            return private + max(shared, grown)
-        in_memory = self._added.found(limit - private, self._added.in_memory, held.files)
-        return private + max(shared, elsewhere + in_memory + held.in_memory, min(grown, _shared_mappings(pids)))
+            used = max(shared, gained)
+        else:
+            in_memory = self._added.found(limit - private, self._added.in_memory, held.files)
+            used = max(shared, elsewhere + in_memory + held.in_memory, min(gained, _shared_mappings(pids)))
+        self._machine.risen = used
+        return private + used
 
     def _in_places(self) -> int:
         used = 0
@@ -152,6 +153,29 @@ class UsageMeter:
                 continue
             used += (status.f_blocks - status.f_bfree) * status.f_frsize
         return used
+
+
+class _MachineShmem:
+    """Memory of the machine that is shared or files, since a command began; any process may have taken it."""
+
+    def __init__(self, before: int) -> None:
+        self._last = self._lowest = before
+        self.risen = 0
+        """The most that the command can have taken: what is known of it, and all rises since.
+
+        Falls are left out. What another program gives back would hide what this one takes.
+        """
+
+    def look(self) -> None:
+        """Note how much it is now."""
+        now = _machine_shmem()
+        self.risen += max(0, now - self._last)
+        self._last, self._lowest = now, min(now, self._lowest)
+
+    @property
+    def gained(self) -> int:
+        """How much more it is than it was at its lowest."""
+        return self._last - self._lowest
 
 
 def written_by(pids: Iterable[int]) -> int:
@@ -268,119 +292,3 @@ def _read(*parts: object) -> bytes:
             return file.read()
     except OSError:
         return b""
-
-
-MOST_ENTRIES = 1_000_000
-_COARSE_CLOCK = 5
-"""CLOCK_REALTIME_COARSE, by which Linux dates changes of files."""
-_IN_MEMORY = ("tmpfs", "ramfs")
-_BLOCK = 512
-
-Sums = dict[int, int]
-"""Bytes, by the device number of a file system."""
-
-
-class AddedBytes:
-    """Since then, below those of these directories that exist; links are not followed."""
-
-    def __init__(self, roots: Sequence[str], before: UsageBefore | None = None) -> None:
-        self._since = time.clock_gettime_ns(_COARSE_CLOCK) if before is None else before.since
-        self._all_roots = [root for root in roots if os.path.isdir(root)]
-        self._roots = _by_device(roots)
-        self._before: Sums = self._used() if before is None else dict(before.used)
-        self._looked_at: Sums = dict.fromkeys(self._roots, 0)
-        self._found: Sums = dict.fromkeys(self._roots, 0)
-
-    @cached_property
-    def in_memory(self) -> frozenset[int]:
-        """The file systems that are in memory."""
-        return frozenset(_devices_in_memory()) & self._before.keys()
-
-    def grown(self, devices: Iterable[int] | None = None) -> int:
-        """How many bytes these file systems have gained, from any process."""
-        return sum(self._growth(devices).values())
-
-    def found(self, enough: int, devices: Iterable[int] | None = None, held: Iterable[os.stat_result] = ()) -> int:
-        """How much of that the command may have done; exact where it may be more than `enough`.
-
-        `held` are files without a name that it has open. What cannot be looked at is taken for its own.
-        """
-        growth = self._growth(devices)
-        most = sum(self._found[device] + max(0, now - self._looked_at[device]) for device, now in growth.items())
-        if most > enough:
-            changed = self._changed(held)
-            for device, now in self._growth(None).items():
-                self._looked_at[device] = now
-                self._found[device] = now if changed is None else min(now, changed.get(device, 0))
-        return sum(self._found[device] for device in growth)
-
-    def _growth(self, devices: Iterable[int] | None) -> Sums:
-        now = self._used()
-        chosen = now.keys() if devices is None else now.keys() & {*devices}
-        return {device: max(0, now[device] - self._before.get(device, now[device])) for device in chosen}
-
-    def _used(self) -> Sums:
-        return _used(self._roots)
-
-    def _changed(self, held: Iterable[os.stat_result]) -> Sums | None:
-        """The sizes of files that were changed since then; None where not everything could be looked at."""
-        sums: Sums = {}
-        counted: set[tuple[int, int]] = set()
-        for number, status in enumerate(_walk(self._all_roots, self._since, held)):
-            if status is None or number > MOST_ENTRIES:
-                return None
-            if status.st_ctime_ns >= self._since and (status.st_dev, status.st_ino) not in counted:
-                counted.add((status.st_dev, status.st_ino))
-                sums[status.st_dev] = sums.get(status.st_dev, 0) + status.st_blocks * _BLOCK
-        return sums
-
-
-def _by_device(roots: Sequence[str]) -> dict[int, str]:
-    """For each file system one of these directories, if it exists."""
-    return {os.stat(root).st_dev: root for root in roots if os.path.isdir(root)}
-
-
-def _used(roots: Mapping[int, str]) -> Sums:
-    used: Sums = {}
-    for device, root in roots.items():
-        try:
-            status = os.statvfs(root)
-        except OSError:
-            continue
-        used[device] = (status.f_blocks - status.f_bfree) * status.f_frsize
-    return used
-
-
-def _walk(roots: Sequence[str], since: int, held: Iterable[os.stat_result]) -> Iterator[os.stat_result | None]:
-    """Everything below; None for a directory that was changed and cannot be read: things may be hidden there."""
-    yield from held
-    waiting: list[tuple[str, int]] = [(root, since) for root in roots]
-    while waiting:
-        folder, changed_at = waiting.pop()
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    try:
-                        status = entry.stat(follow_symlinks=False)
-                    except FileNotFoundError:
-                        continue
-                    yield status
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append((entry.path, status.st_ctime_ns))
-        except FileNotFoundError:
-            continue
-        except OSError:
-            if changed_at >= since:
-                yield None
-
-
-def _devices_in_memory() -> Iterator[int]:
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
-            for line in mounts:
-                fields, _, kind = line.partition(" - ")
-                if kind.split(" ", 1)[0] in _IN_MEMORY:
-                    major, _, minor = fields.split(" ")[2].partition(":")
-                    yield os.makedev(int(major), int(minor))
-    except OSError:
-        return
