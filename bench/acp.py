@@ -97,12 +97,14 @@ async def _prompts() -> float:
         return json.loads(sink.answer)["result"]
 
     await ask("initialize", {"protocolVersion": 1})
-    session = (await ask("session/new", {"cwd": tempfile.gettempdir(), "mcpServers": []}))["sessionId"]
-    asked = {"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]}
-    begin = time.process_time()
-    for _ in range(PROMPTS):
-        await ask("session/prompt", asked)
-    spent = time.process_time() - begin
+    # A folder of its own: the one for temporary files may hold the home, which is no workspace.
+    with tempfile.TemporaryDirectory() as folder:
+        session = (await ask("session/new", {"cwd": folder, "mcpServers": []}))["sessionId"]
+        asked = {"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]}
+        begin = time.process_time()
+        for _ in range(PROMPTS):
+            await ask("session/prompt", asked)
+        spent = time.process_time() - begin
     if sink.messages < PROMPTS * 5:
         raise AssertionError(f"updates are missing: {sink.messages} messages")
     await agent.close(1)
