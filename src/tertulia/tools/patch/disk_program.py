@@ -1,4 +1,4 @@
-"""The program of `apply_patch` that reads and changes files below its working directory: all of a plan, or nothing.
+"""The program of `apply_patch` and `conv_merge` that reads and changes files below its working directory: all of a plan, or nothing.
 
 Run by path inside the sandbox, as `python -I disk_program.py`: a request as JSON on stdin, one line of JSON on stdout.
 It imports nothing of ours, follows no symbolic link anywhere, and writes no file that has changed since it was read.
@@ -7,8 +7,12 @@ It imports nothing of ours, follows no symbolic link anywhere, and writes no fil
     {"verb": "look", "paths": [PATH…], "write": BOOL}
                                             → the same, and "trails": {PATH: NUMBERS or null}, see `trail`;
                                               "write" refuses files that may not be written
+    {"verb": "digest", "paths": [PATH…]}    → {"ok": true, "files": {PATH: {"kind", "digest": SHA256} or null}}
     {"verb": "apply", "changes": [{"path", "old": SHA256 or null, "new": BASE64 or null, "like": PATH or null}…]}
                                             → {"ok": true}
+    a change may have "kind" and "old_kind", what the new and the old one are: "file", "executable" or "link" (then the
+    content is where it points), and "prune": directories that it leaves empty go
+
     whatever was refused                    → {"ok": false, "path": PATH, "reason": TEXT}
     and where undoing failed as well        → {"ok": false, "path": PATH, "reason": TEXT, "undone": false}
 
@@ -77,6 +81,8 @@ def main() -> None:
             trails = {path: settled_trail(root, path, ticks) for path in request["paths"]}
             access = os.O_RDWR if request["write"] else os.O_RDONLY
             answer = {"ok": True, "files": read_all(root, request["paths"], access), "trails": trails}
+        elif request["verb"] == "digest":
+            answer = {"ok": True, "files": {path: digest_of(root, path) for path in request["paths"]}}
         else:
             apply_all(root, request["changes"])
             answer = {"ok": True}
@@ -123,6 +129,29 @@ def read_state(root: int, path: str, access: int) -> FileState | None:
     if len(content) > MAX_FILE_BYTES:
         raise RefusedError(path, f"it has more than {MAX_FILE_BYTES:,} bytes")
     return FileState(content, stat.S_IMODE(status.st_mode), identity(status))
+
+
+def link_state(root: int, path: str) -> FileState | None:
+    """Where a symbolic link points; None where nothing is, or something else."""
+    with refusing(path):
+        try:
+            with parent(root, path) as (folder, name):
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if not stat.S_ISLNK(status.st_mode):
+                    return None
+                return FileState(os.fsencode(os.readlink(name, dir_fd=folder)), 0o777, identity(status))
+        except FileNotFoundError:
+            return None
+
+
+def digest_of(root: int, path: str) -> dict[str, str] | None:
+    """What kind of file is there, and a digest of its content or of where it points; None where there is none."""
+    link = link_state(root, path)
+    seen = link or read_state(root, path, os.O_RDONLY)
+    if seen is None:
+        return None
+    kind = "link" if link is not None else "executable" if seen.mode & stat.S_IXUSR else "file"
+    return {"kind": kind, "digest": hashlib.sha256(seen.content).hexdigest()}
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:
@@ -193,7 +222,11 @@ def apply_all(root: int, changes: list[dict[str, Any]]) -> None:
     """Check every file, write the new ones beside the old, then exchange them; undo all of it at the first error."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     seen = [verified(root, change) for change in changes]
-    modes = {change["path"]: old.mode for change, old in zip(changes, seen, strict=True) if old is not None}
+    modes = {
+        change["path"]: old.mode
+        for change, old in zip(changes, seen, strict=True)
+        if old is not None and change.get("old_kind") != "link"
+    }
     suffix = os.urandom(8).hex()
     backups = contextlib.ExitStack()
     with contextlib.ExitStack() as undo:
@@ -211,13 +244,19 @@ def apply_all(root: int, changes: list[dict[str, Any]]) -> None:
     # It is done; a backup that cannot be removed must not make it look undone.
     with contextlib.suppress(OSError):
         backups.close()
+    for change in changes:
+        if change.get("prune"):
+            remove_empty_folders(root, change["path"])
 
 
 def verified(root: int, change: dict[str, Any]) -> FileState | None:
     """The file as the plan knows it, or a refusal."""
     path = change["path"]
-    # Opened for writing though nothing is written into it: a file that may not be written is not replaced either.
-    old = read_state(root, path, os.O_RDONLY if change["new"] is None else os.O_RDWR)
+    if change.get("old_kind") == "link":
+        old = link_state(root, path)
+    else:
+        # Opened for writing though nothing is written into it: what may not be written is not replaced either.
+        old = read_state(root, path, os.O_RDONLY if change["new"] is None else os.O_RDWR)
     digest = None if old is None else hashlib.sha256(old.content).hexdigest()
     if digest != change["old"]:
         raise RefusedError(path, "it has changed since it was read")
@@ -226,17 +265,29 @@ def verified(root: int, change: dict[str, Any]) -> FileState | None:
 
 def stage(root: int, change: dict[str, Any], name: str, mode: int | None, undo: contextlib.ExitStack) -> None:
     """Write the new content under another name, in the directory where it will be."""
-    path = change["path"]
+    path, content = change["path"], base64.b64decode(change["new"])
     with refusing(path):
         make_folders(root, path, undo)
         with parent(root, path) as (folder, _):
+            if change.get("kind") == "link":
+                os.symlink(content, name, dir_fd=folder)
+                undo.callback(remove, root, path, name)
+                return
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
             descriptor = os.open(name, flags, 0o666 if mode is None else 0o600, dir_fd=folder)
             undo.callback(remove, root, path, name)
             with open(descriptor, "wb") as file:
-                file.write(base64.b64decode(change["new"]))
+                file.write(content)
                 if mode is not None:
                     os.fchmod(descriptor, mode & 0o777)
+                if "kind" in change:
+                    set_executable(descriptor, change["kind"] == "executable")
+
+
+def set_executable(descriptor: int, executable: bool) -> None:
+    """Let those who may read the file run it, or none."""
+    mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+    os.fchmod(descriptor, mode | (mode & 0o444) >> 2 if executable else mode & ~0o111)
 
 
 def make_folders(root: int, path: str, undo: contextlib.ExitStack) -> None:
@@ -306,6 +357,15 @@ def remove_folder(root: int, path: str) -> None:
     """Take away a directory that was made, unless another process has put something into it."""
     with parent(root, path) as (folder, name), contextlib.suppress(OSError):
         os.rmdir(name, dir_fd=folder)
+
+
+def remove_empty_folders(root: int, path: str) -> None:
+    """Take away the directories above a path that hold nothing, from the inside out."""
+    parts = path.split("/")
+    with contextlib.suppress(OSError):
+        for count in range(len(parts) - 1, 0, -1):
+            with parent(root, "/".join(parts[:count])) as (folder, name):
+                os.rmdir(name, dir_fd=folder)
 
 
 if __name__ == "__main__":
