@@ -36,6 +36,15 @@ _DISK_COMMAND = (sys.executable, "-I", disk_program.__file__)
 """Reads and writes files of a directory, follows no link, and imports nothing of ours."""
 
 
+class PatchSource(msgspec.Struct, frozen=True):
+    """Where changes come from that are asked about like a patch."""
+
+    act: str
+    """What is done, such as `apply the merge of a branch`; a grant is bound to it as well."""
+    label: str
+    """The line of ours above the text."""
+
+
 class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What the tools of a session work with. The directory is the session's own, never one that a model named."""
 
@@ -137,18 +146,24 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         except msgspec.DecodeError:
             raise SandboxError(f"{failure}: {output[-500:].decode('utf-8', 'replace')!r}") from None
 
-    async def approve_patch(self, text: str, files: tuple[ApprovalFile, ...], call: CallContext) -> Decider:
-        """Come back when this patch may be applied; else ApprovalDenied, or InvalidParams where it never may."""
+    async def approve_patch(
+        self, text: str, files: tuple[ApprovalFile, ...], call: CallContext, about: PatchSource | None = None
+    ) -> Decider:
+        """Come back when this patch may be applied; else ApprovalDenied, or InvalidParams where it never may.
+
+        `about`: where it comes from, if it is not the text of a model.
+        """
         directory, confinement = self.directory(None, call), self.confinement(call.rights)
         check_unprotected(directory, confinement)
-        subject = self.subject((text,), directory, confinement)
+        subject = self.subject((*(() if about is None else (about.act,)), text), directory, confinement)
+        act = "apply a patch" if about is None else about.act
         request = RequestedAction(
             kind="patch",
             conversation_id=call.conversation_id,
             chain=call.chain.callers,
             call_id=call.call_id,
-            title=f"apply a patch to {len(files)} file{'s' * (len(files) != 1)} in {call.cwd}",
-            detail=with_label("The patch", text),
+            title=f"{act} to {len(files)} file{'s' * (len(files) != 1)} in {call.cwd}",
+            detail=with_label("The patch" if about is None else about.label, text),
             subject=subject,
             parts=ApprovalParts(cwd=directory, sandbox=subject.sandbox, files=files),
         )

@@ -164,12 +164,17 @@ class ApplyPatch:
             answer = msgspec.json.decode(output, type=dict[str, Any])
         except msgspec.DecodeError:
             raise SandboxError(f"the patch was not applied: {output[-500:].decode('utf-8', 'replace')!r}") from None
-        if not answer.get("undone", True):
-            reason = f"{answer['path']}: {answer['reason']}"
-            raise SandboxError(f"the patch failed, and it could not be undone: look at its files ({reason})")
-        if not answer["ok"]:
-            raise InvalidParamsError(f"{answer['path']}: {answer['reason']}; nothing was changed")
+        check_disk_answer(answer, "the patch")
         return answer
+
+
+def check_disk_answer(answer: dict[str, Any], what: str) -> None:
+    """Raise what `disk_program` answers where it did not do as it was asked. `what`: the patch or the merge."""
+    if not answer.get("undone", True):
+        reason = f"{answer['path']}: {answer['reason']}"
+        raise SandboxError(f"{what} failed, and it could not be undone: look at its files ({reason})")
+    if not answer["ok"]:
+        raise InvalidParamsError(f"{answer['path']}: {answer['reason']}; nothing was changed")
 
 
 def check_unprotected(paths: Iterable[str]) -> None:

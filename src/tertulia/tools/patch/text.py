@@ -219,19 +219,32 @@ def _no_lines(line: str | None) -> str:
 
 def checked_path(path: str, number: int) -> str:
     """The path in its one spelling: relative, downwards, and nothing but a path."""
+    fault = path_fault(path)
+    if fault is not None:
+        raise _invalid(number, fault)
+    return "/".join(_parts(path))
+
+
+def path_fault(path: str) -> str | None:
+    """Why a path cannot be one of a file that a model changes; None where it can."""
+    parts = _parts(path)
     if not path or path.endswith("/"):
-        raise _invalid(number, f"the path '{path[:200]}' names no file")
-    parts = [part for part in path.split("/") if part not in ("", ".")]
+        return f"the path '{path[:200]}' names no file"
     # A directory may be called `~`, but an approver who is asked about it would think of home.
     if path.startswith("/") or parts[:1] == ["~"]:
-        raise _invalid(number, f"the path '{path[:200]}' must be relative to the working directory")
+        return f"the path '{path[:200]}' must be relative to the working directory"
     if _CONTROL.search(path):
-        raise _invalid(number, f"the path {path[:200]!r} holds a control character")
+        return f"the path {path[:200]!r} holds a control character"
     if ".." in parts or not parts:
-        raise _invalid(number, f"the path '{path[:200]}' leaves the working directory, or is it")
-    if len(path.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
-        raise _invalid(number, f"the path '{path[:200]}…' is too long")
-    return "/".join(parts)
+        return f"the path '{path[:200]}' leaves the working directory, or is it"
+    encoded = [len(part.encode("utf-8", "surrogatepass")) for part in parts]
+    if sum(encoded) + len(parts) - 1 > MAX_PATH_BYTES or max(encoded) > MAX_NAME_BYTES:
+        return f"the path '{path[:200]}…' is too long"
+    return None
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
 
 
 def _invalid(number: int, what: str) -> InvalidParamsError:
