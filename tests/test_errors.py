@@ -33,6 +33,7 @@ CODES = {
     "invalid_request",
     "limit",
     "mcp_error",
+    "merge_conflict",
     "method_not_found",
     "model_error",
     "no_approver",

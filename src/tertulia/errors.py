@@ -14,6 +14,7 @@
     │   ├── BusyError                     another task or process has it; carries retry advice
     │   ├── NotRunningError               there is no task to steer
     │   ├── AwaitingResultError           it waits for the answer of another conversation
+    │   ├── MergeConflictError            what is to be merged and what is there contradict each other
     │   └── UnsupportedByBackendError     this conversation's backend cannot do it
     ├── a limit was reached
     │   ├── DepthExceededError            too many conversations wait for one another
@@ -122,6 +123,12 @@ class AwaitingResultError(TertuliaError):
     """The conversation waits for another one's answer and cannot take a message."""
 
     code = "awaiting_result"
+
+
+class MergeConflictError(TertuliaError):
+    """A merge would have to choose between two sides; `detail["conflicts"]` names each path and kind."""
+
+    code = "merge_conflict"
 
 
 class UnsupportedByBackendError(TertuliaError):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tertulia.tools.patch import disk_program
 from tests.tools.patching import run_disk, snapshot
 
 
@@ -36,13 +37,24 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_a_digest_says_of_what_kind_a_file_is(place: Path) -> None:
-    answer = run_disk(place, {"verb": "digest", "paths": ["file", "run", "link", "none"]})
+    answer = run_disk(place, {"verb": "digest", "paths": ["file", "run", "link", "none"], "content": False})
     assert answer["files"] == {
         "file": {"kind": "file", "digest": hashlib.sha256(b"1\n").hexdigest()},
         "run": {"kind": "executable", "digest": hashlib.sha256(b"#!/bin/sh\n").hexdigest()},
         "link": {"kind": "link", "digest": hashlib.sha256(b"file").hexdigest()},
         "none": None,
     }
+
+
+def test_contents_are_read_with_the_digest_up_to_one_bound(place: Path) -> None:
+    (place / "large").write_bytes(b"x" * disk_program.MAX_FILE_BYTES)
+    (place / "second").write_bytes(b"x" * disk_program.MAX_FILE_BYTES)
+    request = {"verb": "digest", "paths": ["file", "link"], "content": True}
+    found = run_disk(place, request)["files"]
+    assert [base64.b64decode(found[name]["content"]) for name in ("file", "link")] == [b"1\n", b"file"]
+    refused = run_disk(place, request | {"paths": ["large", "second", "file"]})
+    assert not refused["ok"]
+    assert "33,554,432" in refused["reason"]
 
 
 def test_files_become_executable_and_links_and_back(place: Path) -> None:
@@ -56,7 +68,8 @@ def test_files_become_executable_and_links_and_back(place: Path) -> None:
     assert apply(place, *changes) == {"ok": True}
     assert (place / "file").stat().st_mode & 0o777 == 0o750
     assert os.readlink(place / "run") == "file"
-    assert (place / "link").read_bytes() == b"plain" and not (place / "link").is_symlink()
+    assert (place / "link").read_bytes() == b"plain"
+    assert not (place / "link").is_symlink()
     assert (place / "new").stat().st_mode & 0o100
     assert os.readlink(place / "there") == "../elsewhere"
     assert not list(place.glob(".tertulia-*"))

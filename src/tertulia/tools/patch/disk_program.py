@@ -1,4 +1,4 @@
-"""The program of `apply_patch` and `conv_merge` that reads and changes files below its working directory: all of a plan, or nothing.
+"""Reads and changes files below its working directory, for `apply_patch` and `conv_merge`: all of a plan, or nothing.
 
 Run by path inside the sandbox, as `python -I disk_program.py`: a request as JSON on stdin, one line of JSON on stdout.
 It imports nothing of ours, follows no symbolic link anywhere, and writes no file that has changed since it was read.
@@ -7,7 +7,9 @@ It imports nothing of ours, follows no symbolic link anywhere, and writes no fil
     {"verb": "look", "paths": [PATH…], "write": BOOL}
                                             → the same, and "trails": {PATH: NUMBERS or null}, see `trail`;
                                               "write" refuses files that may not be written
-    {"verb": "digest", "paths": [PATH…]}    → {"ok": true, "files": {PATH: {"kind", "digest": SHA256} or null}}
+    {"verb": "digest", "paths": [PATH…], "content": BOOL}
+                                            → {"ok": true, "files": {PATH: {"kind", "digest": SHA256} or null}}; with
+                                              "content" each has its "content" in BASE64 as well
     {"verb": "apply", "changes": [{"path", "old": SHA256 or null, "new": BASE64 or null, "like": PATH or null}…]}
                                             → {"ok": true}
     a change may have "kind" and "old_kind", what the new and the old one are: "file", "executable" or "link" (then the
@@ -82,7 +84,7 @@ def main() -> None:
             access = os.O_RDWR if request["write"] else os.O_RDONLY
             answer = {"ok": True, "files": read_all(root, request["paths"], access), "trails": trails}
         elif request["verb"] == "digest":
-            answer = {"ok": True, "files": {path: digest_of(root, path) for path in request["paths"]}}
+            answer = {"ok": True, "files": digest_all(root, request["paths"], content=request["content"])}
         else:
             apply_all(root, request["changes"])
             answer = {"ok": True}
@@ -144,14 +146,24 @@ def link_state(root: int, path: str) -> FileState | None:
             return None
 
 
-def digest_of(root: int, path: str) -> dict[str, str] | None:
+def digest_all(root: int, paths: list[str], *, content: bool) -> dict[str, dict[str, str] | None]:
     """What kind of file is there, and a digest of its content or of where it points; None where there is none."""
-    link = link_state(root, path)
-    seen = link or read_state(root, path, os.O_RDONLY)
-    if seen is None:
-        return None
-    kind = "link" if link is not None else "executable" if seen.mode & stat.S_IXUSR else "file"
-    return {"kind": kind, "digest": hashlib.sha256(seen.content).hexdigest()}
+    files: dict[str, dict[str, str] | None] = {}
+    room = MAX_READ_BYTES
+    for path in paths:
+        link = link_state(root, path)
+        seen = link or read_state(root, path, os.O_RDONLY)
+        if seen is None:
+            files[path] = None
+            continue
+        kind = "link" if link is not None else "executable" if seen.mode & stat.S_IXUSR else "file"
+        files[path] = found = {"kind": kind, "digest": hashlib.sha256(seen.content).hexdigest()}
+        if content:
+            room -= len(seen.content)
+            if room < 0:
+                raise RefusedError(path, f"the files that are changed may have {MAX_READ_BYTES:,} bytes in all")
+            found["content"] = base64.b64encode(seen.content).decode()
+    return files
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:

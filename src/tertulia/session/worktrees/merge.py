@@ -1,0 +1,277 @@
+"""Brings the worktree of a child into the tree of its caller: looked at, merged, asked about, written, all or nothing.
+
+What is asked about is what is written: after a person was asked everything is looked at again, and where what would be
+written is another by then, nothing is. What was merged once is the base of the next merge: a ref below `refs/tertulia`
+names it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
+from tertulia.policy.display_text import visible
+from tertulia.protocol.tool_events import Decider, PatchApplyBegin, PatchApplyEnd
+from tertulia.session.worktrees.merge_commit import BranchCommit, add_to_branch, prepare_commit
+from tertulia.session.worktrees.merge_files import (
+    DiskPlan,
+    as_approval_files,
+    check_links,
+    check_merge_paths,
+    new_contents,
+    plan_files,
+    write_files,
+)
+from tertulia.session.worktrees.merge_trees import FileDiff, TreeMerge, conflict_error, merge_commits, names_of
+from tertulia.session.worktrees.worktree import LeftOut, RepositoryTree, Worktree, WrittenState, snapshot, write_state
+from tertulia.tools.command_environment import CommandEnvironment, PatchSource
+from tertulia.tools.tool import CallContext
+
+MergeMode = Literal["apply", "commit"]
+_MERGED = "refs/tertulia/merged/"
+_PREFIX = "tertulia/"
+_EVENT_KINDS = {"added": "add", "deleted": "delete", "modified": "update", "renamed": "update"}
+
+
+class MergeSides(msgspec.Struct, frozen=True):
+    """What is merged, and into what."""
+
+    worktree: Worktree
+    tree: RepositoryTree
+    """The tree that the caller works in."""
+    title: str | None
+    """What the child is called in lists."""
+    variables: Mapping[str, str]
+    """The user's environment, from which git finds its place."""
+
+
+class MergeOutcome(msgspec.Struct, frozen=True):
+    """What came of a merge. Without files there was nothing to merge."""
+
+    mode: MergeMode
+    branch: str
+    """The branch of the child's worktree."""
+    merged_commit: str
+    """The commit of the child's state that was merged."""
+    files: tuple[FileDiff, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    commit: str | None = None
+    """In mode `commit`: the commit that was made."""
+    onto: str | None = None
+    """The branch that has it."""
+
+
+class _Prepared(msgspec.Struct, frozen=True):
+    """All that is known before a person is asked."""
+
+    theirs: WrittenState
+    merge: TreeMerge
+    plan: DiskPlan
+    commit: BranchCommit | None
+
+    @property
+    def question(self) -> tuple[object, ...]:
+        """What a yes is given to."""
+        branch = None if self.commit is None else (self.commit.branch, self.commit.head)
+        return self.merge.changes, self.merge.diff, self.plan.apply, branch
+
+
+class WorktreeMerge:
+    """One merge of a child's worktree."""
+
+    def __init__(
+        self,
+        sides: MergeSides,
+        mode: MergeMode,
+        place: CommandEnvironment,
+        call: CallContext,
+        check_idle: Callable[[], None],
+    ) -> None:
+        """`check_idle` raises where the child works at this moment."""
+        self._sides = sides
+        self._mode: MergeMode = mode
+        self._place = place
+        # Paths of a repository count from its top, wherever in it the caller works.
+        self._call = replace(call, cwd=str(sides.tree.top))
+        self._check_idle = check_idle
+
+    async def run(self) -> MergeOutcome:
+        """Merge. Whatever stops it leaves every file, the index and every branch as they were.
+
+        Raises:
+            BusyError: The child works.
+            NotFoundError: The branch is gone.
+            MergeConflictError: The two sides contradict each other, or one of them changed meanwhile.
+            InvalidParamsError: A path may not be changed, or there is no branch to commit to.
+            SandboxError: The caller may not write there.
+            LimitError: The merge is too large.
+            ApprovalDeniedError: A person, or the policy, said no.
+            GitError: Git is not there, or failed.
+        """
+        prepared = await self._prepare()
+        if not prepared.merge.changes:
+            return self._outcome(prepared)
+        ended, decider = "interrupted", None
+        self._call.publish(PatchApplyBegin(self._call.call_id, [_described(file) for file in prepared.merge.files]))
+        try:
+            decider = await self._approve(prepared)
+            if decider.kind != "policy":
+                prepared = await self._prepare_again(prepared)
+            await self._write(prepared)
+            ended = ""
+        except TertuliaError as error:
+            ended = error.message
+            raise
+        finally:
+            self._publish_end(prepared, ended, decider)
+        await self._remember(prepared.theirs.commit)
+        return self._outcome(prepared)
+
+    # ── before the question ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _prepare(self) -> _Prepared:
+        sides, call = self._sides, self._call
+        self._check_idle()
+        theirs = await _their_state(sides)
+        base = await _merged_before(sides)
+        with tempfile.TemporaryDirectory(prefix="tertulia-merge-") as folder:
+            ours = await write_state(sides.tree, Path(folder, "before"), [base], "State of the caller\n")
+            merge = await merge_commits(sides.tree.git, sides.tree.store, base, ours.commit, theirs.commit)
+            if not merge.changes:
+                return _Prepared(theirs, merge, DiskPlan({}, {}), None)
+            _check_seen(merge, ours)
+            check_merge_paths(merge, sides.tree.top, self._place, call)
+            contents = await new_contents(sides.tree.git, merge)
+            check_links(merge, contents, sides.tree.top)
+            plan = await plan_files(merge, contents, self._place, call, undoable=self._mode == "commit")
+            # What was read for the plan is what was merged, if both sides of the reading are the same.
+            again = await write_state(sides.tree, Path(folder, "after"), [ours.commit], "State of the caller\n")
+        _check_same(merge, await names_of(sides.tree.git, "diff-tree", "-r", ours.commit, again.commit))
+        commit = (
+            await prepare_commit(sides.tree, merge, self._message(theirs.commit)) if self._mode == "commit" else None
+        )
+        return _Prepared(theirs, merge, plan, commit)
+
+    def _message(self, theirs: str) -> str:
+        worktree, title = self._sides.worktree, self._sides.title
+        subject = f"Merge {worktree.branch}" if title is None else f"Merge {worktree.branch}: {visible(title)}"
+        return f"{subject}\n\nConversation: {worktree.conversation_id}\nCommit: {theirs}\n"
+
+    async def _approve(self, prepared: _Prepared) -> Decider:
+        branch, commit = self._sides.worktree.branch, prepared.commit
+        then = "" if commit is None else f" and commit it on {visible(commit.branch)}"
+        left_out = prepared.merge.left_out
+        without = f" (not merged: {', '.join(map(str, left_out))})" if left_out else ""
+        about = PatchSource(f"merge {branch}{then}, applied", f"What the merge of {branch} changes{then}{without}")
+        files = as_approval_files(prepared.merge.files)
+        return await self._place.approve_patch(prepared.merge.diff, files, self._call, about)
+
+    async def _prepare_again(self, first: _Prepared) -> _Prepared:
+        now = await self._prepare()
+        if now.question != first.question:
+            raise conflict_error(
+                "what would be merged has changed since it was asked about; merge again to be asked anew",
+                [f"changed: {visible(path)}" for path in sorted(_different(first.merge, now.merge))],
+            )
+        return now
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _write(self, prepared: _Prepared) -> None:
+        await write_files(prepared.plan.apply, self._place, self._call)
+        if prepared.commit is None:
+            return
+        try:
+            await add_to_branch(self._sides.tree, prepared.commit)
+        except BaseException:
+            # Also when it was cancelled: files without their commit are half of what was asked for.
+            await write_files(prepared.plan.undo, self._place, self._call)
+            raise
+
+    async def _remember(self, commit: str) -> None:
+        await self._sides.tree.git.run("update-ref", "--no-deref", _merged_ref(self._sides.worktree), commit)
+
+    def _publish_end(self, prepared: _Prepared, failure: str, decider: Decider | None) -> None:
+        names = "\n".join(f"{_EVENT_KINDS[file.status][0].upper()} {file.path}" for file in prepared.merge.files)
+        text = failure or f"Merged {self._sides.worktree.branch}:\n{names}"
+        self._call.publish(PatchApplyEnd(self._call.call_id, not failure, text, None if failure else decider))
+
+    def _outcome(self, prepared: _Prepared) -> MergeOutcome:
+        left_out = {left.path: left for left in (*prepared.theirs.left_out, *prepared.merge.left_out)}
+        commit = prepared.commit
+        return MergeOutcome(
+            self._mode,
+            self._sides.worktree.branch,
+            prepared.theirs.commit,
+            prepared.merge.files,
+            tuple(left_out.values()),
+            None if commit is None else commit.commit,
+            None if commit is None else commit.branch,
+        )
+
+
+async def _their_state(sides: MergeSides) -> WrittenState:
+    """The child's state as a commit; of a child that is closed, the branch that was kept."""
+    worktree = sides.worktree
+    if worktree.path.exists():
+        state = await snapshot(worktree, sides.variables)
+        return WrittenState(state.commit, state.left_out)
+    found = await _commit_of(sides, f"refs/heads/{worktree.branch}")
+    if found is None:
+        raise NotFoundError(f"the branch {worktree.branch} is gone, and with it what was to be merged")
+    return WrittenState(found)
+
+
+async def _merged_before(sides: MergeSides) -> str:
+    """Where both sides are counted from: what was merged last, else where the worktree began."""
+    return await _commit_of(sides, _merged_ref(sides.worktree)) or sides.worktree.start
+
+
+async def _commit_of(sides: MergeSides, ref: str) -> str | None:
+    found = await sides.tree.git.run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", accepted=(0, 1))
+    return found.decode().strip() or None
+
+
+def _merged_ref(worktree: Worktree) -> str:
+    return f"{_MERGED}{worktree.branch.removeprefix(_PREFIX)}"
+
+
+def _check_seen(merge: TreeMerge, ours: WrittenState) -> None:
+    """What git did not take into our state would be overwritten unseen."""
+    unseen = {left.path: left.reason for left in ours.left_out}
+    found = [f"{unseen[change.path]}: {visible(change.path)}" for change in merge.changes if change.path in unseen]
+    if found:
+        raise conflict_error("files that would be changed are not in what git sees here", found)
+
+
+def _check_same(merge: TreeMerge, changed: set[str]) -> None:
+    found = sorted(changed & {change.path for change in merge.changes})
+    if found:
+        raise conflict_error(
+            "files change at this moment; merge again", [f"changed: {visible(path)}" for path in found]
+        )
+
+
+def _different(one: TreeMerge, other: TreeMerge) -> set[str]:
+    """The paths of two merges that are not the same in both."""
+    return {change.path for change in {*one.changes} ^ {*other.changes}}
+
+
+def _described(file: FileDiff) -> dict[str, str]:
+    """As a patch tells its changes."""
+    if file.renamed_from is not None:
+        return {"kind": "update", "path": file.renamed_from, "move_to": file.path}
+    return {"kind": _EVENT_KINDS[file.status], "path": file.path}
+
+
+def parse_mode(mode: Any) -> MergeMode:
+    """The mode, or InvalidParams that names both."""
+    if mode not in ("apply", "commit"):
+        raise InvalidParamsError(f'mode must be "apply" or "commit", not {mode!r:.40}')
+    return mode

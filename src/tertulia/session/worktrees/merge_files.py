@@ -1,0 +1,240 @@
+"""From a merged tree to the files of the caller: what may be written, what is there now, and the writing itself.
+
+Files are read and written by the program that applies patches, inside the sandbox, with the rights of the call: what a
+patch may not touch, a merge does not touch.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import posixpath
+import stat
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError, SandboxError
+from tertulia.policy.display_text import visible
+from tertulia.protocol.tool_events import ApprovalFile
+from tertulia.sandbox.masks.guarded_paths import is_inside
+from tertulia.session.worktrees.git_runner import Git
+from tertulia.session.worktrees.merge_trees import FileDiff, TreeChange, TreeMerge, conflict_error
+from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.patch.apply_patch import check_disk_answer, check_unprotected
+from tertulia.tools.patch.text import path_fault
+from tertulia.tools.threads import run_in_thread
+from tertulia.tools.tool import CallContext
+
+_FAILED = "the merge was not applied"
+
+
+class DiskPlan(msgspec.Struct, frozen=True):
+    """What the disk program is asked to do."""
+
+    apply: dict[str, Any]
+    undo: dict[str, Any]
+    """Takes back what `apply` did; only for a plan that was made to be undone."""
+
+
+def check_merge_paths(merge: TreeMerge, top: Path, place: CommandEnvironment, call: CallContext) -> None:
+    """Refuse what a patch could not change either. `call` is in the directory `top`."""
+    if call.rights.sandbox == "read_only":
+        raise SandboxError(
+            "this conversation may write no file (sandbox read-only), and a merge writes files; nothing was changed"
+        )
+    paths = [change.path for change in merge.changes]
+    for path in paths:
+        _check_path(path)
+    if call.rights.sandbox != "danger_full_access":
+        check_unprotected(paths)
+        _check_roots(paths, top, place.confinement(call.rights).writable_roots)
+    place.check_changeable(paths, call)
+    _check_folders(merge.changes)
+
+
+def _check_path(path: str) -> None:
+    fault = path_fault(path)
+    if fault is None and not _is_utf8(path):
+        fault = f"the path '{visible(path)}' is not UTF-8"
+    if fault is not None:
+        raise InvalidParamsError(f"{fault}; nothing was changed")
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_roots(paths: Iterable[str], top: Path, roots: Sequence[str]) -> None:
+    for path in paths:
+        if not any(is_inside(str(top / path), root) for root in roots):
+            raise SandboxError(
+                f"{path} lies outside of what this conversation may write ({', '.join(roots) or 'nothing'}); nothing "
+                "was changed"
+            )
+
+
+def _check_folders(changes: Sequence[TreeChange]) -> None:
+    """A file and a directory of one name cannot be exchanged in one step that can be undone."""
+    before = {change.path for change in changes if change.old is not None}
+    after = {change.path for change in changes if change.new is not None}
+    for path in sorted(before | after):
+        others = after if path in before else before
+        for above in _above(path):
+            if above in others:
+                raise InvalidParamsError(
+                    f"'{above}' is a file on one side and a directory on the other, which a merge does not exchange; "
+                    "nothing was changed: merge the branch by hand"
+                )
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+# ── contents ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def new_contents(git: Git, merge: TreeMerge) -> dict[str, bytes]:
+    """What each file that stays or comes has to hold on disk, its line ends as its attributes say."""
+    paths = [change.path for change in merge.changes if change.new is not None]
+    with tempfile.TemporaryDirectory(prefix="tertulia-merge-") as folder:
+        index, files = Path(folder, "index"), Path(folder, "files")
+        os.mkdir(files)
+        await git.run("read-tree", merge.tree, index=index)
+        listed = "".join(f"{path}\0" for path in paths).encode()
+        await git.run("checkout-index", "-f", "-z", "--stdin", f"--prefix={files}/", stdin=listed, index=index)
+        return await run_in_thread(_read_files, files, paths)
+
+
+def _read_files(folder: Path, paths: Iterable[str]) -> dict[str, bytes]:
+    return {path: _read(folder / path) for path in paths}
+
+
+def _read(path: Path) -> bytes:
+    # Where the repository knows no links, git writes a file that holds where one would point.
+    return os.fsencode(os.readlink(path)) if stat.S_ISLNK(path.lstat().st_mode) else path.read_bytes()
+
+
+def check_links(merge: TreeMerge, contents: Mapping[str, bytes], top: Path) -> None:
+    """Refuse links that lead out of the tree, or that cannot be told from such."""
+    for change in merge.changes:
+        if change.new is not None and change.new.kind == "link":
+            target = os.fsdecode(contents[change.path])
+            if not _leads_inside(change.path, target, top):
+                raise InvalidParamsError(
+                    f"'{change.path}' is a symbolic link to '{visible(target)}', which leads out of {top} or cannot be "
+                    "followed with certainty; nothing was changed"
+                )
+
+
+def _leads_inside(path: str, target: str, top: Path) -> bool:
+    """Upwards only at its beginning: what is above a link elsewhere in it depends on where that points."""
+    parts = target.split("/")
+    down = next((number for number, part in enumerate(parts) if part not in ("..", ".")), len(parts))
+    folder = posixpath.dirname(path)
+    named = posixpath.normpath(posixpath.join(folder, target))
+    if not target or target.startswith("/") or "\0" in target or ".." in parts[down:] or named.split("/")[0] == "..":
+        return False
+    real = os.path.realpath(top)
+    return is_inside(os.path.realpath(os.path.join(real, folder, target)), real)
+
+
+# ── the disk ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def plan_files(
+    merge: TreeMerge,
+    contents: Mapping[str, bytes],
+    place: CommandEnvironment,
+    call: CallContext,
+    *,
+    undoable: bool,
+) -> DiskPlan:
+    """Look at the files as they are, and say what to make of them; MergeConflict where they are not as in our state."""
+    request = {"verb": "digest", "paths": [change.path for change in merge.changes], "content": undoable}
+    answer = await place.on_disk(request, call, _FAILED)
+    check_disk_answer(answer, "the merge")
+    there: dict[str, dict[str, str] | None] = answer["files"]
+    in_the_way = [
+        f"{_obstacle(change)}: {visible(change.path)}"
+        for change in merge.changes
+        if _shape(_kind_on_disk(there[change.path])) != _shape(None if change.old is None else change.old.kind)
+    ]
+    if in_the_way:
+        raise conflict_error("the files are not as git sees them", in_the_way)
+    renamed = {file.path: file.renamed_from for file in merge.files if file.renamed_from is not None}
+    apply = [_change(change, there[change.path], contents, renamed) for change in merge.changes]
+    undo = [_reverse(change, there[change.path], contents) for change in merge.changes] if undoable else []
+    return DiskPlan({"verb": "apply", "changes": apply}, {"verb": "apply", "changes": undo})
+
+
+async def write_files(request: dict[str, Any], place: CommandEnvironment, call: CallContext) -> None:
+    """All of it, or nothing."""
+    check_disk_answer(await place.on_disk(request, call, _FAILED), "the merge")
+
+
+def _kind_on_disk(found: dict[str, str] | None) -> str | None:
+    return None if found is None else found["kind"]
+
+
+def _shape(kind: str | None) -> str | None:
+    """Not every disk knows who may run a file."""
+    return "file" if kind == "executable" else kind
+
+
+def _obstacle(change: TreeChange) -> str:
+    return "ignored file in the way" if change.old is None else "changed"
+
+
+def _change(
+    change: TreeChange, found: dict[str, str] | None, contents: Mapping[str, bytes], renamed: Mapping[str, str]
+) -> dict[str, Any]:
+    kind = None if change.new is None else change.new.kind
+    return {
+        "path": change.path,
+        "old": None if found is None else found["digest"],
+        "old_kind": _kind_on_disk(found),
+        "new": None if change.new is None else base64.b64encode(contents[change.path]).decode(),
+        "like": renamed.get(change.path),
+        **({"prune": True} if kind is None else {"kind": kind}),
+    }
+
+
+def _reverse(change: TreeChange, found: dict[str, str] | None, contents: Mapping[str, bytes]) -> dict[str, Any]:
+    kind = None if change.new is None else change.new.kind
+    return {
+        "path": change.path,
+        "old": None if change.new is None else hashlib.sha256(contents[change.path]).hexdigest(),
+        "old_kind": kind,
+        "new": None if found is None else found["content"],
+        "like": None,
+        **({"prune": True} if found is None else {"kind": found["kind"]}),
+    }
+
+
+def as_approval_files(files: Iterable[FileDiff]) -> tuple[ApprovalFile, ...]:
+    """The files as a question lists them; a binary file has no lines."""
+    return tuple(_as_approval_file(file) for file in files)
+
+
+def _as_approval_file(file: FileDiff) -> ApprovalFile:
+    added, removed = file.added or 0, file.removed or 0
+    match file.status:
+        case "added":
+            return ApprovalFile(file.path, "add", added, removed)
+        case "deleted":
+            return ApprovalFile(file.path, "delete", added, removed)
+        case "modified":
+            return ApprovalFile(file.path, "update", added, removed)
+        case "renamed":
+            return ApprovalFile(f"{file.renamed_from} → {file.path}", "move", added, removed)
