@@ -10,13 +10,16 @@ Names are loaded when they are first used: `import tertulia` stays quick, whatev
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
-from tertulia import errors
 from tertulia.version import __version__
 
+# Type checkers take this name for true. The constant of `typing` would cost most of what `import tertulia` costs.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     # For type checkers and editors, which do not follow __getattr__. At run time `_NAMES` says the same.
+    from typing import Any
+
+    from tertulia import errors
     from tertulia.context.agent_meta import AgentInstanceMeta
     from tertulia.context.definitions import McpServerStdio, ToolDefinition, ToolScope
     from tertulia.context.injector import SessionContextInjector
@@ -254,8 +257,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "testing":
-        return import_module("tertulia.testing")
+    if name in ("errors", "testing"):
+        return import_module(f"tertulia.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'tertulia' has no attribute {name!r}")

@@ -162,6 +162,37 @@ def test_the_help_and_the_version_import_no_verb_and_no_session(shell: Shell, fl
     assert not {name for name in loaded if name.startswith("tertulia.session")}
 
 
+def test_the_program_prints_its_version_without_the_command_line() -> None:
+    """And `import tertulia` loads next to nothing: no `typing`, no errors, no name of ours before it is used."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(SOURCE)!r}); sys.argv = ['tertulia', '--version']\n"
+        "from tertulia.__main__ import main; assert main() == 0; print(*sys.modules, file=sys.stderr)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program],
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    assert ran.stdout.decode() == f"tertulia {__version__}\n"
+    loaded = set(ran.stderr.decode().split())
+    assert {name for name in loaded if name.startswith("tertulia.")} == {"tertulia.__main__", "tertulia.version"}
+    assert not loaded & {"typing", "re", "click", "asyncio"}
+
+
+def test_a_version_that_cannot_be_written_is_an_error() -> None:
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "tertulia", "--version"],
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+    assert (ran.returncode, ran.stderr) == (1, b"tertulia: No space left on device\n")
+
+
 def test_it_can_be_run_as_a_module(shell: Shell) -> None:
     ran = shell.spawn("exec", "-m", shell.script("fine"), "hello")
     assert (ran.code, ran.out) == (0, "fine\n")
