@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tertulia.conversation.state import STALE, NativeSession, identity_digest, native_session_from
+from tertulia.conversation.native_session import STALE, NativeSession, identity_digest, native_session_from
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Usage
 from tests.tables import each_row

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from tertulia.conversation.backend import ExecutorPlan
 from tertulia.conversation.compaction import trim_to_limits
+from tertulia.conversation.native_session import NativeSession, identity_digest
 from tertulia.conversation.output_check import is_repair_request, request_repair
-from tertulia.conversation.state import NATIVE_SESSION, ConversationState, NativeSession, identity_digest
+from tertulia.conversation.state import ConversationState
 from tertulia.conversation.step_publisher import StepPublisher
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError, UnsupportedByBackendError
@@ -36,7 +37,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.ids import ItemId, new_item_id
 from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage, text_parts
-from tertulia.protocol.records import NoteRecord
+from tertulia.protocol.records import NATIVE_SESSION, NoteRecord
 from tertulia.protocol.storage import Full
 
 _GAP = "\n\n"

@@ -170,9 +170,6 @@ def _compiled(family: _Family, spell: Callable[[str], AnyStr]) -> Callable[[AnyS
 
     def apply(text: AnyStr) -> AnyStr:
         if len(text) > _LONG:
-            # Imported here: most texts are short.
-            from tertulia.policy.stepwise_pattern import occurs_in, replace_all
-
             if probe is None or occurs_in(probe, text):
                 for pattern, instead in rules:
                     text = replace_all(pattern, instead, text)
@@ -318,3 +315,51 @@ def log_filter() -> RedactingFilter:
 def log_text(error: BaseException, storage: StoragePolicy | None = None) -> str:
     """An error as a log may have it: without secrets of a known shape, and without texts unless they may be stored."""
     return _SHAPES.text(describe_error(error, storage or HeadersOnly()))
+
+
+WINDOW = 128 * 1024
+"""Characters of one step. At the worst that is some ten milliseconds."""
+OVERLAP = 16 * 1024
+"""A match longer than this, where two steps meet, may be missed."""
+_NEAR = 64
+"""So near to the end of a step a match may go on behind it, or be none for what stands there."""
+
+
+# A search in C lets no other thread run until it is done: a long text is searched in short steps.
+
+
+def occurs_in(pattern: re.Pattern[AnyStr], text: AnyStr) -> bool:
+    """Whether there is a match."""
+    return _next_match(pattern, text, 0) is not None
+
+
+def replace_all(pattern: re.Pattern[AnyStr], instead: AnyStr, text: AnyStr) -> AnyStr:
+    """As `pattern.sub(instead, text)`; the same object where there is no match."""
+    pieces: list[AnyStr] = []
+    done = 0
+    while (found := _next_match(pattern, text, done)) is not None:
+        pieces += (text[done : found.start()], found.expand(instead))
+        done = found.end()
+    if not pieces:
+        return text
+    pieces.append(text[done:])
+    # All are of one kind, which a type checker cannot see.
+    return cast("Any", text[:0]).join(pieces)
+
+
+def _next_match(pattern: re.Pattern[AnyStr], text: AnyStr, position: int) -> re.Match[AnyStr] | None:
+    """The first match from there on. No pattern here matches nothing at all."""
+    end = len(text)
+    while position < end:
+        limit = min(position + WINDOW, end)
+        found = pattern.search(text, position, limit)
+        if found is not None and limit < end and found.end() > limit - _NEAR:
+            start = found.start()
+            found = pattern.match(text, start)
+            if found is None:
+                position = start + 1
+                continue
+        if found is not None:
+            return found
+        position = end if limit == end else limit - OVERLAP
+    return None

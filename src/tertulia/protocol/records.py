@@ -126,6 +126,8 @@ class CanvasRecord(msgspec.Struct, frozen=True, gc=False):
 
 MCP_PINS = "mcp_pins"
 """The note with the digest of each MCP tool that its conversation was shown, by name. No text of a user or a model."""
+NATIVE_SESSION = "bond"
+"""The note with the id under which an executor remembers its conversation."""
 
 
 class NoteRecord(msgspec.Struct, frozen=True, gc=False):

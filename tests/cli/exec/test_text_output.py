@@ -8,9 +8,9 @@ import io
 import msgspec
 import pytest
 
+from tertulia.cli.exec import text_output
 from tertulia.cli.exec.run_message import MessageOutcome
 from tertulia.cli.exec.text_output import TextView
-from tertulia.cli.output import spinner
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
@@ -193,7 +193,7 @@ def test_a_task_that_waits_for_another_conversation_says_so() -> None:
 
 async def test_nothing_turns_while_a_person_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 19, 6: the spinner is gone before any output, and stays away until the answer."""
-    monkeypatch.setattr(spinner, "DELAY_S", 0.0)
+    monkeypatch.setattr(text_output, "DELAY_S", 0.0)
     out, notes, tell = Screen(), Screen(), EventMaker()
     view = TextView(TerminalOutput(out, {}), TerminalOutput(notes, {}), [])
 

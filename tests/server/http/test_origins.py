@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.server.http.origins import parse_origin
+from tertulia.server.http.guard import parse_origin
 from tests.server.served import TOKEN, Place, served, status
 from tests.tables import each_row
 

@@ -6,8 +6,9 @@ nothing at all: what was said on the way there is not the answer.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from tertulia.cli.exec.run_message import MessageOutcome, StopReason, warning_text
 from tertulia.cli.output.tables import conversation_name
@@ -21,8 +22,10 @@ from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Eli
 from tertulia.sandbox.availability import tier_outlook
 from tertulia.session.session import Session
 
-if TYPE_CHECKING:
-    from tertulia.cli.output.spinner import Spinner
+DELAY_S = 0.4
+"""Of silence before it shows: what comes sooner is not preceded by a flicker."""
+_STEP_S = 0.1
+_FRAMES = "|/-\\"
 
 
 def session_header(session: Session) -> str:
@@ -35,6 +38,41 @@ def session_header(session: Session) -> str:
     return f"{root.model} · {root.cwd} · {sandbox} · session {session.id}"
 
 
+class Spinner:
+    """A line of its own that turns while something is awaited, and is gone before anything else is printed."""
+
+    def __init__(self, out: TerminalOutput) -> None:
+        """`out` can print a line over."""
+        self._out = out
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
+        self._frame = 0
+        self._is_drawn = False
+
+    def start(self) -> None:
+        """Show it after a moment, if nothing is printed meanwhile. Needs a running loop. Idempotent."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._since = loop.time()
+            self._timer = loop.call_later(DELAY_S, self._turn)
+
+    def stop(self) -> None:
+        """Clear the line, and show it no more. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_drawn:
+            self._is_drawn = False
+            self._out.rewrite()
+
+    def _turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._frame = (self._frame + 1) % len(_FRAMES)
+        self._out.rewrite((f"{_FRAMES[self._frame]} {loop.time() - self._since:.0f} s", "dim"))
+        self._is_drawn = True
+        self._timer = loop.call_later(_STEP_S, self._turn)
+
+
 class WaitingSign:
     """Whether a spinner turns: while an answer is awaited, and no line is being written and no question asked."""
 
@@ -42,9 +80,6 @@ class WaitingSign:
         """Without `quiet`, on a terminal; not in a pipe or a file, with TERM=dumb and with NO_COLOR."""
         self._spinner: Spinner | None = None
         if out.coloured and not quiet:
-            # Imported here: most runs have no terminal.
-            from tertulia.cli.output.spinner import Spinner
-
             self._spinner = Spinner(out)
         self.is_due = False
         """Whether an answer is awaited."""

@@ -14,8 +14,7 @@ from tertulia.cli.global_flags import GlobalFlags, global_flags, whole_number
 from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.cli.stop_signals import on_stop_signal
 from tertulia.errors import InvalidParamsError
-from tertulia.server.http.guard import LOOPBACK, AllowedHosts
-from tertulia.server.http.origins import parse_origin
+from tertulia.server.http.guard import LOOPBACK, AllowedHosts, parse_origin
 from tertulia.server.http.server import listen, load_or_create_token, url_of
 from tertulia.session.settings.settings import LoadedSettings
 

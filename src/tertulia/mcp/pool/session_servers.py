@@ -16,12 +16,11 @@ from tertulia.errors import McpError, NotFoundError
 from tertulia.events.clock import Clock
 from tertulia.mcp.config.definition import Approval, ServerDefinition
 from tertulia.mcp.config.launch import placed
-from tertulia.mcp.pool.late_servers import LateServers
 from tertulia.mcp.pool.pooled_server import PooledServer
 from tertulia.mcp.pool.server_pool import ServerPool
 from tertulia.mcp.pool.server_status import ServerReport
 from tertulia.mcp.pool.session_server import ConfiguredServer, CurrentTool, SessionServer
-from tertulia.mcp.pool.startup_wait import StartupWait, within
+from tertulia.mcp.pool.startup_wait import LateServers, StartupWait, within
 from tertulia.mcp.server_connection import Caller, CallResult, OnProgress
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId

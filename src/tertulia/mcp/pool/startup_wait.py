@@ -6,17 +6,74 @@ A server that is not ready in time joins later: the session goes on without it, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from tertulia.errors import McpError
+import msgspec
+
+from tertulia.errors import McpError, StorageError
 from tertulia.events.clock import Clock
-from tertulia.mcp.pool.late_servers import LateServers
 from tertulia.mcp.pool.session_server import SessionServer
+from tertulia.policy.private_file import PrivateFile, VersionedContent
 from tertulia.protocol.events import BackgroundEvent, EventData, WarningEvent
 
 SILENT_S = 1.0
 """How long to wait for all servers before that is told, and for those whose tools are known from an earlier run."""
+USUAL = 2
+"""After so many runs in a row a server is known to be late."""
+_MAX_SERVERS = 200
+_FILE = "mcp-late.json"
+
+
+class _LateCounts(VersionedContent, frozen=True):
+    servers: dict[str, int] = msgspec.field(default_factory=dict)
+    """In how many runs in a row each was late, by its key; the latest stands last."""
+
+
+class LateServers:
+    """Which servers were not ready in time, run after run: a server that hangs must not delay every run.
+
+    A small file in the data directory, with a count for each server by the digest of its launch. A server that is
+    defined otherwise, or becomes ready, begins again. Where the file cannot be read or written, nothing is known.
+    """
+
+    def __init__(self, home: Path | None) -> None:
+        """`home` None: nothing is stored."""
+        self._file = None if home is None else PrivateFile(home / _FILE, _LateCounts)
+
+    def is_usual(self, key: str) -> bool:
+        """Whether the server was late in all of the last runs."""
+        return self._counts().get(key, 0) >= USUAL
+
+    def add(self, keys: Collection[str]) -> None:
+        """These servers were late in this run."""
+        counts = self._counts()
+        late = {key: counts.get(key, 0) + 1 for key in keys}
+        self._write({**{key: count for key, count in counts.items() if key not in late}, **late})
+
+    def forget(self, key: str) -> None:
+        """The server became ready, sooner or later."""
+        counts = self._counts()
+        if counts.pop(key, None) is not None:
+            self._write(counts)
+
+    def _counts(self) -> dict[str, int]:
+        if self._file is None:
+            return {}
+        try:
+            return self._file.load().servers
+        except (OSError, ValueError):
+            return {}
+
+    def _write(self, counts: dict[str, int]) -> None:
+        if self._file is None:
+            return
+        newest = list(counts.items())[-_MAX_SERVERS:]
+        # Two runs that end at once may lose a count of one of them; it is not worth more.
+        with suppress(StorageError), self._file.locked():
+            self._file.write(_LateCounts(servers=dict(newest)))
 
 
 class StartupWait:

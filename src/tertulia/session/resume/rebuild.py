@@ -10,15 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tertulia.conversation.state import (
-    NATIVE_SESSION,
-    STALE,
-    ConversationState,
-    Lineage,
-    NativeSession,
-    history_limits,
-    native_session_from,
-)
+from tertulia.conversation.native_session import STALE, NativeSession, native_session_from
+from tertulia.conversation.state import ConversationState, Lineage, history_limits
 from tertulia.conversation.terms import Agent, ConversationContext, Terms, tool_preferences
 from tertulia.conversation.user_message import not_stored_message, seeds
 from tertulia.errors import InternalError, TertuliaError
@@ -31,7 +24,7 @@ from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Narrowing, meet
 from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
-from tertulia.protocol.records import MCP_PINS
+from tertulia.protocol.records import MCP_PINS, NATIVE_SESSION
 from tertulia.protocol.storage import Full
 from tertulia.session.resume.recorded_state import RecordedConversation, RecordedSegment, RecordedState
 from tertulia.session.resume.terms_codec import (

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.conversation.state import NATIVE_SESSION
 from tertulia.errors import StorageError
 from tertulia.events.bus import EventScope
 from tertulia.history.sanitiser import paired
@@ -19,6 +18,7 @@ from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import NO_USAGE, Item, ToolOutput, Usage, UserMessage
 from tertulia.protocol.records import (
+    NATIVE_SESSION,
     CanvasRecord,
     ForkRecord,
     ItemsRecord,

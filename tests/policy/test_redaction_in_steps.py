@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.policy import stepwise_pattern
-from tertulia.policy.redaction import Redactor
-from tertulia.policy.stepwise_pattern import OVERLAP, WINDOW, occurs_in, replace_all
+from tertulia.policy import redaction
+from tertulia.policy.redaction import OVERLAP, WINDOW, Redactor, occurs_in, replace_all
 from tests.tables import each_row
 
 KEY = re.compile(r"(?<![a-z])(?P<before>k-)[a-z]{2,}(?![0-9])")
@@ -18,9 +17,9 @@ KEY = re.compile(r"(?<![a-z])(?P<before>k-)[a-z]{2,}(?![0-9])")
 
 @pytest.fixture
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stepwise_pattern, "WINDOW", 12)
-    monkeypatch.setattr(stepwise_pattern, "OVERLAP", 6)
-    monkeypatch.setattr(stepwise_pattern, "_NEAR", 2)
+    monkeypatch.setattr(redaction, "WINDOW", 12)
+    monkeypatch.setattr(redaction, "OVERLAP", 6)
+    monkeypatch.setattr(redaction, "_NEAR", 2)
 
 
 @pytest.mark.usefixtures("short_steps")

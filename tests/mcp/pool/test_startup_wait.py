@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tertulia.mcp.pool.late_servers import USUAL, LateServers
+from tertulia.mcp.pool.startup_wait import USUAL, LateServers
 
 
 def test_a_server_that_is_late_in_every_run_is_known_until_it_is_ready_once(tmp_path: Path) -> None:

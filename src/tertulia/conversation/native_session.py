@@ -1,0 +1,62 @@
+"""What an executor remembers of a conversation, by its own session id, and whether it can go on with it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tertulia.executors.json_output import read_native_id
+from tertulia.protocol.ids import ItemId
+from tertulia.protocol.items import NO_USAGE, Usage
+
+STALE = -1
+"""The revision of a history that is no longer what it was."""
+
+
+class NativeSession(msgspec.Struct, frozen=True):
+    """Good for the same agent with the same home, in the same directory, and while the history is only added to."""
+
+    native_id: str
+    agent: str
+    """Who made it, and where it keeps its sessions: see `whose`."""
+    cwd: str
+    revision: int
+    """The revision of the history."""
+    total: Usage = NO_USAGE
+    """What the session has cost by the agent's own count."""
+    upto: ItemId = ItemId("")
+    """The last item that there was when its last run ended: what users said later it does not know."""
+    told: str = ""
+    """What it was told beside the prompt, by digest."""
+
+    def mismatch(self, agent: str, cwd: str, revision: int) -> str | None:
+        """Why the agent cannot go on with it; None where it can."""
+        if self.agent != agent:
+            return "it is another executor, or has another home"
+        if self.cwd != cwd:
+            return "it works in another directory"
+        return None if self.revision == revision else "the history was rewritten"
+
+    def noted(self) -> dict[str, Any]:
+        """As it is written down. Not the revision: it counts what this process has rewritten."""
+        written: dict[str, Any] = msgspec.to_builtins(self)
+        del written["revision"]
+        return written
+
+
+def identity_digest(identity: tuple[str, ...]) -> str:
+    """An executor's identity, by digest: the words of a command are not stored."""
+    return hashlib.sha256("\0".join(identity).encode("utf-8", "replace")).hexdigest()
+
+
+def native_session_from(value: Mapping[str, Any] | None, revision: int) -> NativeSession | None:
+    """The same, read back for a history that is at this revision now; None for nothing, and for what makes no sense."""
+    try:
+        native_session = msgspec.convert({**(value or {}), "revision": revision}, NativeSession)
+    except msgspec.ValidationError:
+        return None
+    # It will be an argument of a program.
+    return native_session if read_native_id(native_session.native_id) else None
