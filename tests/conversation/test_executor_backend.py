@@ -78,7 +78,7 @@ class Actor:
 
 
 def agent(actor: Actor, **resuming: Any) -> ExecutorBackend:
-    return ExecutorBackend(actor, HistorySettings(), ResumeSettings(**resuming), roots=lambda _: ("/work",))
+    return ExecutorBackend(actor, HistorySettings(), ResumeSettings(**resuming), roots=lambda _, __: ("/work",))
 
 
 async def ask(agent: ExecutorBackend, stands: TaskStage, text: str = "hello", **fields: Any) -> None:
@@ -294,7 +294,7 @@ async def test_a_run_that_was_told_little_and_was_stopped_leaves_no_id() -> None
     stands = calm()
     little = replace(HistorySettings(), chat=replace(HistorySettings().chat, mode="last_assistant"))
     actor = Actor([NativeSessionId("t-1"), AgentText("m", "half"), RunFailed("stopped")], answer("b"))
-    doing = ExecutorBackend(actor, little, ResumeSettings(), roots=lambda _: ("/work",))
+    doing = ExecutorBackend(actor, little, ResumeSettings(), roots=lambda _, __: ("/work",))
     with pytest.raises(ExecutorError):
         await ask(doing, stands, task_type="chat")
     assert stands.conversation.native_session is None

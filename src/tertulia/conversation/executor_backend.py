@@ -39,6 +39,7 @@ from tertulia.protocol.ids import ItemId, new_item_id
 from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage, text_parts
 from tertulia.protocol.records import NATIVE_SESSION, NoteRecord
 from tertulia.protocol.storage import Full
+from tertulia.protocol.worktree import OwnWorktree
 
 _GAP = "\n\n"
 _RESUME_FAILED = "could not go on with its own session; it is told the transcript instead"
@@ -48,7 +49,7 @@ _SPARE = 4
 
 SystemPart = Callable[[ConversationState], Sequence[str]]
 """What an agent is told beside the prompt in each run, after the conversation's instructions."""
-WritableRoots = Callable[[Rights], tuple[str, ...]]
+WritableRoots = Callable[[Rights, OwnWorktree | None], tuple[str, ...]]
 """The directories that these rights let a task write, canonical."""
 OpenServer = Callable[[TaskScope], AbstractAsyncContextManager[tuple[str, ...]]]
 """The command of the one MCP server that the agent gets, while it works; empty for none."""
@@ -198,7 +199,7 @@ class ExecutorBackend:
             additions=tuple(text for text in additions if text),
             passing=_is_passing(commission),
             rights=scope.rights(),
-            roots=self._roots(scope.rights()),
+            roots=self._roots(scope.rights(), scope.conversation.terms.worktree),
             private=_is_private(scope),
             server=server,
             variables=self._variables(conversation),

@@ -54,7 +54,7 @@ class TaskExecutorHost:
         """Decide whether it may act: by the policy of the chain, or by asking a person."""
         scope, place = self._scope, self._place
         rights, cwd = scope.rights(), place.directory(None, self._call(scope.conversation.terms.cwd))
-        confinement = place.confinement(rights)
+        confinement = place.confinement(rights, scope.conversation.terms.worktree)
         kind = approval_kind(question, confinement, cwd)
         subject = place.subject(question.words, cwd, confinement, outside=kind == "escalation")
         request = RequestedAction(
@@ -154,6 +154,7 @@ class TaskExecutorHost:
             publish=scope.publish,
             clock=scope.around.clock,
             chain=scope.chain(),
+            worktree=scope.conversation.terms.worktree,
         )
 
     def _at(self, path: str, call: str | None = None) -> tuple[CallContext, str]:

@@ -89,7 +89,12 @@ def resolve_terms(request: ContextFields, current: Terms, ground: TermsBase) -> 
         raise
     view, tools = _view(context.mcp_view, rights), tool_preferences(rights, preferences["shell_mode"], wire.family)
     context, functions = ConversationContext(base, user, view, tools), _functions(request, current)
-    held = {"agent": current.agent, "functions": functions, "unattended": current.unattended}
+    held = {
+        "agent": current.agent,
+        "functions": functions,
+        "unattended": current.unattended,
+        "worktree": current.worktree,
+    }
     terms = Terms(context, rights, wire, backend, cwd, **held, **preferences)
     return ResolvedTerms(terms, tuple(_narrowed_as_asked(narrowed, request)), tuple(warnings))
 
@@ -217,11 +222,11 @@ def _cwd(requested: Any, current: Terms, default: Terms) -> str:
         case msgspec.UNSET:
             return current.cwd
         case None:
-            return default.cwd
+            return default.cwd if current.worktree is None else current.worktree.place_of(default.cwd)
         case _:
             path = check_text(requested, "cwd")
             if not path.startswith("/") or "\0" in path or len(path) > _MAX_PATH:
                 raise InvalidParamsError(
                     f"cwd must be an absolute path of at most {_MAX_PATH:,} characters, not {path!r:.80}"
                 )
-            return path
+            return path if current.worktree is None else current.worktree.place_of(path)

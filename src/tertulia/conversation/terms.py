@@ -16,6 +16,7 @@ from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ReasoningEffort
 from tertulia.protocol.sandbox_mode import SandboxMode
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.worktree import OwnWorktree
 from tertulia.tools.tool import Tool
 
 
@@ -104,6 +105,8 @@ class Terms(msgspec.Struct, frozen=True):
     max_output_tokens: int | None = None
     project_instructions: bool | None = None
     """Whether it is told what files of its project say about working there."""
+    worktree: OwnWorktree | None = None
+    """Where it works, where that is not the session's own directory: its own, or the one that its caller has."""
     unattended: bool = False
     """No one can answer approvals in this session, and models are told so."""
 

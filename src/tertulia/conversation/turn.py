@@ -207,6 +207,7 @@ def _context_for(scope: TaskScope) -> Callable[[ToolCall], CallContext]:
             clock=scope.around.clock,
             chain=scope.chain(),
             aside=partial(sample, scope),
+            worktree=scope.conversation.terms.worktree,
         )
 
     return context

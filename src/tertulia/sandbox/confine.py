@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tertulia.policy.narrowing import Rights
+from tertulia.protocol.worktree import OwnWorktree
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths
 from tertulia.sandbox.runner import (
     Command,
@@ -22,19 +23,28 @@ _USUAL_LIMITS = CommandLimits()
 
 
 def confine(
-    rights: Rights, workspace: str, *, guarded: GuardedPaths, limits: CommandLimits = _USUAL_LIMITS
+    rights: Rights,
+    workspace: str,
+    *,
+    guarded: GuardedPaths,
+    limits: CommandLimits = _USUAL_LIMITS,
+    worktree: OwnWorktree | None = None,
 ) -> Confinement:
     """The confinement of these rights. `workspace` is the session's own directory, canonical, and never a model's.
 
-    Where the rights name no roots, the workspace is the one that may be written. Which guarded paths exist is looked up
+    Where the rights name no roots, the workspace is the one that may be written. In a worktree its places take the
+    place of all that it stands for: there the workspace itself is not writable. Which guarded paths exist is looked up
     now.
     """
     roots = (workspace,) if rights.writable_roots is None else rights.writable_roots
+    if worktree is not None:
+        roots = tuple(dict.fromkeys(worktree.place_of(root) for root in roots))
     return Confinement(
         mode=rights.sandbox,
         writable_roots=tuple(roots),
         network=rights.network,
         masked=guarded.masked_paths(),
+        shown=() if worktree is None else (worktree.path, worktree.common),
         protected_paths=guarded.protected_paths(roots),
         missing_files=guarded.missing_files(),
         limits=limits,

@@ -189,6 +189,7 @@ def _context(parts: SessionParts, caller: ConversationState, call: ToolCall) -> 
         rights=caller.terms.rights,
         publish=lambda data: None,
         clock=parts.clock,
+        worktree=caller.terms.worktree,
     )
 
 

@@ -20,6 +20,7 @@ from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.sandbox_mode import sandbox_to_wire
 from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import ApprovalFile, Decider
+from tertulia.protocol.worktree import OwnWorktree
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths, is_inside
 from tertulia.sandbox.masks.startup_files import STARTUP_NAMES
@@ -63,9 +64,9 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     copies: str | None = None
     """Where copies are kept of what was written to protected files, by commands of which everything may be kept."""
 
-    def confinement(self, rights: Rights) -> Confinement:
-        """What a command with these rights may touch."""
-        return confine(rights, self.root, guarded=self.guarded)
+    def confinement(self, rights: Rights, worktree: OwnWorktree | None = None) -> Confinement:
+        """What a command with these rights may touch, in a worktree where its conversation has one."""
+        return confine(rights, self.root, guarded=self.guarded, worktree=worktree)
 
     @property
     def masked(self) -> tuple[str, ...]:
@@ -84,12 +85,14 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def check_readable(self, path: str, call: CallContext) -> None:
         """Refuse an absolute path that commands do not see; InvalidParams names the mask."""
-        if call.rights.sandbox != "danger_full_access" and (mask := self.guarded.mask_over(path)) is not None:
+        if call.rights.sandbox == "danger_full_access" or call.sees(path):
+            return
+        if (mask := self.guarded.mask_over(path)) is not None:
             raise InvalidParamsError(f"{path:.200} is not shown: {mask.refusal()}")
 
     def check_changeable(self, paths: Iterable[str], call: CallContext) -> None:
         """Refuse paths, from the call's directory, that are guarded, or where nothing that is written lasts."""
-        confinement = self.confinement(call.rights)
+        confinement = self.confinement(call.rights, call.worktree)
         if confinement.mode == "danger_full_access":
             return
         directory = self.directory(None, call)
@@ -125,7 +128,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         command = Command(
             argv=argv,
             cwd=self.directory(None, call),
-            confinement=self.confinement(call.rights),
+            confinement=self.confinement(call.rights, call.worktree),
             environment=self.environment,
             stdin=stdin,
             kept_output_bytes=output_bytes,
@@ -153,7 +156,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
         `about`: where it comes from, if it is not the text of a model.
         """
-        directory, confinement = self.directory(None, call), self.confinement(call.rights)
+        directory, confinement = self.directory(None, call), self.confinement(call.rights, call.worktree)
         check_unprotected(directory, confinement)
         subject = self.subject((*(() if about is None else (about.act,)), text), directory, confinement)
         act = "apply a patch" if about is None else about.act

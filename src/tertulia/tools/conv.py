@@ -211,7 +211,7 @@ class ConvCreate(_SendingTool):
                 params.base_instruction_file,
                 MAX_INSTRUCTION_BYTES,
                 "base_instruction_file",
-                self._directory.hidden,
+                call.hidden(self._directory.hidden),
             )
         items = await self._pictures.shown(params.items, call)
         message = _message(params.user_instruction, items, "user_instruction")

@@ -81,7 +81,7 @@ class EditorView:
         """The outermost directory that may be looked into, and where below it the file is; InvalidParams if nowhere."""
         if "\0" in path:
             raise InvalidParamsError("path must not contain a NUL")
-        here, confinement = os.path.realpath(call.cwd), self._place.confinement(call.rights)
+        here, confinement = os.path.realpath(call.cwd), self._place.confinement(call.rights, call.worktree)
         named = os.path.normpath(os.path.join(here, path))
         if confinement.mode == "danger_full_access":
             return "/", os.path.relpath(named, "/")
@@ -113,7 +113,7 @@ class EditorView:
                 f"{path} has changes in the user's editor that are not saved: ask for it to be saved"
             )
         place, outside = self._place, call.rights.sandbox != "danger_full_access"
-        directory, confinement = place.directory(None, call), place.confinement(call.rights)
+        directory, confinement = place.directory(None, call), place.confinement(call.rights, call.worktree)
         check_unprotected(directory, confinement)
         subject = place.subject(("editor", path, patch), directory, confinement, outside=outside)
         request = RequestedAction(

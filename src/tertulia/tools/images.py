@@ -106,7 +106,7 @@ class WorkspaceImages:
     async def _shown(self, item: InputItem, field: str, call: CallContext) -> InputItem:
         if not isinstance(item, LocalImageInput):
             return item
-        data = await read_inside(call.cwd, item.path, MAX_IMAGE_BYTES, field, self._hidden())
+        data = await read_inside(call.cwd, item.path, MAX_IMAGE_BYTES, field, call.hidden(self._hidden()))
         picture = read_image_info(data)
         if picture is None:
             raise InvalidParamsError(f"{field} {item.path!r:.200} is not a PNG, JPEG, GIF or WebP picture")

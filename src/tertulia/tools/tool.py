@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, Literal, Protocol
@@ -19,6 +20,8 @@ from tertulia.protocol.inputs import InputItem, NewConversation
 from tertulia.protocol.items import Part
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
+from tertulia.sandbox.masks.guarded_paths import is_inside
 
 
 class ChainView(msgspec.Struct, frozen=True, gc=False):
@@ -67,8 +70,19 @@ class CallContext(msgspec.Struct, frozen=True):
     """Inside it the deadline of tools does not count: a person is asked, or there is a deadline of its own."""
     aside: Callable[[SamplingRequest], Awaitable[SamplingResult]] | None = None
     """Ask the conversation's own model something that is not part of its history; None: there is none."""
+    worktree: OwnWorktree | None = None
+    """Where the conversation works, where that is not the session's own directory."""
     program: str = ""
     """Which of several programs calls that have one conversation together: each has its limits for itself."""
+
+    def sees(self, path: str) -> bool:
+        """Whether an absolute path, links followed, lies in the worktree: no mask that holds that hides it."""
+        return self.worktree is not None and is_inside(os.path.realpath(path), self.worktree.path)
+
+    def hidden(self, places: Sequence[str]) -> Sequence[str]:
+        """Those of masked places that hide something from it: the one that its worktree lies in does not."""
+        worktree = self.worktree
+        return places if worktree is None else [place for place in places if not is_inside(worktree.path, place)]
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -101,6 +115,8 @@ class TargetResult(msgspec.Struct, frozen=True):
     storage: StoragePolicy | None = None
     room: int | None = None
     """How many bytes of text the call's output may have; what is longer is cut."""
+    worktree: WorktreeReport | None = None
+    """What the target has come to in a worktree, where it has one."""
 
 
 Rounds = Annotated[int, msgspec.Meta(ge=1)] | Literal["all"] | None

@@ -61,7 +61,7 @@ class ViewImage:
             raise InvalidParamsError("path must not contain a NUL")
         here, place = os.path.realpath(call.cwd), self._place
         named = os.path.normpath(os.path.join(here, path))
-        confinement = place.confinement(call.rights)
+        confinement = place.confinement(call.rights, call.worktree)
         if confinement.mode == "danger_full_access":
             return "/", os.path.relpath(named, "/")
         place.check_readable(named, call)

@@ -68,6 +68,8 @@ class FileRules(NamedTuple):
     hidden: Sequence[str] = ()
     """Nothing in them can be read but what is `shown` there."""
     shown: Sequence[str] = ()
+    uncovered: Sequence[str] = ()
+    """Directories that can be read wherever they lie, in what is masked too."""
     network: bool = False
 
 
@@ -84,11 +86,13 @@ class Ruleset:
         self._rights = _ALL & ~sum(right for right, since in _RIGHTS_SINCE.items() if rules.version < since)
         self._made_at = time.clock_gettime_ns(time.CLOCK_REALTIME)
         self._mounts = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
-        self._ends = {path: _identity(path) for path in (*rules.writable, *rules.shown)}
+        self._ends = {path: _identity(path) for path in (*rules.writable, *rules.shown, *rules.uncovered)}
         self._fd = self._create()
         walk = PathWalk()
         for path in walk.readable_places(rules.masked, self._hidden(), rules.shown):
             self._allow(path, _READ_FILE)
+        for path in rules.uncovered:
+            self._allow(path, _READ_FILE, exactly=True)
         for path in walk.writable_places(rules.writable, [*rules.masked, *rules.protected], rules.names):
             self._allow(path, _ALL, exactly=True)
         for path in DEVICES:

@@ -149,6 +149,7 @@ class LandlockTier:
                     "names": confinement.protected,
                     "hidden": [*HIDDEN, folder],
                     "shown": sorted(_shown(command, os.path.join(folder, _PREFIX))),
+                    "uncovered": sorted({os.path.realpath(path) for path in confinement.shown}),
                     "network": confinement.network,
                 },
                 "filter": {"program": program.hex(), "machine": machine.name},

@@ -106,12 +106,15 @@ class MountPlan:
             if root not in masked:
                 self._roots[root] = self._open_root(root)
         seen = {*own_places(), *VISIBLE_BELOW_RUN, *confinement.writable_roots}
-        if not any(_is_in(self._command.cwd, path) for path in masked):
+        if not any(_is_in(self._command.cwd, path) for path in (*masked, *confinement.shown)):
             seen.add(self._command.cwd)
         for root, fd in self._roots.items():
             yield from self._put_aside("--bind-fd", root, os.dup(fd))
-        for place in sorted({os.path.realpath(path) for path in seen} - masked):
-            if any(_is_below(place, path) for path in HIDDEN) and not any(_is_in(place, root) for root in self._roots):
+        wanted = {os.path.realpath(path) for path in seen} - masked
+        shown = {os.path.realpath(path) for path in confinement.shown}
+        for place in sorted(wanted | shown):
+            covers = (*HIDDEN, *masked) if place in shown else HIDDEN
+            if any(_is_below(place, path) for path in covers) and not any(_is_in(place, root) for root in self._roots):
                 try:
                     yield from self._put_aside("--ro-bind-fd", place, os.open(place, os.O_PATH | os.O_CLOEXEC))
                 except FileNotFoundError:

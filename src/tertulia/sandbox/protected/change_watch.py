@@ -201,7 +201,8 @@ class ChangeWatch:
         self._watch, self._ended = watch, False
         self._roots: list[_Root] = []
         paths = list(roots)
-        apart = (*confinement.masked, *confinement.protected_paths)
+        masked = (path for path in confinement.masked if not any(_lies_in(seen, path) for seen in confinement.shown))
+        apart = (*masked, *confinement.protected_paths)
         places = [*(f"{root}/{name}" for root in paths for name in confinement.protected), *found]
         wanted = _wanted(paths, [place for place in places if not any(_lies_in(place, path) for path in apart)])
         try:

@@ -60,6 +60,7 @@ async def call_externally(
             rights=rights,
             publish=publish,
             clock=parts.clock,
+            worktree=conversation.terms.worktree,
             program=program,
         )
 

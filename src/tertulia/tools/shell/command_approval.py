@@ -131,7 +131,7 @@ def check_argv(argv: tuple[str, ...]) -> None:
 
 async def approve_command(place: CommandEnvironment, order: CommandRequest, call: CallContext) -> ApprovedCommand:
     """The command as it may run. ApprovalDenied where it may not, NoApprover where there is no approver to ask."""
-    reading, confinement = analyse_command(order.argv), place.confinement(call.rights)
+    reading, confinement = analyse_command(order.argv), place.confinement(call.rights, call.worktree)
     if order.escalation.escalated and confinement.mode != "danger_full_access":
         granted = await _ask(place, order, call, reading, "escalation", _reason(order.escalation))
         return ApprovedCommand(_command(place, order, _unconfined(confinement), call), granted.decider)
@@ -168,7 +168,7 @@ async def approve_outside_sandbox(
         )
     except ApprovalDeniedError:
         return None
-    freed = _command(place, order, _unconfined(place.confinement(call.rights)), call)
+    freed = _command(place, order, _unconfined(place.confinement(call.rights, call.worktree)), call)
     return ApprovedCommand(freed, granted.decider)
 
 
@@ -178,7 +178,7 @@ async def approve_typing(place: CommandEnvironment, command: Command, chars: str
     What was allowed was the command, not what it is told later. And one that may do more than the caller, because it
     was let out or because the caller stands in a narrower chain, is no way around the caller's rights.
     """
-    within = place.confinement(call.rights)
+    within = place.confinement(call.rights, call.worktree)
     beyond = command.confinement != within
     words = (*command.argv, "<", chars)
     # What a program makes of words that are typed into it cannot be known.
@@ -214,7 +214,7 @@ async def _ask(
     why: str,
 ) -> Permission:
     """Ask, and again where a file that it names became another one before it could be started."""
-    confinement = place.confinement(call.rights)
+    confinement = place.confinement(call.rights, call.worktree)
     policy, safe = call.rights.approval_policy, reading.known_safe
     if safe and policy.auto_run == "trusted":
         safe = await run_in_thread(only_reads_in, reading, order.cwd, (place.root, *confinement.writable_roots))
@@ -253,7 +253,8 @@ def _request(
     kind: ApprovalKind,
     why: str,
 ) -> RequestedAction:
-    line, outside, confinement = shlex.join(order.argv), kind == "escalation", place.confinement(call.rights)
+    line, outside = shlex.join(order.argv), kind == "escalation"
+    confinement = place.confinement(call.rights, call.worktree)
     subject = place.subject(words, order.cwd, confinement, outside=outside)
     return RequestedAction(
         kind=kind,

@@ -1,0 +1,60 @@
+"""The git worktree that a conversation works in instead of the session's own directory, as data."""
+
+from __future__ import annotations
+
+import os.path
+from typing import Literal
+
+import msgspec
+
+from tertulia.protocol.ids import ConversationId
+
+WorkspaceKind = Literal["shared", "worktree"]
+"""Where a conversation works: where its caller does, or in a worktree of its own."""
+
+
+class OwnWorktree(msgspec.Struct, frozen=True):
+    """The worktree of one conversation, which those that it opens may share. All paths are canonical."""
+
+    conversation_id: ConversationId
+    """The conversation that it was made for."""
+    original: str
+    """The top of the tree that the session's directory lies in: paths there are mapped to those in the worktree."""
+    repository: str
+    """The top of the tree that it was made from: `original`, or the worktree of its caller."""
+    common: str
+    """The git directory that all of them share."""
+    path: str
+    """Its own top, in a folder of ours."""
+    branch: str
+    start: str
+    """The commit it began at."""
+    began: str = ""
+    """What that commit is, for people."""
+
+    def place_of(self, path: str) -> str:
+        """The same place in the worktree, for a path of the tree it stands for, or of one around it."""
+        if _lies_in(path, self.path):
+            return path
+        for top in (self.repository, self.original):
+            if _lies_in(path, top):
+                return os.path.normpath(os.path.join(self.path, os.path.relpath(path, top)))
+        return self.path if _lies_in(self.original, path) else path
+
+
+class WorktreeReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the work in a worktree has come to: part of every answer that a conversation gives that has one."""
+
+    branch: str
+    commit: str
+    """The last on the branch: everything that was done is in it, but for what was left out."""
+    diffstat: str = ""
+    """What differs from where it began, as `git diff --stat` says it; empty where nothing does."""
+    left_out: tuple[str, ...] = ()
+    """Files that are in no commit, each with the reason."""
+    began: str = ""
+    """Where it began, for people; only in the first answer."""
+
+
+def _lies_in(path: str, above: str) -> bool:
+    return path == above or path.startswith(f"{above.rstrip('/')}/")
