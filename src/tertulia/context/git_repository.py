@@ -7,6 +7,7 @@ import re
 import stat
 from pathlib import Path
 
+from tertulia.sandbox.mounts.root_scan import read_start
 from tertulia.sandbox.mounts.stubs import is_stub
 
 _MAX_LEVELS = 64
@@ -71,12 +72,5 @@ def _git_directory(folder: Path) -> Path | None:
 
 def _line(path: Path) -> str | None:
     """The one line of a small file."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        data = os.read(file, 4096) if stat.S_ISREG(os.fstat(file).st_mode) else b""
-    finally:
-        os.close(file)
+    data = read_start(str(path)) or b""
     return data.decode(errors="replace").rstrip("\n") or None

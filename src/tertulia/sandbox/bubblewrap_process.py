@@ -250,18 +250,14 @@ class BubblewrapProcess:
     # ---- the end
 
     def _outer_gone(self) -> None:
-        assert self._outer_fd is not None
-        self._loop.remove_reader(self._outer_fd)
-        os.close(self._outer_fd)
+        _unwatch(self._loop, self._outer_fd)
         self._outer_fd = None
         self._outer.wait()
         self._hear()
         self._finish()
 
     def _first_gone(self) -> None:
-        assert self._first is not None
-        self._loop.remove_reader(self._first)
-        os.close(self._first)
+        _unwatch(self._loop, self._first)
         self._first = None
         self._finish()
 
@@ -372,3 +368,9 @@ def _heed_interrupts() -> None:
         for number in (signal.SIGINT, signal.SIGQUIT):
             if signal.getsignal(number) is signal.SIG_IGN:
                 signal.signal(number, lambda number, frame: None)
+
+
+def _unwatch(loop: asyncio.AbstractEventLoop, fd: int | None) -> None:
+    assert fd is not None
+    loop.remove_reader(fd)
+    os.close(fd)

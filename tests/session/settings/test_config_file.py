@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.session.settings.config_file import MAX_BYTES, anchor, anchor_servers, read_config, read_override
+from tertulia.session.settings.config_file import MAX_BYTES, anchor, anchor_entries, read_config, read_override
 from tests.tables import each_row
 
 
@@ -118,5 +118,11 @@ def test_directories_are_read_from_the_folder_of_the_file() -> None:
 def test_directories_of_servers_count_from_the_folder() -> None:
     servers = {"a": {"command": "x", "cwd": "sub"}, "b": {"cwd": "/abs"}, "c": {"cwd": "~"}, "d": {"cwd": 5}, "e": "no"}
     anchored = {**servers, "a": {"command": "x", "cwd": "/conf/sub"}}
-    assert anchor_servers(servers, Path("/conf")) == anchored
-    assert anchor_servers("no table", Path("/conf")) == "no table"
+    assert anchor_entries(servers, "cwd", Path("/conf")) == anchored
+    assert anchor_entries("no table", "cwd", Path("/conf")) == "no table"
+
+
+def test_files_of_agents_count_from_the_folder_or_the_home() -> None:
+    agents = {"a": {"instructions_file": "a.md"}, "b": {"instructions_file": "~/b.md"}, "c": {"model": "m"}}
+    anchored = {**agents, "a": {"instructions_file": "/conf/a.md"}, "b": {"instructions_file": "/h/b.md"}}
+    assert anchor_entries(agents, "instructions_file", Path("/conf"), Path("/h")) == anchored

@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from tertulia.sandbox.libc import check, libc, system_call
+
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _ASK_VERSION = 1
@@ -45,12 +47,10 @@ _MOUNTS = "/proc/self/mountinfo"
 
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx")
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 
 def abi() -> int:
     """The version of Landlock that the kernel speaks; 0 where it has none, or it is switched off."""
-    return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)))
+    return max(0, int(libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)))
 
 
 class FileRules(NamedTuple):
@@ -113,7 +113,7 @@ class Ruleset:
     def restrict(self, temporary: str) -> None:
         """Confine this process for good, with one more directory that may be written."""
         self._allow(temporary, _ALL, exactly=True)
-        _call(_RESTRICT_SELF, self._fd, 0)
+        system_call(_RESTRICT_SELF, self._fd, 0)
         self.close()
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class Ruleset:
             attributes += struct.pack("=Q", 0 if self.rules.network else _BIND_TCP | _CONNECT_TCP)
         if version >= _SCOPES_SINCE:
             attributes += struct.pack("=Q", _ABSTRACT_SOCKETS | _SIGNALS)
-        return _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+        return system_call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
 
     def _hidden(self) -> Sequence[str]:
         """Devices too, where the controls of one that was opened could not be refused."""
@@ -145,7 +145,7 @@ class Ruleset:
                 raise OSError(errno.ESTALE, f"{path} was swapped for something else")
             if access & ~_ON_FILES and not stat.S_ISDIR(os.fstat(fd).st_mode):
                 access &= _ON_FILES
-            _call(_ADD_RULE, self._fd, _PATH_BENEATH, struct.pack("=Qi", access & self._rights, fd), 0)
+            system_call(_ADD_RULE, self._fd, _PATH_BENEATH, struct.pack("=Qi", access & self._rights, fd), 0)
         except OSError as error:
             # Pseudo file systems refuse rules on some of their files, which then stay closed.
             if error.errno != errno.EBADFD:
@@ -165,8 +165,7 @@ def drop_capabilities() -> None:
         for capability in range(last + 1):
             _control(_CAPBSET_DROP, capability)
     header, nothing = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)
-    if _libc.capset(header, nothing) != 0:
-        raise _refused()
+    check(libc.capset(header, nothing))
 
 
 def rehearse() -> None:
@@ -301,21 +300,8 @@ def install_filter(program: bytes, machine: str) -> None:
     """Have the system call filter hold from now on, for good."""
     instructions = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
-    _call(_SECCOMP[machine], _SET_MODE_FILTER, 0, header)
+    system_call(_SECCOMP[machine], _SET_MODE_FILTER, 0, header)
 
 
 def _control(option: int, value: int) -> None:
-    if _libc.prctl(option, value, 0, 0, 0) != 0:
-        raise _refused()
-
-
-def _call(number: int, *arguments: object) -> int:
-    result = int(_libc.syscall(number, *arguments))
-    if result < 0:
-        raise _refused()
-    return result
-
-
-def _refused() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))
+    check(libc.prctl(option, value, 0, 0, 0))

@@ -17,6 +17,8 @@ import signal
 from contextlib import suppress
 from typing import Literal, NamedTuple, NoReturn
 
+from tertulia.sandbox.libc import check, libc
+
 Kind = Literal["processes", "users", ""]
 """Empty: it cannot be had."""
 
@@ -30,8 +32,6 @@ _NO_SUID_DEVICES_PROGRAMS = 2 | 4 | 8
 _SET_SIGNAL_OF_PARENTS_DEATH = 1
 _GO = b"g"
 _SSH_SETTINGS = "/etc/ssh/ssh_config.d"
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NamespaceSupport(NamedTuple):
@@ -113,14 +113,14 @@ class _Refused(OSError):
 def _leave(kind: Kind) -> None:
     """What this process forks from now on is in a namespace of its own; itself it is not."""
     user, group = os.geteuid(), os.getegid()
-    if _libc.unshare(_FLAGS[kind]) != 0:
+    if libc.unshare(_FLAGS[kind]) != 0:
         raise _Refused(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     if kind == "users":
         _write("setgroups", "deny")
         _write("uid_map", f"{user} {user} 1")
         _write("gid_map", f"{group} {group} 1")
     # Mounts that the user makes are seen; no other process sees ours.
-    _check(_libc.mount(None, b"/", None, _SLAVE_ALL_BELOW, None))
+    check(libc.mount(None, b"/", None, _SLAVE_ALL_BELOW, None))
 
 
 def _start_first(held: int, own_proc: bool) -> int:
@@ -143,7 +143,7 @@ def _be_first(held: int, writing: int, own_proc: bool) -> NoReturn:
     try:
         os.setsid()
         if own_proc:
-            _check(_libc.mount(b"proc", b"/proc", b"proc", _NO_SUID_DEVICES_PROGRAMS, None))
+            check(libc.mount(b"proc", b"/proc", b"proc", _NO_SUID_DEVICES_PROGRAMS, None))
     except OSError as error:
         os.write(writing, str(error.errno).encode())
         os._exit(0)
@@ -152,7 +152,7 @@ def _be_first(held: int, writing: int, own_proc: bool) -> NoReturn:
     os.closerange(3, held)
     os.closerange(held + 1, os.sysconf("SC_OPEN_MAX"))
     if os.read(held, 1) == _GO:
-        _libc.prctl(_SET_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL, 0, 0, 0)
+        libc.prctl(_SET_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL, 0, 0, 0)
         parent = select.poll()
         parent.register(held, 0)
         # It may have died before we said that.
@@ -168,9 +168,3 @@ def _be_first(held: int, writing: int, own_proc: bool) -> NoReturn:
 def _write(name: str, text: str) -> None:
     with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
         file.write(text)
-
-
-def _check(result: int) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

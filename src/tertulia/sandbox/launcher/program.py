@@ -10,7 +10,6 @@ does not reach it. It adopts what a killed launcher and killed keepers leave beh
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import resource
@@ -25,6 +24,7 @@ from typing import NoReturn
 from tertulia.sandbox.launcher.keeper import READY, keep
 from tertulia.sandbox.launcher.next_command import TERMINAL_SIGNALS, KeeperLines, KeeperTerms
 from tertulia.sandbox.launcher.process_namespace import find_namespace_support
+from tertulia.sandbox.libc import libc
 from tertulia.sandbox.process_tree import children, descendants
 
 _STAYING_KEEPERS = 2
@@ -35,8 +35,6 @@ _ORDERLY_ROUNDS = 1000
 """How long keepers have to end by themselves: they also remove what their commands left."""
 _ROUNDS_AFTER_A_KILL = 5
 _IGNORED_BY_GUARDIAN = (*TERMINAL_SIGNALS, signal.SIGTERM, signal.SIGHUP)
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def serve(line: int, gone: int, *, confines: bool, in_front: bool = False, open_files: int = 0) -> NoReturn:
@@ -139,7 +137,7 @@ def _close_streams() -> None:
 
 def _adopt_orphans() -> None:
     """From now on a process below this one that loses its parent becomes its child."""
-    _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _run_guardian(line: int, gone: int, launch: Callable[[int, int], None]) -> NoReturn:

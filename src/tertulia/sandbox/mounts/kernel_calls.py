@@ -13,6 +13,8 @@ import os
 import struct
 from typing import Final, NamedTuple
 
+from tertulia.sandbox.libc import check, libc, system_call
+
 OLDEST_KERNEL: Final = "5.12"
 """The first that has all of these calls."""
 
@@ -35,8 +37,6 @@ _IS_MOUNT_ROOT = 0x2000
 GET_OWNER: Final = 0xB701
 """ioctl of a namespace: a descriptor of the user namespace that it belongs to."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 
 class FileFacts(NamedTuple):
     """What the kernel says of a file that `os.stat` does not."""
@@ -55,41 +55,41 @@ def missing_calls() -> bool:
 
 def _number_of(call: int) -> int:
     """The error of a call whose arguments make no sense."""
-    _libc.syscall(ctypes.c_long(call), -1, None, -1, None, -1)
+    libc.syscall(ctypes.c_long(call), -1, None, -1, None, -1)
     return ctypes.get_errno()
 
 
 def open_beneath(parent: int, path: str, flags: int = os.O_PATH) -> int:
     """Open it below the directory `parent`: never through a symbolic link, never out of it. A link itself is opened."""
     how = struct.pack("=QQQ", flags | os.O_NOFOLLOW | _CLOEXEC, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGIC_LINKS)
-    return _call(_OPENAT2, parent, os.fsencode(path), how, ctypes.c_size_t(len(how)))
+    return system_call(_OPENAT2, parent, os.fsencode(path), how, ctypes.c_size_t(len(how)))
 
 
 def clone_tree(fd: int) -> int:
     """A copy of what is mounted there, with all below, that is not mounted anywhere yet."""
-    return _call(_OPEN_TREE, fd, b"", ctypes.c_uint(_CLONE | _CLOEXEC | _EMPTY_PATH | _RECURSIVE))
+    return system_call(_OPEN_TREE, fd, b"", ctypes.c_uint(_CLONE | _CLOEXEC | _EMPTY_PATH | _RECURSIVE))
 
 
 def make_read_only(fd: int, *, recursive: bool = True) -> None:
     """The mount whose root this is, and those below it."""
     attributes = struct.pack("=QQQQ", _READ_ONLY, 0, 0, 0)
     flags = _EMPTY_PATH | (_RECURSIVE if recursive else 0)
-    _call(_MOUNT_SETATTR, fd, b"", ctypes.c_uint(flags), attributes, ctypes.c_size_t(len(attributes)))
+    system_call(_MOUNT_SETATTR, fd, b"", ctypes.c_uint(flags), attributes, ctypes.c_size_t(len(attributes)))
 
 
 def move_tree(fd: int, destination: int) -> None:
     """Mount it on exactly the file or directory that `destination` is open on, wherever that lies by now."""
-    _call(_MOVE_MOUNT, fd, b"", destination, b"", ctypes.c_uint(_FROM_EMPTY_PATH | _TO_EMPTY_PATH))
+    system_call(_MOVE_MOUNT, fd, b"", destination, b"", ctypes.c_uint(_FROM_EMPTY_PATH | _TO_EMPTY_PATH))
 
 
 def new_tmpfs(mode: str) -> int:
     """An empty file system in memory that is not mounted anywhere yet."""
-    context = _call(_FSOPEN, b"tmpfs", ctypes.c_uint(1))
+    context = system_call(_FSOPEN, b"tmpfs", ctypes.c_uint(1))
     try:
-        _call(_FSCONFIG, context, ctypes.c_uint(_SET_STRING), b"mode", mode.encode(), 0)
-        _call(_FSCONFIG, context, ctypes.c_uint(_SET_STRING), b"size", b"64k", 0)
-        _call(_FSCONFIG, context, ctypes.c_uint(_CREATE), None, None, 0)
-        return _call(_FSMOUNT, context, ctypes.c_uint(1), ctypes.c_uint(_NO_SUID | _NO_DEVICES | _NO_EXECUTE))
+        system_call(_FSCONFIG, context, ctypes.c_uint(_SET_STRING), b"mode", mode.encode(), 0)
+        system_call(_FSCONFIG, context, ctypes.c_uint(_SET_STRING), b"size", b"64k", 0)
+        system_call(_FSCONFIG, context, ctypes.c_uint(_CREATE), None, None, 0)
+        return system_call(_FSMOUNT, context, ctypes.c_uint(1), ctypes.c_uint(_NO_SUID | _NO_DEVICES | _NO_EXECUTE))
     finally:
         os.close(context)
 
@@ -97,8 +97,7 @@ def new_tmpfs(mode: str) -> int:
 def enter(user: int, mounts: int) -> None:
     """Become a process of this user namespace and this mount namespace. For good, and only without threads."""
     for fd, kind in ((user, _NEW_USER), (mounts, _NEW_MOUNTS)):
-        if _libc.setns(fd, kind) != 0:
-            raise _refused()
+        check(libc.setns(fd, kind))
 
 
 def file_facts(path: str, *, parent: int | None = None) -> FileFacts:
@@ -106,23 +105,10 @@ def file_facts(path: str, *, parent: int | None = None) -> FileFacts:
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     at = -100 if parent is None else parent
     flags = _SYMLINK_NOFOLLOW | (0 if path else _EMPTY_PATH)
-    if _libc.statx(at, os.fsencode(path), flags, ctypes.c_uint(_BASIC_STATS | _BIRTH), buffer) != 0:
-        raise _refused()
+    check(libc.statx(at, os.fsencode(path), flags, ctypes.c_uint(_BASIC_STATS | _BIRTH), buffer))
     mask, _, attributes = struct.unpack_from("=IIQ", buffer, 0)
     (inode,) = struct.unpack_from("=Q", buffer, 32)
     seconds, nanoseconds = struct.unpack_from("=qI", buffer, 80)
     major, minor = struct.unpack_from("=II", buffer, 136)
     born = seconds * 1_000_000_000 + nanoseconds if mask & _BIRTH else 0
     return FileFacts(os.makedev(major, minor), inode, born, bool(attributes & _IS_MOUNT_ROOT))
-
-
-def _call(number: int, *arguments: object) -> int:
-    result = int(_libc.syscall(ctypes.c_long(number), *arguments))
-    if result < 0:
-        raise _refused()
-    return result
-
-
-def _refused() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))

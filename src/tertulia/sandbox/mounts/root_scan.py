@@ -182,20 +182,20 @@ _MOST = 4096
 def named_stores(place: str) -> Iterator[str]:
     """The directories, as absolute paths with links in them, that the `.git` at this path leads to."""
     folder = place
-    text = _text(place)
+    text = read_start(place)
     if text is not None:
         named = _GITDIR.match(text)
         if named is None or not named[1].strip():
             return
         folder = os.path.join(os.path.dirname(place), os.fsdecode(named[1].strip()))
         yield folder
-    common = _text(os.path.join(folder, "commondir"))
+    common = read_start(os.path.join(folder, "commondir"))
     if common is not None and common.strip():
         yield os.path.join(folder, os.fsdecode(common.strip()))
 
 
-def _text(path: str) -> bytes | None:
-    """The beginning of a file; None where it is none."""
+def read_start(path: str) -> bytes | None:
+    """The first bytes of a file; None where it is no ordinary file. A link is not followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

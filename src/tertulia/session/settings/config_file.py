@@ -6,13 +6,12 @@ A project's file is not the user's own: its size, its depth and what it really i
 from __future__ import annotations
 
 import json
-import os.path
 import tomllib
 from pathlib import Path
 from typing import Any, cast
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.config.server_table import resolve_directory
+from tertulia.mcp.config.server_table import starts_at_home
 from tertulia.protocol.validation_text import explain_toml
 
 MAX_BYTES = 1024 * 1024
@@ -64,43 +63,26 @@ def anchor(paths: Any, folder: Path, user_home: Path) -> Any:
     return [_anchor(path, folder, user_home) for path in cast("list[Any]", paths)]
 
 
-def anchor_agents(agents: Any, folder: Path) -> Any:
-    """Tables of agents, each `instructions_file` counted from `folder`; what is no such table is left alone."""
-    if not isinstance(agents, dict):
-        return agents
-    return {name: _anchor_agent(entry, folder) for name, entry in cast("dict[str, Any]", agents).items()}
+def anchor_entries(tables: Any, key: str, folder: Path, user_home: Path | None = None) -> Any:
+    """Tables by name, the path under `key` of each made absolute from `folder`; what is no such table is left alone.
+
+    Without `user_home` a path that begins with `~` stays as it is: it is read where the home is known.
+    """
+    if not isinstance(tables, dict):
+        return tables
+    anchored = dict(cast("dict[str, Any]", tables))
+    for name, entry in anchored.items():
+        if isinstance(entry, dict) and key in entry:
+            table = cast("dict[str, Any]", entry)
+            anchored[name] = {**table, key: _anchor(table[key], folder, user_home)}
+    return anchored
 
 
-def _anchor_agent(entry: Any, folder: Path) -> Any:
-    if not isinstance(entry, dict):
-        return entry
-    table = cast("dict[str, Any]", entry)
-    file = table.get("instructions_file")
-    if not isinstance(file, str):
-        return table
-    return {**table, "instructions_file": os.path.join(folder, os.path.expanduser(file))}
-
-
-def anchor_servers(servers: Any, folder: Path) -> Any:
-    """Tables of MCP servers, each `cwd` counted from `folder`; what is no such table is left alone."""
-    if not isinstance(servers, dict):
-        return servers
-    return {name: _anchor_server(entry, folder) for name, entry in cast("dict[str, Any]", servers).items()}
-
-
-def _anchor_server(entry: Any, folder: Path) -> Any:
-    if not isinstance(entry, dict):
-        return entry
-    table = cast("dict[str, Any]", entry)
-    cwd = table.get("cwd")
-    return {**table, "cwd": resolve_directory(cwd, folder)} if isinstance(cwd, str) else table
-
-
-def _anchor(path: Any, folder: Path, user_home: Path) -> Any:
+def _anchor(path: Any, folder: Path, user_home: Path | None) -> Any:
     if not isinstance(path, str):
         return path
-    if path == "~" or path.startswith("~/"):
-        return str(user_home / path[2:])
+    if starts_at_home(path):
+        return path if user_home is None else str(user_home / path[2:])
     return str(folder / path)
 
 

@@ -33,7 +33,7 @@ from tertulia.protocol.conversation_fields import RIGHT_FIELDS, TOOL_SWITCHES, R
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxName, sandbox_from_wire
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy, storage_from_wire
-from tertulia.session.settings.config_file import anchor, anchor_agents, anchor_servers, read_config, read_override
+from tertulia.session.settings.config_file import anchor, anchor_entries, read_config, read_override
 from tertulia.session.settings.conversation_fields import AgentTable
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.layers import SettingLayers, merge
@@ -346,6 +346,7 @@ def _add_file(layers: SettingLayers, config: Table, source: str, cwd: Path, envi
     below = storage_from_wire(layers.values.get("storage_policy", Full()))
     config = rename_old_settings(config, below, source)
     check_names(config, source)
+    folder = cwd if source == "-c" else environment.config_file.parent
     for name, value in config.items():
         if source == "-c" and value == {}:
             # Of a table that is merged, nothing would change: an empty one is meant to take the place of all.
@@ -355,9 +356,9 @@ def _add_file(layers: SettingLayers, config: Table, source: str, cwd: Path, envi
         if name == "writable_roots":
             value = anchor(value, cwd, environment.user_home)
         elif name == "agents":
-            value = anchor_agents(value, cwd if source == "-c" else environment.config_file.parent)
+            value = anchor_entries(value, "instructions_file", folder, environment.user_home)
         elif name == "mcp_servers":
-            value = anchor_servers(value, cwd if source == "-c" else environment.config_file.parent)
+            value = anchor_entries(value, "cwd", folder)
         layers.add(name, value, source)
 
 
