@@ -6,6 +6,7 @@ import os
 import os.path
 import pwd
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tertulia.errors import InvalidParamsError
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths, guarded_paths, is_inside
@@ -16,13 +17,17 @@ from tertulia.session.settings.settings import Settings
 def guarded_paths_of(settings: Settings, environment: Environment) -> GuardedPaths:
     """Masks and protected paths of a session's commands. InvalidParams where a setting names what is not masked."""
     chosen = settings.masks
-    return guarded_paths(
-        list(dict.fromkeys(_homes(environment))),
+    return _guarded_paths(
+        tuple(dict.fromkeys(_homes(environment))),
         (str(environment.config_file.parent), str(environment.home)),
-        add=chosen.get("add", ()),
-        unmask=chosen.get("unmask", ()),
+        add=tuple(chosen.get("add", ())),
+        unmask=tuple(chosen.get("unmask", ())),
         is_root=os.geteuid() == 0,
     )
+
+
+# Names only, nothing of the disk: hundreds of paths are joined, and every start of a session asks more than once.
+_guarded_paths = lru_cache(maxsize=16)(guarded_paths)
 
 
 def workspace_of(settings: Settings) -> str:
