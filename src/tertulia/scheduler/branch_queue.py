@@ -118,8 +118,8 @@ class BranchQueue:
             self.resume_if_reported(branch.caller)
 
     def resume_if_reported(self, branch: Branch) -> None:
-        """Let a branch that has waited run as soon as it has all its results."""
-        if branch.has_all_results and branch.stopping is None:
+        """Let a branch that has waited run as soon as it has all its results, and its handoff is written down."""
+        if branch.has_all_results and not branch.handing and branch.stopping is None:
             branch.state = "ready"
             branch.chain.ready.append(branch)
 

@@ -165,6 +165,11 @@ class Branch:
             branch = branch.caller
         return branch is not None
 
+    def stop(self, reason: AbortReason) -> None:
+        """Mark it as to be ended: nothing of it begins any more."""
+        self.stopped = reason
+        self.chain.ready = [other for other in self.chain.ready if not other.is_within(self)]
+
     def wait_for(self, plan: TaskPlan, calls: tuple[CallClosure, ...], conversation: ConversationState) -> None:
         """The task has handed over: this continuation of it answers the calls when all targets have reported."""
         self.plan = plan

@@ -248,6 +248,8 @@ class Scheduler:
         for _ in range(min(most, self.slots - len(self._workers))):
             worker = self._nursery.start(self._work(), "scheduler")
             self._workers.add(worker)
+            # One that is cancelled before its first step has no `finally`.
+            worker.add_done_callback(self._leave)
 
     async def _work(self) -> None:
         """Keep one slot busy as long as there is a branch that may run."""
@@ -268,7 +270,12 @@ class Scheduler:
         finally:
             worker = asyncio.current_task()
             assert worker is not None
-            self._workers.discard(worker)
+            self._leave(worker)
+
+    def _leave(self, worker: asyncio.Task[None]) -> None:
+        """A slot is free."""
+        if worker in self._workers:
+            self._workers.remove(worker)
             if self._queue.first() is not None:
                 # It died with its branch. The others have not.
                 self._start_workers(1)
@@ -283,7 +290,7 @@ class Scheduler:
             self._stop(chain.root, "crash", self._grace_s)
         except BaseException:
             # The worker was cancelled: what waits for its task is answered now, the message too.
-            chain.root.stopped = chain.root.stopped or "crash"
+            chain.root.stop(chain.root.stopped or "crash")
             self._settle(branch, TaskEnd("aborted", reason="crash"))
             if not chain.branches:
                 self._finish(chain)
@@ -302,13 +309,15 @@ class Scheduler:
         if branch.state != "waiting":
             self._queue.end(branch, end)
         elif branch.stopping is None:
-            chain.ready += reversed(end.targets)
+            # One may have been stopped while the end of its caller's task was written down.
+            targets = [target for target in end.targets if target.state == "ready"]
+            chain.ready += reversed(targets)
             if branch.max_wait_s is not None:
                 loop = asyncio.get_running_loop()
-                for target in end.targets:
+                for target in targets:
                     target.timer = loop.call_later(branch.max_wait_s, self._stop, target, "timeout", self._grace_s)
             self._queue.resume_if_reported(branch)
-            self._start_workers(len(end.targets) - 1)
+            self._start_workers(len(targets) - 1)
         self._queue.end_if_stopped(branch)
 
     def _stop(self, branch: Branch, reason: AbortReason, grace_s: float) -> bool:
@@ -320,8 +329,7 @@ class Scheduler:
         left = any(aborted) or any(other.handing or other.state != "running" for other in below)
         if branch.stopping is not None or not left:
             return False
-        branch.stopped = reason
-        chain.ready = [other for other in chain.ready if not other.is_within(branch)]
+        branch.stop(reason)
         if self._queue.end_if_stopped(branch):
             # No worker was on it that would go on from here.
             if not chain.branches:

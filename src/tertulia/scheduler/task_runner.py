@@ -134,7 +134,8 @@ class TaskRunner:
                 deadline.cancel()
             end = self._close(scope, handle, self._judge(job, handle, scope))
             self._handoffs.withdraw(branch)
-        targets = self._handoffs.expand(branch, scope, end.handed) if end.handed else ()
+            # Also for a worker that is cancelled now: the calls wait for an answer, and that is how they get one.
+            targets = self._handoffs.expand(branch, scope, end.handed) if end.handed else ()
         end = replace(end, storage=scope.storage(), gone=conversation.closed, targets=targets)
         await self._around.bus.flush()
         return end
