@@ -116,6 +116,8 @@ class Scheduler:
         self._handoffs = handoffs
         self.occupancy = occupancy
         self._queue = BranchQueue(occupancy, handoffs)
+        self.active = self._queue.active
+        """The chains that have begun and are not answered, the oldest first."""
         self._bus = bus
         self._clock = clock
         self._nursery = nursery
@@ -166,11 +168,6 @@ class Scheduler:
             return
         self._warned = True
         self._bus.publish(WarningEvent(ONE_SLOT, "one_slot"), EventScope("", plan.conversation_id))
-
-    @property
-    def active(self) -> list[Chain]:
-        """The chains that have begun and are not answered, the oldest first."""
-        return self._queue.active
 
     def queued(self) -> list[Chain]:
         """Chains that have not begun, the next one first."""
@@ -273,7 +270,7 @@ class Scheduler:
             self._leave(worker)
 
     def _leave(self, worker: asyncio.Task[None]) -> None:
-        """A slot is free."""
+        """Free the slot of a worker that has ended, however it did; once."""
         if worker in self._workers:
             self._workers.remove(worker)
             if self._queue.first() is not None:
