@@ -20,10 +20,8 @@ import pytest
 from tertulia.errors import TertuliaError
 from tertulia.protocol.line_framing import LineSplitter
 from tertulia.server.jsonrpc import stdio
+from tertulia.server.jsonrpc.output_sink import FileSink, PipeSink, open_sink
 from tertulia.server.jsonrpc.stdio import (
-    FileSink,
-    PipeSink,
-    open_sink,
     read_chunks,
     receive_lines,
     wait_until_abandoned,

@@ -33,9 +33,10 @@ from tertulia.server.acp.session_options import (
 )
 from tertulia.server.acp.tool_calls import AcpToolCalls
 from tertulia.server.acp.updates import SessionUpdates, updates_from_history
-from tertulia.server.client_surface import SurfaceSession, message_to_root, usage_fields
+from tertulia.server.client_surface import SurfaceSession, message_to_root
 from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.peer import Peer, encode_notification
+from tertulia.server.surface_events import usage_fields
 from tertulia.session.session import Session
 
 MAX_TITLE = 80

@@ -15,7 +15,7 @@ from tertulia.protocol import tool_events as t
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.server.acp.content import Update, fence_code, one_line, text_block
-from tertulia.server.client_surface import HIDDEN_CALLS, SurfaceCalls
+from tertulia.server.surface_events import HIDDEN_CALLS, SurfaceCalls
 from tertulia.tools.patch.text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
 
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]

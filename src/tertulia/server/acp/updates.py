@@ -13,7 +13,7 @@ from tertulia.protocol.events import Event, EventData
 from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.server.acp.content import Update, chunk_update, remark_update, text_block
 from tertulia.server.acp.tool_calls import AcpToolCalls
-from tertulia.server.client_surface import EventHandler, SurfaceEvents, end_of_output, on_open_call
+from tertulia.server.surface_events import EventHandler, SurfaceEvents, end_of_output, on_open_call
 
 
 class SessionUpdates(SurfaceEvents[Update]):

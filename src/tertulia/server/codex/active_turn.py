@@ -12,9 +12,9 @@ from typing import Any
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
-from tertulia.server.client_surface import HIDDEN_CALLS, SurfaceCalls
 from tertulia.server.codex import items as i
 from tertulia.server.codex.items import CodexItem
+from tertulia.server.surface_events import HIDDEN_CALLS, SurfaceCalls
 
 CodexNotification = tuple[str, dict[str, Any]]
 """A notification: its method and its parameters."""

@@ -17,7 +17,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.protocol import items as history_items
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.tool_events import ToolCallEnd
-from tertulia.server.client_surface import end_of_output
+from tertulia.server.surface_events import end_of_output
 from tertulia.tools.patch.text import AddFile, Chunk, Hunk, UpdateFile, parse_patch, patch_in_command
 from tertulia.version import __version__
 

@@ -13,10 +13,10 @@ from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import ConversationId, ItemId, TaskId
 from tertulia.protocol.items import NO_USAGE, Usage
-from tertulia.server.client_surface import EventHandler, SurfaceEvents, on_open_call, usage_fields
 from tertulia.server.codex import items as i
 from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, CodexToolCalls, event_time_ms
 from tertulia.server.codex.items import CodexItem, turn_error, turn_object
+from tertulia.server.surface_events import EventHandler, SurfaceEvents, on_open_call, usage_fields
 
 CodexNotifications = Iterator[CodexNotification]
 

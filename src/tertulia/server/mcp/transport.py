@@ -15,12 +15,10 @@ from tertulia.mcp.serve.message_pump import pump_messages
 from tertulia.protocol.line_framing import Line, LineSplitter, OversizedLine
 from tertulia.server.http.guard import DECODED_BODY, App, HttpRefusal, Receive, Scope, Send
 from tertulia.server.jsonrpc.messages import RequestRefusal, encode_error, read_request
+from tertulia.server.jsonrpc.output_sink import FileSink, PipeSink, open_sink
 from tertulia.server.jsonrpc.stdio import (
     IN_A_ROW,
-    FileSink,
-    PipeSink,
     claim_standard_streams,
-    open_sink,
     read_chunks,
     wait_until_abandoned,
 )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tertulia.protocol.events import AgentMessageDelta
 from tertulia.protocol.ids import ItemId
-from tertulia.server.client_surface import TextProgress
+from tertulia.server.surface_events import TextProgress
 
 ONE = ItemId("one")
 
