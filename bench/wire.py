@@ -176,9 +176,9 @@ def _request(wire: HttpWire, count: int) -> ModelRequest:
 # ---- who answers
 
 
-def serve(told: Connection) -> None:
+def serve(told: Connection, deltas: int = DELTAS) -> None:
     """A provider that blocks, thread by thread, and measures nothing; says its port first."""
-    answer = Told(text=" ".join(["word"] * DELTAS))
+    answer = Told(text=" ".join(["word"] * deltas))
     events = {
         b"/responses": responses_events(answer),
         b"/chat/completions": chat_events(answer),
