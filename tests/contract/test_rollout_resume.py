@@ -46,13 +46,14 @@ async def test_what_is_no_id_is_not_found(id: Any) -> None:
     """E9: no path is made of it, and nothing else."""
     with pytest.raises(errors.NotFoundError, match="a session id"):
         await resumed(id).__aenter__()
-    assert not Path(os.environ["TERTULIA_HOME"], "sessions", f"{str(id)[:20]}.db").exists()
+    assert not Path(os.environ["TERTULIA_HOME"]).exists()
 
 
-async def test_an_id_of_nobody_is_not_found() -> None:
+async def test_an_id_that_no_session_has_is_not_found_and_nothing_is_made() -> None:
     with pytest.raises(errors.NotFoundError, match=NOWHERE) as refused:
         await resumed(NOWHERE).__aenter__()
     assert refused.value.code == "not_found"
+    assert not Path(os.environ["TERTULIA_HOME"]).exists()
 
 
 async def test_a_second_owner_is_told_who_has_it_and_how_to_watch() -> None:
@@ -65,6 +66,8 @@ async def test_a_second_owner_is_told_who_has_it_and_how_to_watch() -> None:
         for word in (session.id, f"{session.id}.db", str(os.getpid()), "--follow"):
             assert word in refused.value.message
         assert (await session.root.message("2")).text == "Two."
+    async with resumed(session.id) as again:
+        assert [entry.text for entry in await again.root.history()] == ["1", "One.", "2", "Two."]
 
 
 # ---- what comes back
@@ -98,7 +101,10 @@ async def test_a_message_that_is_sent_again_gets_the_answer_of_then() -> None:
             answers.append(await soon(again.root.message("The key is under the mat.", message_id="first")))
             assert [entry.text for entry in await again.root.history()] == ["The key is under the mat.", "Noted."]
     assert {(answer.text, answer.status) for answer in answers} == {("Noted.", "completed")}
-    assert len({answer.task_id for answer in answers}) == 1
+    assert len({(answer.task_id, answer.trace_id) for answer in answers}) == 1
+    assert [answer.usage for answer in answers] == [answers[0].usage] * 2
+    async with resumed(id, "Another.") as again:
+        assert (await soon(again.root.message("The key is under the mat.", message_id="second"))).text == "Another."
 
 
 async def test_a_session_whose_model_was_an_object_comes_back_to_be_read() -> None:

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 import tertulia
-from tertulia.errors import BusyError, NotFoundError
 from tertulia.protocol.events import Event
 from tertulia.protocol.items import ToolCall, ToolOutput
 from tertulia.protocol.records import ItemsRecord
@@ -356,18 +355,6 @@ async def test_a_detached_message_that_had_not_begun_has_its_end(lives: Lives) -
 # ── the same message again ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_repeated_message_id_gives_the_recorded_answer(lives: Lives) -> None:
-    """A recorded answer or a fresh run, never both."""
-    async with lives.start("only once") as session:
-        first = await session.root.message("hi", message_id="m-1")
-    async with lives.resumed(session.id, "a second run") as again:
-        repeated = await again.root.message("hi", message_id="m-1")
-        assert (repeated.text, repeated.status, repeated.task_id) == ("only once", "completed", first.task_id)
-        assert (repeated.usage, repeated.tool_calls, repeated.trace_id) == (first.usage, 0, first.trace_id)
-        assert texts(await again.root.history()) == ["hi", "only once"]
-        assert (await again.root.message("hi", message_id="m-2")).text == "a second run"
-
-
 @pytest.mark.parametrize("policy", ["full", "headers_only", "none", {"ttl": 100.0}])
 @pytest.mark.parametrize("ttl_action", ["headers_only", "delete"])
 async def test_a_message_that_was_answered_never_runs_again_under_any_policy(
@@ -609,30 +596,6 @@ async def test_a_title_that_was_not_stored_is_missed_until_there_is_another(live
 
 
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_session_that_does_not_exist_is_not_found_and_nothing_is_made(lives: Lives) -> None:
-    """E9"""
-    with pytest.raises(NotFoundError, match="00000000-0000-4000-8000-000000000000"):
-        async with Session.resume("00000000-0000-4000-8000-000000000000"):
-            raise AssertionError("entered")
-    for bad in ("../x", "", "x" * 5_000, "a\0b"):
-        with pytest.raises(NotFoundError):
-            async with Session.resume(bad):
-                raise AssertionError("entered")
-    assert not lives.home.exists()
-
-
-async def test_a_session_that_runs_cannot_be_resumed_and_goes_on(lives: Lives) -> None:
-    """F9: the second one is told who has it."""
-    async with lives.start("one", "two") as session:
-        await session.root.message("hi")
-        with pytest.raises(BusyError, match=rf"{session.id}.*--follow"):
-            async with lives.resumed(session.id):
-                raise AssertionError("entered")
-        assert (await session.root.message("still there?")).text == "two"
-    async with lives.resumed(session.id) as again:
-        assert again.root.info.message_count == 4
 
 
 async def test_resuming_with_less_narrows_and_with_more_does_not_widen(lives: Lives) -> None:
