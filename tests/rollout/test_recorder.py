@@ -41,6 +41,14 @@ def recorder(store: ListStore, **options: Any) -> Recorder:
     return Recorder(store, StillClock(5.0), unredacted, **options)
 
 
+def recording(policy: StoragePolicy, *, at_once: bool = True) -> tuple[ListStore, Recorder]:
+    """A recorder of a conversation with this policy, and its store."""
+    store = ListStore(at_once=at_once)
+    journal = recorder(store)
+    journal.keep(agreed(policy))
+    return store, journal
+
+
 def message(text: str, seq: int = 1, conversation: ConversationId | None = A) -> Event:
     return event(BackgroundEvent(text), conversation, seq)
 
@@ -87,9 +95,7 @@ def test_it_is_a_journal_over_a_store() -> None:
 
 
 async def test_what_happens_together_is_committed_together_and_in_order() -> None:
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full(), at_once=False)
     journal.keep(said("one"))
     first = journal.write(message("two"))
     journal.keep(said("three"))
@@ -104,9 +110,7 @@ async def test_what_happens_together_is_committed_together_and_in_order() -> Non
 
 
 async def test_what_nobody_waits_for_is_committed_a_moment_later() -> None:
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full())
     journal.keep(said("one"))
     written = journal.write(message("two"))
     assert written is not None
@@ -117,9 +121,7 @@ async def test_what_nobody_waits_for_is_committed_a_moment_later() -> None:
 
 
 async def test_who_watches_is_told_when_all_of_a_batch_is_committed_before_the_loop_turns() -> None:
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full(), at_once=False)
     first, second = journal.write(message("one")), journal.write(message("two", 2))
     told: list[tuple[str, str]] = []
     journal.watch(lambda: told.append((outcome(first), outcome(second))))
@@ -133,9 +135,7 @@ async def test_who_watches_is_told_when_all_of_a_batch_is_committed_before_the_l
 
 async def test_who_watches_is_told_of_a_failure_before_the_loop_turns() -> None:
     """F5."""
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full(), at_once=False)
     first = journal.write(message("one"))
     await turn(journal)
     second = journal.write(message("two", 2))
@@ -150,9 +150,7 @@ async def test_who_watches_is_told_of_a_failure_before_the_loop_turns() -> None:
 
 async def test_later_turns_need_not_wait_for_earlier_ones() -> None:
     """A slow store is given the next batch while it works on the first; answers come in order."""
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full(), at_once=False)
     first = journal.write(message("one"))
     await turn(journal)
     second = journal.write(message("two", 2))
@@ -166,9 +164,7 @@ async def test_later_turns_need_not_wait_for_earlier_ones() -> None:
 
 
 async def test_a_write_that_was_given_up_does_no_harm() -> None:
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full(), at_once=False)
     first, second = journal.write(message("one")), journal.write(message("two", 2))
     await turn(journal)
     assert first is not None
@@ -198,9 +194,7 @@ async def test_an_event_is_kept_by_the_stricter_of_two_policies(
     own: StoragePolicy, given: StoragePolicy | None, stored: list[str]
 ) -> None:
     """S002-15..19: the conversation's own, and what its chain brings along."""
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(own))
+    store, journal = recording(own)
     journal.write(message("text"), given)
     await turn(journal)
 
@@ -210,9 +204,7 @@ async def test_an_event_is_kept_by_the_stricter_of_two_policies(
 
 async def test_an_item_is_kept_by_its_own_policy_in_a_wider_conversation() -> None:
     """S002-19: the policy travels."""
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full())
     journal.keep(
         ItemsRecord(A, (call(), output("the child's words", storage=HeadersOnly()), assistant("my own words")))
     )
@@ -247,9 +239,7 @@ async def test_session_wide_events_follow_the_policy_of_the_session(
 
 
 async def test_what_is_not_stored_need_not_be_waited_for() -> None:
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(NoStorage()))
+    store, journal = recording(NoStorage())
     await journal.settle()
 
     assert journal.write(message("text")) is None
@@ -258,9 +248,7 @@ async def test_what_is_not_stored_need_not_be_waited_for() -> None:
 
 async def test_what_is_not_stored_keeps_its_place_behind_what_is() -> None:
     """Journal: an event's write stands for the records before it."""
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(NoStorage()))
+    store, journal = recording(NoStorage(), at_once=False)
     first = journal.write(message("text"))
     await turn(journal)
     second = journal.write(message("text", 2))
@@ -312,9 +300,7 @@ async def test_a_stricter_policy_erases_what_was_stored_before_anything_new_is(p
 
 async def test_a_wider_policy_holds_from_now_on_and_brings_nothing_back() -> None:
     """HARDENING E5: neither what was stored, nor what waited while the policy was strict."""
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full(), at_once=False)
     journal.keep(said("stored"))
     await turn(journal)
     journal.keep(said("waits"))
@@ -331,9 +317,7 @@ async def test_a_wider_policy_holds_from_now_on_and_brings_nothing_back() -> Non
 
 
 async def test_the_same_policy_again_erases_nothing() -> None:
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full())
     journal.keep(said("one"))
     await journal.settle()
     journal.keep(agreed(Full(), title="another"))
@@ -344,9 +328,7 @@ async def test_the_same_policy_again_erases_nothing() -> None:
 
 
 async def test_a_conversation_of_which_nothing_is_stored_yet_needs_no_erasing() -> None:
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full())
     journal.keep(said("one"))
     journal.keep(agreed(HeadersOnly()))
     await journal.settle()
@@ -356,9 +338,7 @@ async def test_a_conversation_of_which_nothing_is_stored_yet_needs_no_erasing() 
 
 
 async def test_narrowed_twice_the_stricter_holds() -> None:
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full())
     journal.keep(said("one"))
     await journal.settle()
     journal.keep(agreed(NoStorage()))
@@ -395,9 +375,7 @@ async def test_who_goes_on_with_a_record_obeys_what_was_agreed_there() -> None:
 
 async def test_after_a_failure_events_are_gone_and_records_are_tried_again_first() -> None:
     """HARDENING F5: nothing is acknowledged that is not there."""
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full(), at_once=False)
     journal.keep(said("one"))
     first = journal.write(message("lost 1"))
     await turn(journal)
@@ -421,9 +399,7 @@ async def test_after_a_failure_events_are_gone_and_records_are_tried_again_first
 
 
 async def test_what_was_committed_before_a_failure_stays_committed() -> None:
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full(), at_once=False)
     first = journal.write(message("one"))
     await turn(journal)
     second = journal.write(message("two", 2))
@@ -459,9 +435,7 @@ async def test_a_record_tried_again_obeys_what_was_agreed_meanwhile() -> None:
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_an_erasing_that_failed_is_done_before_anything_else_is_stored(at_once: bool) -> None:
     """HARDENING E5, E2"""
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full())
     journal.keep(said("CANARY"))
     await journal.settle()
     store.at_once, store.error = at_once, StorageError("no room")
@@ -511,9 +485,7 @@ class Careless(Codec):
 
 async def test_a_write_that_would_break_a_policy_is_refused_whole() -> None:
     """S002-19: StoragePolicyViolation, nothing stored, and what went before is still good."""
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(HeadersOnly()))
+    store, journal = recording(HeadersOnly(), at_once=False)
     before = journal.write(message("one"))
     await turn(journal)
     journal._codec.__class__ = Careless
@@ -543,9 +515,7 @@ async def test_a_write_that_would_break_a_policy_is_refused_whole() -> None:
 
 
 async def test_a_write_that_would_break_a_policy_is_refused_at_once_where_nothing_went_before() -> None:
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(HeadersOnly()))
+    store, journal = recording(HeadersOnly())
     await journal.settle()
     journal._codec.__class__ = Careless
     journal.keep(said("CANARY"))
@@ -559,9 +529,7 @@ async def test_a_write_that_would_break_a_policy_is_refused_at_once_where_nothin
 
 
 async def test_closing_commits_what_is_left_and_is_done_once() -> None:
-    store = ListStore(at_once=False)
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full(), at_once=False)
     journal.keep(said("one"))
     closing = [asyncio.ensure_future(journal.close()) for _ in range(2)]
     await ticks()
@@ -576,9 +544,7 @@ async def test_closing_commits_what_is_left_and_is_done_once() -> None:
 
 
 async def test_after_closing_nothing_is_written() -> None:
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full())
     await journal.close()
     before = list(store.rows)
 
@@ -604,9 +570,7 @@ async def test_closing_a_store_that_fails_raises_nothing() -> None:
 
 
 async def test_a_batch_that_is_due_after_closing_is_not_committed_again() -> None:
-    store = ListStore()
-    journal = recorder(store)
-    journal.keep(agreed(Full()))
+    store, journal = recording(Full())
     journal.hurry()
     journal.hurry()
     await journal.close()
