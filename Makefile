@@ -29,7 +29,7 @@ empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools agents more-agents conformance fuzz bench lock format clean packages fetched $(GATES)
+.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools agents more-agents conformance fuzz bench compare compare-lock lock format clean packages fetched $(GATES)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -169,6 +169,18 @@ demo: setup ## see it work without a key; one conversation is a real model's whe
 
 bench: setup ## measure; BENCH=name chooses what
 	@$(BIN)/tertulia bench $(BENCH)
+
+COMPARE ?=
+compare: setup ## measure Tertulia against its peers, an hour or two (COMPARE=--quick: minutes); report in build/compare.html
+	@mkdir -p build
+	@$(BIN)/tertulia bench compare --json build/compare.json --html build/compare.html $(COMPARE)
+
+# What is installed for `make compare`, for each peer that comes from Python's package index.
+compare-lock: setup ## pin what peers of `make compare` are installed from; UPGRADE=--upgrade moves the pins too
+	@for peer in bench/peers/*/requirements.in; do folder=$$(dirname $$peer); \
+		$(BIN)/uv pip compile $$peer --quiet --no-config --system-certs --no-header --no-annotate --universal \
+			--python-version $$(cat $$folder/python-version 2>/dev/null || echo 3.11) --generate-hashes \
+			--output-file $$folder/requirements.lock $(UPGRADE) || exit 1; done
 
 lock: setup ## pin the dependencies of pyproject.toml; UPGRADE=--upgrade moves the pins too
 	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --extra acp --extra keyring --extra local --extra mcp --extra web --group dev --universal --python-version 3.11 \

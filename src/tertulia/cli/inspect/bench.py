@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.inspect.checkout import find_benchmarks
 from tertulia.cli.output.terminal import StyledText, TerminalOutput
 
 _MORE = """
@@ -23,6 +24,7 @@ Examples:
   tertulia bench
   tertulia bench kernel bus
   tertulia bench --json kernel
+  tertulia bench compare --help
 """
 
 _COMPARISON = re.compile(r"(<=|>=|<|>) *([0-9][0-9,]*(?:\.[0-9]+)?)$")
@@ -45,7 +47,21 @@ class BenchmarkRow(msgspec.Struct, frozen=True):
         return None if target is None else _COMPARED[target[1]](self.value, float(target[2].replace(",", "")))
 
 
-@click.command("bench", epilog=_MORE)
+class _Bench(click.Command):
+    """`bench`, in which the word `compare` is a command of its own with its own options."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] != ["compare"]:
+            return super().make_context(info_name, args, parent, **extra)
+        # Imported here: the other benchmarks do not need it.
+        from tertulia.cli.inspect.bench_compare import command as compare
+
+        return compare.make_context(f"{info_name} compare", args[1:], parent, **extra)
+
+
+@click.command("bench", cls=_Bench, epilog=_MORE)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows, one JSON object a line.")
 @global_flags
@@ -53,7 +69,8 @@ class BenchmarkRow(msgspec.Struct, frozen=True):
 def command(flags: GlobalFlags, *, names: Sequence[str], as_json: bool) -> int:
     """Measure the runtime (from a source checkout).
 
-    Without a NAME everything is measured. The exit code is 1 when a target was missed.
+    Without a NAME everything is measured. The exit code is 1 when a target was missed. `tertulia bench compare` sets
+    the runtime against its peers.
     """
     variables = flags.load().environment.variables
     out, progress = TerminalOutput(sys.stdout, variables), TerminalOutput(sys.stderr, variables)
@@ -69,15 +86,6 @@ def command(flags: GlobalFlags, *, names: Sequence[str], as_json: bool) -> int:
             else:
                 _show(row, out)
     return 1 if missed else 0
-
-
-def find_benchmarks(source: Path) -> Path:
-    """The folder `bench` of the checkout that this source file belongs to; a usage error where there is none."""
-    checkout = source.parents[4]
-    folder = checkout / "bench"
-    if not (folder.is_dir() and (checkout / "pyproject.toml").is_file()):
-        raise click.UsageError("benchmarks come with a source checkout, and this is an installed package")
-    return folder
 
 
 def _choose(names: Sequence[str], folder: Path) -> Sequence[str]:
