@@ -1,5 +1,7 @@
 """A life in a storm: it begins or resumes a session, does everything that leaves records, and may be killed anywhere.
 
+With several slots it does much of that side by side: three targets of one answer, and messages of a person to all.
+
 What it was told stands in FOLDER/told, what its tools did in FOLDER/effects; both lie outside of the session's home.
 Every text has a CANARY in it: messages, message ids, arguments, outputs, answers, titles and instructions.
 """
@@ -38,9 +40,11 @@ POLICIES: dict[str, StoragePolicy] = {
     "mixed_ttl": tertulia.Ttl(0.2),
 }
 """Those of the root; where they are mixed, its children keep headers only."""
-MOST_COMMITS = 60
+MOST_COMMITS = 70
 """About as many as a life has."""
-ACTS = ("act", "two", "tell", "make", "run", "fork", "plain", "two", "tell", "close")
+SLOTS = (1, 4, 4)
+"""Drawn for each life: what ran side by side may be gone on with one after the other, and the other way round."""
+ACTS = ("act", "two", "tell", "make", "run", "fork", "plain", "two", "tell", "close", "ask", "crowd")
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -58,6 +62,10 @@ def respond(asked: ScriptedRequest) -> Any:
             return say(f"{CANARY} two", call("act", {"what": f"{asked.last_input} a"}), call("act", {"what": "b"}))
         case "tell":
             return call("conv_send", {"conversation_id": words[1], "text": f"act {CANARY} told {words[2]}"})
+        case "ask":
+            told = {"conversation_id": words[1], "text": f"two {CANARY} asked {words[2]}"}
+            new = [{"user_instruction": f"{what} {CANARY} {words[2]}", "title": CANARY} for what in ("act", "two")]
+            return say("", call("conv_send", told), *(call("conv_create", child) for child in new))
         case "make":
             return call("conv_create", {"user_instruction": f"act {CANARY} {words[1]}", "title": CANARY})
         case "run":
@@ -79,7 +87,7 @@ class StormLife:
     def tell(self, **what: Any) -> None:
         self.told.add(json.dumps(what))
 
-    def settings(self) -> tertulia.Settings:
+    def settings(self, slots: int = 4) -> tertulia.Settings:
         @tertulia.tool
         def act(what: str) -> str:
             """Have an effect that cannot be taken back, in a thread."""
@@ -88,6 +96,7 @@ class StormLife:
 
         return tertulia.Settings(
             model=self.model,
+            slots=slots,
             tools=[act],
             sandbox="danger-full-access",
             approval_policy="never",
@@ -125,21 +134,32 @@ class StormLife:
         match name:
             case "tell" if others:
                 await self.say(session.root, f"tell {others[0].id} {number}")
+            case "ask" if others:
+                await self.say(session.root, f"ask {others[0].id} {number}")
+            case "crowd":
+                await self.crowd(session, number)
             case "fork":
                 fork = await session.root.fork()
                 await self.say(fork, f"two {CANARY} {number}")
             case "close" if len(others) > 2:
                 await others[-1].close()
-            case "close" | "tell":
+            case "close" | "tell" | "ask":
                 await self.sweep(session)
             case _:
                 await self.say(there, f"{name} {CANARY} {number}")
+
+    async def crowd(self, session: tertulia.Session, number: str) -> None:
+        """A person writes to all conversations at once; root asks others meanwhile."""
+        root, *others = session.conversations()
+        asked = [f"ask {others[0].id} {number}" if others else f"two {CANARY} {number}"]
+        texts = [*asked, *(f"two {CANARY} {number}-{at}" for at, _ in enumerate(others[:4]))]
+        await asyncio.gather(*(self.say(there, text) for there, text in zip((root, *others), texts, strict=False)))
 
     async def live(self, seed: int) -> None:
         """Begin or go on, then do things in an order of its own."""
         random.seed(seed)
         begun = next((line["session"] for line in lines_of(self.folder / "told") if "session" in line), None)
-        settings = self.settings()
+        settings = self.settings(random.choice(SLOTS))
         entered = tertulia.Session.start(settings) if begun is None else tertulia.Session.resume(begun, settings)
         async with entered as session:
             if begun is None:

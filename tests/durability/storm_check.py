@@ -48,6 +48,7 @@ class StormCheck:
 
     async def check(self) -> None:
         self.nothing_to_find("killed")
+        (self.folder / "open_tasks").write_text(str(len(open_tasks(events_of(self.lines())))))
         self.readable(self.lines())
         self.what_was_told_is_there(self.lines())
         if self.policy != "none":
@@ -138,6 +139,12 @@ class StormCheck:
 
 def events_of(lines: list[RecordLine]) -> list[Event]:
     return [line.what for line in lines if isinstance(line.what, Event)]
+
+
+def open_tasks(events: list[Event]) -> set[Any]:
+    """Those that had begun and not ended when the process was killed."""
+    ended = {event.task_id for event in events if event.type in ("task_complete", "turn_aborted")}
+    return {event.task_id for event in events if event.type == "task_started"} - ended
 
 
 def calls_have_one_end(events: list[Event]) -> None:
