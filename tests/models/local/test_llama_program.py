@@ -8,12 +8,14 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tertulia.models.local import llama_program
+from tertulia.models.local.llama_program import RequestLine
 from tests.deadlines import HANG_S
 from tests.models.local_staging import FAKE
 
@@ -47,7 +49,7 @@ class Model:
 class Asker:
     """The other end of a connection that is being answered in a thread."""
 
-    def __init__(self, model: Model, turn: threading.Lock) -> None:
+    def __init__(self, model: Model, turn: RequestLine) -> None:
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(DEADLINE)
         self.thread = threading.Thread(target=llama_program.answer, args=(theirs, model, turn), daemon=True)
@@ -71,14 +73,24 @@ class Asker:
             return [incoming.readline() for _ in range(count)]
 
 
+@contextmanager
+def taken(turn: RequestLine) -> Iterator[None]:
+    """While another request is answered."""
+    assert turn.wait(lambda: False)
+    try:
+        yield
+    finally:
+        turn.leave()
+
+
 @pytest.fixture
-def turn() -> Iterator[threading.Lock]:
-    lock = threading.Lock()
-    yield lock
-    assert not lock.locked()
+def turn() -> Iterator[RequestLine]:
+    line = RequestLine()
+    yield line
+    assert len(line) == 0
 
 
-def test_what_the_model_says_goes_out_line_by_line_and_then_done(turn: threading.Lock) -> None:
+def test_what_the_model_says_goes_out_line_by_line_and_then_done(turn: RequestLine) -> None:
     asker = Asker(model := Model(b"one", b"two"), turn)
     asker.ask(b'{"a": 1}\n')
     assert asker.lines(3) == [b"one\n", b"two\n", b"[DONE]\n"]
@@ -86,7 +98,7 @@ def test_what_the_model_says_goes_out_line_by_line_and_then_done(turn: threading
     assert asker.hang_up() == b""
 
 
-def test_it_waits_for_the_asker_to_hang_up(turn: threading.Lock) -> None:
+def test_it_waits_for_the_asker_to_hang_up(turn: RequestLine) -> None:
     asker = Asker(Model(b"one"), turn)
     asker.ask()
     assert asker.lines(2)[-1] == b"[DONE]\n"
@@ -94,7 +106,7 @@ def test_it_waits_for_the_asker_to_hang_up(turn: threading.Lock) -> None:
     asker.hang_up()
 
 
-def test_hanging_up_stops_the_model_at_its_next_word(turn: threading.Lock) -> None:
+def test_hanging_up_stops_the_model_at_its_next_word(turn: RequestLine) -> None:
     model = Model(b"one", b"two", b"three")
     model.go_on.clear()
     asker = Asker(model, turn)
@@ -106,7 +118,7 @@ def test_hanging_up_stops_the_model_at_its_next_word(turn: threading.Lock) -> No
     assert model.stopped
 
 
-def test_an_asker_that_is_gone_altogether_stops_it_too(turn: threading.Lock) -> None:
+def test_an_asker_that_is_gone_altogether_stops_it_too(turn: RequestLine) -> None:
     model = Model(*[b"x" * 100_000] * 100)
     asker = Asker(model, turn)
     asker.ask()
@@ -116,7 +128,7 @@ def test_an_asker_that_is_gone_altogether_stops_it_too(turn: threading.Lock) -> 
     assert model.stopped
 
 
-def test_what_it_refuses_is_told_as_an_error(turn: threading.Lock) -> None:
+def test_what_it_refuses_is_told_as_an_error(turn: RequestLine) -> None:
     asker = Asker(Model(error=ValueError("no messages")), turn)
     asker.ask()
     error, done = asker.lines(2)
@@ -126,16 +138,16 @@ def test_what_it_refuses_is_told_as_an_error(turn: threading.Lock) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b'{"half": '])
-def test_a_request_that_is_not_whole_is_not_passed_on(turn: threading.Lock, body: bytes) -> None:
+def test_a_request_that_is_not_whole_is_not_passed_on(turn: RequestLine, body: bytes) -> None:
     asker = Asker(model := Model(b"one"), turn)
     asker.ask(body)
     assert asker.hang_up() == b""
     assert model.asked == []
 
 
-def test_only_one_is_answered_at_a_time(turn: threading.Lock) -> None:
+def test_only_one_is_answered_at_a_time(turn: RequestLine) -> None:
     model = Model(b"one")
-    with turn:
+    with taken(turn):
         asker = Asker(model, turn)
         asker.ask()
         waiting = asker.thread
@@ -146,13 +158,29 @@ def test_only_one_is_answered_at_a_time(turn: threading.Lock) -> None:
     asker.hang_up()
 
 
-def test_who_hangs_up_in_the_queue_leaves_it_at_once(turn: threading.Lock) -> None:
+def test_who_hangs_up_in_the_queue_leaves_it_at_once(turn: RequestLine) -> None:
     model = Model(b"one")
-    with turn:
+    with taken(turn):
         asker = Asker(model, turn)
         asker.ask()
         assert asker.hang_up() == b""
     assert model.asked == []
+
+
+def test_requests_are_answered_in_the_order_in_which_they_came(turn: RequestLine) -> None:
+    """Issue 20, 7: branches that share the embedded model take turns, also where one of them gives up."""
+    model, askers = Model(b"one"), []
+    with taken(turn):
+        for number in range(5):
+            askers.append(asker := Asker(model, turn))
+            asker.ask(b"%d\n" % number)
+            while len(turn) < 2 + number:
+                asker.thread.join(0.001)
+        assert askers.pop(2).hang_up() == b""
+    for asker in askers:
+        assert asker.lines(2) == [b"one\n", b"[DONE]\n"]
+        asker.hang_up()
+    assert model.asked == [b"%d\n" % number for number in (0, 1, 3, 4)]
 
 
 def test_it_serves_what_its_socket_brings_until_that_ends() -> None:

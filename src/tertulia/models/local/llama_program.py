@@ -19,7 +19,8 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,39 @@ def load(weights: str, context_window: int) -> Any:
             os.chdir("/")
 
 
+class RequestLine:
+    """One request at a time, first come, first served: a lock would let the quickest pass those that wait."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._requests: deque[object] = deque()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def wait(self, given_up: Callable[[], bool]) -> bool:
+        """Wait for the turn of a request; False where it was given up before, and has none."""
+        request = object()
+        with self._changed:
+            self._requests.append(request)
+            while self._requests[0] is not request:
+                self._changed.wait(_PATIENCE_S)
+                if given_up():
+                    self._requests.remove(request)
+                    self._changed.notify_all()
+                    return False
+        return True
+
+    def leave(self) -> None:
+        """The request whose turn it was is answered."""
+        with self._changed:
+            self._requests.popleft()
+            self._changed.notify_all()
+
+
 def serve(control: socket.socket, server: Any) -> None:
     """Answer requests, one at a time, until the control socket is closed."""
-    turn = threading.Lock()
+    turn = RequestLine()
     while True:
         message, handles, _, _ = socket.recv_fds(control, 1, 1)
         if not message:
@@ -76,18 +107,17 @@ def serve(control: socket.socket, server: Any) -> None:
             threading.Thread(target=answer, args=(socket.socket(fileno=handle), server, turn), daemon=True).start()
 
 
-def answer(connection: socket.socket, server: Any, turn: threading.Lock) -> None:
+def answer(connection: socket.socket, server: Any, turn: RequestLine) -> None:
     """Read one request and answer it when it is its turn, unless the client has hung up."""
     with connection, connection.makefile("rb") as incoming:
         body = incoming.readline()
-        while not turn.acquire(timeout=_PATIENCE_S):
-            if hung_up(connection):
-                return
+        if not turn.wait(lambda: hung_up(connection)):
+            return
         try:
             if body.endswith(b"\n") and not hung_up(connection):
                 speak(connection, server, body)
         finally:
-            turn.release()
+            turn.leave()
         with suppress(OSError):
             connection.recv(1)
 

@@ -1,0 +1,143 @@
+"""What branches that work side by side share: limits of MCP servers, in turns, and the people who answer approvals."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.models.scripted.script import ScriptedRequest
+from tertulia.testing import ScriptedModel, call, say
+from tests.deadlines import HANG_S
+from tests.mcp.fakes import bare
+from tests.session.staging import Stage, stage, ticks
+
+MANY = 8
+
+
+@pytest.mark.parametrize("bounded", ["the server", "the session"])
+async def test_a_branch_with_many_calls_of_a_server_does_not_hold_up_its_sibling(bounded: str, tmp_path: Path) -> None:
+    """Issue 20, 7: conversations that wait for a server take turns, whichever branch they belong to."""
+    record = tmp_path / "record"
+    command, *args = bare("--tools", "slow,pid", "--record", str(record))
+    table: dict[str, Any] = {"command": command, "args": args, "approval": "approve", "parallel": True}
+    table |= {"concurrency": 1} if bounded == "the server" else {}
+
+    def reply(asked: ScriptedRequest) -> Any:
+        match asked.last_input:
+            case "ask both":
+                return say("", *(call("conv_create", {"user_instruction": what}) for what in ("many", "one")))
+            case "many":
+                return say("", *(call("shop__slow", {"seconds": 0.02}) for _ in range(MANY)))
+            case "one":
+                return call("shop__pid", {})
+            case _:
+                return say("done")
+
+    settings = {"limits": {"mcp_concurrency": 1}} if bounded == "the session" else {}
+    async with stage(
+        model=ScriptedModel([reply], repeat=True),
+        slots=3,
+        mcp_servers={"shop": table},
+        approval_policy="never",
+        **settings,
+    ) as on:
+        async with asyncio.timeout(HANG_S):
+            assert (await on.root.message("ask both")).text == "done"
+        assert [output.success for output in on.outputs(on.root)] == [True, True]
+    called = [line.split()[1] for line in record.read_text().splitlines() if line.startswith("call ")]
+    assert sorted(called) == ["pid", *["slow"] * MANY]
+    assert called.index("pid") <= 2, called
+
+
+class Desk:
+    """Three colleagues that one answer asks, each of which must ask a person before it touches its file."""
+
+    names = ("x", "y", "z")
+
+    def __init__(self, on: Stage) -> None:
+        self.on = on
+
+    @staticmethod
+    def reply(asked: ScriptedRequest) -> Any:
+        if asked.last_input == "ask all":
+            return say("", *(call("conv_create", {"user_instruction": n, "title": n}) for n in Desk.names))
+        if asked.last_input in Desk.names:
+            return call("shell", {"command": ["touch", asked.last_input]})
+        return say("done")
+
+    async def waiting(self) -> dict[str, str]:
+        """The approval that each colleague waits for, once all do."""
+        async with asyncio.timeout(HANG_S):
+            while len(pending := await self.on.session.approvals.pending()) < len(self.names):
+                await ticks(1)
+        titles = {c.id: c.title for c in self.on.parts.conversations}
+        return {titles[request.conversation_id] or "": request.approval_id for request in pending}
+
+    def outcome(self) -> dict[str, bool]:
+        """Whether the command was run, of each whose call has an output."""
+        outputs = {
+            c.title or "": self.on.outputs(self.on.session.conversation(c.id)) for c in self.on.parts.conversations
+        }
+        return {name: outputs[name][0].success for name in self.names if outputs[name]}
+
+
+@pytest.mark.parametrize("order", ["xyz", "zyx", "yxz"])
+async def test_approvals_of_several_branches_are_answered_in_any_order(order: str, tmp_path: Path) -> None:
+    """Issue 20, 7: they queue, and each answer reaches its own branch."""
+    async with (
+        stage(
+            model=ScriptedModel([Desk.reply], repeat=True),
+            slots=4,
+            cwd=str(tmp_path),
+            approval_policy="untrusted",
+            sandbox="danger-full-access",
+        ) as on,
+        on.session.events(attend=True),
+    ):
+        desk = Desk(on)
+        reply = on.begin(on.root.message("ask all"))
+        asked = await desk.waiting()
+        assert sorted(asked) == list(desk.names)
+        for number, name in enumerate(order):
+            answer = "deny" if name == "y" else "allow"
+            assert (await on.session.approvals.resolve(asked[name], answer)).resolved
+            async with asyncio.timeout(HANG_S):
+                while name not in desk.outcome():
+                    await ticks(1)
+            assert set(desk.outcome()) == set(order[: number + 1])
+            assert not reply.done() or number == 2
+        assert (await reply).text == "done"
+        assert desk.outcome() == {"x": True, "y": False, "z": True}
+        assert sorted(made.name for made in tmp_path.iterdir()) == ["x", "z"]
+        on.check_idle()
+
+
+async def test_a_branch_that_is_cancelled_withdraws_its_approval_and_no_other(tmp_path: Path) -> None:
+    """Issue 20, 7 and 5."""
+    async with (
+        stage(
+            model=ScriptedModel([Desk.reply], repeat=True),
+            slots=4,
+            cwd=str(tmp_path),
+            approval_policy="untrusted",
+            sandbox="danger-full-access",
+        ) as on,
+        on.session.events(attend=True),
+    ):
+        desk = Desk(on)
+        reply = on.begin(on.root.message("ask all"))
+        asked = await desk.waiting()
+        (cut,) = [c for c in on.session.conversations() if c.info.title == "y"]
+        assert (await cut.interrupt(scope="branch")).interrupted
+        left = {request.approval_id for request in await on.session.approvals.pending()}
+        assert left == {asked["x"], asked["z"]}
+        assert not (await on.session.approvals.resolve(asked["y"], "allow")).resolved
+        for name in "zx":
+            await on.session.approvals.resolve(asked[name], "allow")
+        assert (await reply).text == "done"
+        assert desk.outcome() == {"x": True, "y": False, "z": True}
+        assert not (tmp_path / "y").exists()
+        assert [output.success for output in on.outputs(on.root)] == [True, False, True]
