@@ -52,7 +52,7 @@ async def test_a_branch_with_many_calls_of_a_server_does_not_hold_up_its_sibling
     assert called.index("pid") <= 2, called
 
 
-class Desk:
+class AskingBranches:
     """Three colleagues that one answer asks, each of which must ask a person before it touches its file."""
 
     names = ("x", "y", "z")
@@ -63,8 +63,8 @@ class Desk:
     @staticmethod
     def reply(asked: ScriptedRequest) -> Any:
         if asked.last_input == "ask all":
-            return say("", *(call("conv_create", {"user_instruction": n, "title": n}) for n in Desk.names))
-        if asked.last_input in Desk.names:
+            return say("", *(call("conv_create", {"user_instruction": n, "title": n}) for n in AskingBranches.names))
+        if asked.last_input in AskingBranches.names:
             return call("shell", {"command": ["touch", asked.last_input]})
         return say("done")
 
@@ -89,7 +89,7 @@ async def test_approvals_of_several_branches_are_answered_in_any_order(order: st
     """Issue 20, 7: they queue, and each answer reaches its own branch."""
     async with (
         stage(
-            model=ScriptedModel([Desk.reply], repeat=True),
+            model=ScriptedModel([AskingBranches.reply], repeat=True),
             slots=4,
             cwd=str(tmp_path),
             approval_policy="untrusted",
@@ -97,20 +97,20 @@ async def test_approvals_of_several_branches_are_answered_in_any_order(order: st
         ) as on,
         on.session.events(attend=True),
     ):
-        desk = Desk(on)
+        branches = AskingBranches(on)
         reply = on.begin(on.root.message("ask all"))
-        asked = await desk.waiting()
-        assert sorted(asked) == list(desk.names)
+        asked = await branches.waiting()
+        assert sorted(asked) == list(branches.names)
         for number, name in enumerate(order):
             answer = "deny" if name == "y" else "allow"
             assert (await on.session.approvals.resolve(asked[name], answer)).resolved
             async with asyncio.timeout(HANG_S):
-                while name not in desk.outcome():
+                while name not in branches.outcome():
                     await ticks(1)
-            assert set(desk.outcome()) == set(order[: number + 1])
+            assert set(branches.outcome()) == set(order[: number + 1])
             assert not reply.done() or number == 2
         assert (await reply).text == "done"
-        assert desk.outcome() == {"x": True, "y": False, "z": True}
+        assert branches.outcome() == {"x": True, "y": False, "z": True}
         assert sorted(made.name for made in tmp_path.iterdir()) == ["x", "z"]
         on.check_idle()
 
@@ -119,7 +119,7 @@ async def test_a_branch_that_is_cancelled_withdraws_its_approval_and_no_other(tm
     """Issue 20, 7 and 5."""
     async with (
         stage(
-            model=ScriptedModel([Desk.reply], repeat=True),
+            model=ScriptedModel([AskingBranches.reply], repeat=True),
             slots=4,
             cwd=str(tmp_path),
             approval_policy="untrusted",
@@ -127,9 +127,9 @@ async def test_a_branch_that_is_cancelled_withdraws_its_approval_and_no_other(tm
         ) as on,
         on.session.events(attend=True),
     ):
-        desk = Desk(on)
+        branches = AskingBranches(on)
         reply = on.begin(on.root.message("ask all"))
-        asked = await desk.waiting()
+        asked = await branches.waiting()
         (cut,) = [c for c in on.session.conversations() if c.info.title == "y"]
         assert (await cut.interrupt(scope="branch")).interrupted
         left = {request.approval_id for request in await on.session.approvals.pending()}
@@ -138,6 +138,6 @@ async def test_a_branch_that_is_cancelled_withdraws_its_approval_and_no_other(tm
         for name in "zx":
             await on.session.approvals.resolve(asked[name], "allow")
         assert (await reply).text == "done"
-        assert desk.outcome() == {"x": True, "y": False, "z": True}
+        assert branches.outcome() == {"x": True, "y": False, "z": True}
         assert not (tmp_path / "y").exists()
         assert [output.success for output in on.outputs(on.root)] == [True, False, True]
