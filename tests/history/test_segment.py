@@ -23,6 +23,11 @@ from tests.history.items import call, model, output, seed, thought, user
 from tests.tables import each_row
 
 
+def test_the_digest_of_a_long_text_is_that_of_its_json() -> None:
+    items = (user('"\n\x1b字' * 100_000), user("short"))
+    assert seal(items).digest == hashlib.sha256(msgspec.json.encode(items)).digest()
+
+
 def test_a_segment_holds_the_very_items_and_their_digest() -> None:
     """S002-21"""
     items = [user("hello"), model("hi")]

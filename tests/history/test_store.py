@@ -31,6 +31,15 @@ def joined(store: HistoryStore, encoder: CountingEncoder) -> bytes:
     return b",".join(store.encoded(encoder))
 
 
+def test_a_history_is_encoded_bit_by_bit_as_it_is_at_once() -> None:
+    """L1: another dialect for a long history took all of it in one step."""
+    store, encoder, steps = store_of(*rounds(20, "x" * 400)), CountingEncoder(), list[tuple[bytes, ...]]()
+    while (encoded := store.encoded(encoder, most_bytes=1_000)) not in steps:
+        steps.append(encoded)
+    assert len(steps) > 5
+    assert b",".join(steps[-1]) == joined(store, CountingEncoder("other")) == joined(store, encoder)
+
+
 # ---- who else may store it
 
 

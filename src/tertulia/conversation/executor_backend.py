@@ -17,7 +17,7 @@ from tertulia.conversation.native_session import NativeSession, identity_digest
 from tertulia.conversation.output_check import is_repair_request, request_repair
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.step_publisher import StepPublisher
-from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.task_scope import TaskScope, clean_texts
 from tertulia.errors import ModelError, UnsupportedByBackendError
 from tertulia.executors.executor import (
     Assignment,
@@ -156,7 +156,7 @@ class ExecutorBackend:
                     scope, replace(assignment, prompt=prompt, **own), telling, native_session
                 )
                 if isinstance(ending, RunFinished) or knew or self._resuming.on_resume_failure == "fail":
-                    return _finish_task(scope, ending, earlier)
+                    return await _finish_task(scope, ending, earlier)
                 why = _failure_text(ending)
             scope.publish(WarningEvent(f"{self._executor.name} {_RESUME_FAILED} ({why})", "resume_failed"))
         history = transcript(
@@ -164,7 +164,7 @@ class ExecutorBackend:
         )
         assignment = replace(assignment, prompt=telling.prompt(history, message, previous))
         ending, _ = await self._run(scope, assignment, telling, native_session)
-        return _finish_task(scope, ending, earlier)
+        return await _finish_task(scope, ending, earlier)
 
     def _may_resume(self, scope: TaskScope, telling: TaskHistorySettings) -> bool:
         return (
@@ -233,7 +233,7 @@ class ExecutorBackend:
                 async for step in steps:
                     # An agent that goes on although it was stopped says nothing more.
                     scope.check_wanted()
-                    progress.tell(step)
+                    await progress.tell_any(step)
                     has_steps = has_steps or not isinstance(step, NativeSessionId)
                     match step:
                         case NativeSessionId(found):
@@ -297,11 +297,12 @@ def _record_native_session(
         conversation.note(NoteRecord(conversation.id, NATIVE_SESSION, native_session.noted() if resumable else None))
 
 
-def _finish_task(scope: TaskScope, ending: RunEnd, earlier: str | None) -> None:
+async def _finish_task(scope: TaskScope, ending: RunEnd, earlier: str | None) -> None:
     """`earlier`: what this task had answered before, to a message that was put in later."""
     match ending:
         case RunFinished(text):
             if text and scope.last_text is None:
+                await clean_texts(scope, [text])
                 item = AssistantMessage(new_item_id(), text_parts(text))
                 scope.say([item])
                 scope.announce(item)

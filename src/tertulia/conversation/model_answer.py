@@ -5,6 +5,7 @@ Sampling is one question to the same model beside the conversation: no tools, no
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import aclosing
 
@@ -44,6 +45,7 @@ from tertulia.protocol.items import (
     Usage,
     UserMessage,
 )
+from tertulia.protocol.records import LONG_CHARACTERS, MAX_COST, TOO_MANY, escape_cost
 from tertulia.protocol.tool_events import WebSearchBegin, WebSearchEnd
 from tertulia.protocol.tool_spec import canonical_name
 from tertulia.tools.output_truncation import bound
@@ -87,8 +89,9 @@ async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *,
     # A generator is closed here and not by the collector: closing is what hangs up on the provider.
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
-            finished = reader.take(piece)
-            if finished is not None:
+            if isinstance(piece, TextDelta | ReasoningDelta) and len(piece.text) > LONG_CHARACTERS:
+                await reader.take_long(piece)
+            elif (finished := reader.take(piece)) is not None:
                 return ModelAnswer(tuple(reader.items), finished)
     raise ModelError(f"the stream of {wire.name} ended before the answer did")
 
@@ -101,7 +104,13 @@ class _AnswerReader:
         self._scope = scope
         self._aloud = aloud
         self._offsets: dict[ItemId, int] = {}
-        self._heard = self._said = 0
+        self._heard = self._said = self._heard_escapes = self._said_escapes = 0
+
+    async def take_long(self, piece: TextDelta | ReasoningDelta) -> None:
+        """A long piece as several short ones, so that the loop is not held."""
+        for start in range(0, len(piece.text), LONG_CHARACTERS):
+            self._hear(replace(piece, text=piece.text[start : start + LONG_CHARACTERS]))
+            await asyncio.sleep(0)
 
     def take(self, piece: AnswerPiece) -> AnswerEnd | None:
         match piece:
@@ -109,6 +118,7 @@ class _AnswerReader:
                 self._hear(piece)
             case AnswerItem(item):
                 self._said = _bounded(self._said + _size(item))
+                self._said_escapes = _bounded_escapes(self._said_escapes + sum(map(escape_cost, _texts(item))))
                 self.items.append(_clean(item))
             case ProviderSearch(call_id, query):
                 call_id = CallId(_valid(call_id))
@@ -127,6 +137,7 @@ class _AnswerReader:
 
     def _hear(self, piece: TextDelta | ReasoningDelta) -> None:
         self._heard = _bounded(self._heard + len(piece.text))
+        self._heard_escapes = _bounded_escapes(self._heard_escapes + escape_cost(piece.text))
         if not self._aloud:
             return
         text, item_id = _valid(piece.text), ItemId(_valid(piece.item_id))
@@ -144,14 +155,24 @@ def _bounded(size: int) -> int:
     return size
 
 
+def _bounded_escapes(cost: int) -> int:
+    if cost > MAX_COST:
+        raise ModelError(f"the answer has {TOO_MANY}")
+    return cost
+
+
 def _size(item: AnswerHistoryItem) -> int:
+    return sum(map(len, _texts(item))) + (_CALL_COST if isinstance(item, ToolCall) else 0)
+
+
+def _texts(item: AnswerHistoryItem) -> tuple[str, ...]:
     match item:
         case AssistantMessage():
-            return sum(len(part.text if isinstance(part, TextPart) else part.image_url) for part in item.parts)
+            return tuple(part.text if isinstance(part, TextPart) else part.image_url for part in item.parts)
         case Reasoning():
-            return len(item.text) + len(item.opaque or "")
+            return item.text, item.opaque or ""
         case ToolCall():
-            return len(item.call_id) + len(item.arguments) + _CALL_COST
+            return item.call_id, item.arguments
 
 
 def _valid(text: str) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from tertulia.conversation.task_scope import TaskScope
-from tertulia.executors.executor import RunInterrupted, Step
+from msgspec.structs import replace
+
+from tertulia.conversation.task_scope import TaskScope, clean_texts
+from tertulia.executors.executor import AgentDelta, AgentText, RunInterrupted, Step, Thought, ThoughtDelta
 from tertulia.executors.step_events import StepEvents
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta, EventData
 from tertulia.protocol.items import AssistantMessage, text_parts
+from tertulia.protocol.records import LONG_CHARACTERS
 from tertulia.protocol.tool_events import ToolCallBegin
 
 BATCH_EVENTS = 5
@@ -26,6 +29,21 @@ class StepPublisher:
         self._waiting: list[EventData] = []
         self._timer: asyncio.TimerHandle | None = None
         scope.call_at_break(self.break_off)
+
+    async def tell_any(self, step: Step) -> None:
+        """The same for a step of which a text may be long: a piece of one becomes several, and the loop is not held."""
+        match step:
+            case AgentDelta(text=text) | ThoughtDelta(text=text) if len(text) > LONG_CHARACTERS:
+                for start in range(0, len(text), LONG_CHARACTERS):
+                    self._scope.check_wanted()
+                    self.tell(replace(step, text=text[start : start + LONG_CHARACTERS]))
+                    await asyncio.sleep(0)
+            case AgentText(text=text) | Thought(text=text):
+                await clean_texts(self._scope, [text])
+                self._scope.check_wanted()
+                self.tell(step)
+            case _:
+                self.tell(step)
 
     def tell(self, step: Step) -> None:
         """What this step comes to."""

@@ -7,14 +7,14 @@ through the scope raises CancelledError: a task has one end, and nothing of it c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError, TaskCancelledError, TertuliaError
-from tertulia.events.bus import EventBus, EventScope
+from tertulia.events.bus import CleanTexts, EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.policy.narrowing import Rights
 from tertulia.protocol.events import AgentMessage, AgentReasoning, Event, EventData
@@ -30,6 +30,7 @@ from tertulia.protocol.items import (
     Usage,
     readable_arguments,
 )
+from tertulia.protocol.records import LONG_CHARACTERS
 from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_spec import CONV_TOOLS, canonical_name
@@ -60,7 +61,7 @@ class TaskServices(msgspec.Struct, frozen=True):
     """Awaited before a task's first request: what changes between tasks, and never inside one, changes here."""
 
 
-class _PartialAnswer:
+class PartialAnswer:
     """An answer that is not whole yet."""
 
     __slots__ = ("_bytes", "item_id", "length")
@@ -90,13 +91,14 @@ class TaskScope:
         "_begun",
         "_on_break",
         "_outputs",
-        "_partial",
         "_revoked",
         "_unsure",
         "around",
         "chain",
+        "clean_texts",
         "conversation",
         "last_text",
+        "partial",
         "repaired",
         "rights",
         "scope",
@@ -136,8 +138,11 @@ class TaskScope:
         self.repaired = False
         """Whether the model was asked to repair its answer, see `output_check.py`."""
         self._on_break: Callable[[], None] | None = None
-        self._partial: _PartialAnswer | None = None
+        self.partial: PartialAnswer | None = None
+        """What was said so far of an answer that is not whole."""
         self._begun: dict[CallId, float] = {}
+        self.clean_texts: CleanTexts = ()
+        """What may be published of long texts, see the function of that name."""
         self._outputs: dict[CallId, ToolOutput] = {}
         self._unsure: list[tuple[Event, StoragePolicy | None]] = []
         """Beginnings and ends of calls that may not be written down yet."""
@@ -146,7 +151,7 @@ class TaskScope:
     def publish(self, data: EventData, storage: StoragePolicy | None = None) -> Event:
         """Tell the session, under this task's ids; kept by the chain's policy, or the stricter one given."""
         self._check()
-        return self.around.bus.publish(data, self.scope, storage or self.storage())
+        return self.around.bus.publish(data, self.scope, storage or self.storage(), self.clean_texts)
 
     def call_at_break(self, tell_ends: Callable[[], None]) -> None:
         """Have this called first at an unplanned end: a backend that told the beginning of something tells its end."""
@@ -198,20 +203,20 @@ class TaskScope:
     def hear(self, item_id: ItemId, text: str) -> int:
         """Note a piece of an answer that may never become whole; its offset."""
         self._check()
-        if self._partial is None or self._partial.item_id != item_id:
-            self._partial = _PartialAnswer(item_id)
-        return self._partial.add(text)
+        if self.partial is None or self.partial.item_id != item_id:
+            self.partial = PartialAnswer(item_id)
+        return self.partial.add(text)
 
     def forget_partial(self) -> None:
         """The answer became whole, or the request is made again."""
-        self._partial = None
+        self.partial = None
 
     def announce(self, item: Item) -> None:
         """Publish what the model said as a durable event."""
         match item:
             case AssistantMessage():
                 self.last_text = item.text
-                self.publish(AgentMessage(item.text, item.id))
+                self.publish(AgentMessage(self.last_text, item.id))
             case Reasoning() if item.text:
                 self.publish(AgentReasoning(item.text, item.id))
             case _:
@@ -251,9 +256,9 @@ class TaskScope:
         """
         if self._on_break is not None:
             self._on_break()
-        if self._partial is not None and self._partial.length:
-            item = AssistantMessage(self._partial.item_id, (TextPart(self._partial.text),))
-            self._partial = None
+        if self.partial is not None and self.partial.length:
+            item = AssistantMessage(self.partial.item_id, (TextPart(self.partial.text),))
+            self.partial = None
             self.say([item])
             self.announce(item)
         self.settle_calls()
@@ -281,3 +286,19 @@ class TaskScope:
     def _check(self) -> None:
         if self._revoked:
             raise asyncio.CancelledError("this task is over")
+
+
+async def clean_texts(scope: TaskScope, texts: Iterable[str]) -> None:
+    """Of texts that a task is about to publish, redact the long ones in steps; publishing then takes no time.
+
+    Nothing is said or published here: a task that is stopped meanwhile has not said them.
+    """
+    clean = scope.around.bus.clean_text
+    scope.clean_texts = [(text, await clean(text)) for text in texts if len(text) > LONG_CHARACTERS]
+
+
+async def clean_partial(scope: TaskScope) -> None:
+    """The same for an answer that did not become whole, before `tidy` publishes it."""
+    partial = scope.partial
+    if partial is not None and partial.length > LONG_CHARACTERS:
+        await clean_texts(scope, [partial.text])

@@ -6,6 +6,7 @@ through the task scope.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -15,10 +16,11 @@ import msgspec
 from tertulia.conversation.compaction import trim_for_overflow, trim_to_limits
 from tertulia.conversation.model_answer import ModelAnswer, ProviderError, request_answer, sample
 from tertulia.conversation.output_check import OutputOptions, request_repair, require_output
-from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.task_scope import TaskScope, clean_texts
 from tertulia.conversation.terms import TurnContext
 from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import TertuliaError
+from tertulia.history.encoding import STEP_BYTES
 from tertulia.models.wire import ModelRequest
 from tertulia.prompt.request import RequestInputs, build_request, fingerprint_request
 from tertulia.prompt.tool_list import OfferedTools
@@ -72,15 +74,26 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
 async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
     """Ask once; if the history does not fit, make room and ask once more."""
     trim_to_limits(scope)
+    await _encode_history(scope)
     turn = _prepare(scope, script)
     try:
         answer = await _send_request(scope, turn)
     except ProviderError as failure:
         if not (failure.overflow and trim_for_overflow(scope)):
             raise
+        await _encode_history(scope)
         turn = _prepare(scope, script)
         answer = await _send_request(scope, turn)
     return answer, turn.known
+
+
+async def _encode_history(scope: TaskScope) -> None:
+    """Have what is long of it encoded before the request is made, which happens in one step."""
+    history, dialect = scope.conversation.history, scope.conversation.terms.wire.dialect
+    encoded: tuple[bytes, ...] = ()
+    while history.byte_count > STEP_BYTES and (more := history.encoded(dialect, most_bytes=STEP_BYTES)) is not encoded:
+        encoded = more
+        await asyncio.sleep(0)
 
 
 class _PreparedTurn(msgspec.Struct, frozen=True):
@@ -149,6 +162,7 @@ async def _record(scope: TaskScope, answer: ModelAnswer, offered: OfferedTools) 
     checked, dropped = await _check(scope, answer.calls, offered) if answer.calls else ([], [])
     unwanted = set(map(id, dropped))
     items = [item for item in answer.items if id(item) not in unwanted]
+    await clean_texts(scope, (item.text for item in items if not isinstance(item, ToolCall)))
     scope.say(items)
     for item in items:
         scope.announce(item)

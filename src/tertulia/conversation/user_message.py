@@ -21,6 +21,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.inputs import ImageInput, InputItem, LocalImageInput, TextInput, check_text
 from tertulia.protocol.items import ImagePart, Item, Part, TextPart, UserMessage
+from tertulia.protocol.records import TOO_MANY, has_too_many_escapes
 from tertulia.protocol.sandbox_mode import sandbox_to_wire
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
@@ -42,7 +43,7 @@ def to_user_message(
     parts: list[Part] = []
     room = MAX_MESSAGE_CHARS
     if text:
-        parts.append(TextPart(check_text(text, "text")))
+        parts.append(TextPart(check_text(text, "text", with_escapes=False)))
         room -= len(text)
     for index, item in enumerate(items or ()):
         content = _content(item, f"items[{index}]", cwd)
@@ -55,16 +56,22 @@ def to_user_message(
             parts.append(TextPart(content) if isinstance(item, TextInput) else ImagePart(content))
     if not parts:
         raise InvalidParamsError("a message needs text or items, and both were empty")
+    _check_escapes(parts)
     if sender is not None:
         check_text(sender, "sender")
     return UserMessage(new_item_id(), tuple(parts), sender=sender)
+
+
+def _check_escapes(parts: Sequence[Part]) -> None:
+    if has_too_many_escapes(*(part.text for part in parts if isinstance(part, TextPart))):
+        raise InvalidParamsError(f"the message has {TOO_MANY}")
 
 
 def _content(item: InputItem, where: str, cwd: str) -> str:
     """The text, or the address of the picture."""
     match item:
         case TextInput(text):
-            return check_text(text, f"{where}.text")
+            return check_text(text, f"{where}.text", with_escapes=False)
         case ImageInput(image_url):
             if not image_url.startswith(("data:image/", "https://")):
                 raise InvalidParamsError(f"{where}.image_url must be a data:image/ or https: address")

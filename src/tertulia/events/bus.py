@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.errors import ClosedError, InternalError, InvalidParamsError, TertuliaError
 from tertulia.events.clock import Clock, Timestamps
@@ -22,6 +23,9 @@ from tertulia.events.subscription import Mailbox, Subscription, visible_in
 from tertulia.protocol.events import ErrorEvent, Event, EventData
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.storage import StoragePolicy
+
+CleanTexts = Sequence[tuple[str, str]]
+"""Long texts, each with what may be published of it."""
 
 
 class EventScope(msgspec.Struct, frozen=True):
@@ -59,9 +63,13 @@ class EventBus:
         ring_events: int = 10_000,
         ring_bytes: int = 64 * 1024 * 1024,
         clean: Callable[[EventData], EventData] | None = None,
+        clean_text: Callable[[str], Awaitable[str]] | None = None,
         knows_tool: Callable[[str], bool] = lambda name: False,
     ) -> None:
-        """`clean` redacts an event before it is stamped. `knows_tool`: see `Metrics`."""
+        """`clean` redacts an event before it is stamped, `clean_text` a long text of one, in steps.
+
+        `knows_tool`: see `Metrics`.
+        """
         self._session_id = session_id
         self._epoch = epoch
         self._now = Timestamps(clock)
@@ -81,6 +89,7 @@ class EventBus:
         self._closed = False
         self._told_at_once = journal.watch(self._settle)
         self._clean = clean
+        self._clean_text = clean_text
         self.metrics = Metrics(knows_tool)
         """Counts what was delivered: what the journal took back never happened."""
 
@@ -100,10 +109,17 @@ class EventBus:
         self._sweep()
         return bool(self._boxes)
 
-    def publish(self, data: EventData, scope: EventScope | None = None, storage: StoragePolicy | None = None) -> Event:
+    def publish(
+        self,
+        data: EventData,
+        scope: EventScope | None = None,
+        storage: StoragePolicy | None = None,
+        clean_texts: CleanTexts = (),
+    ) -> Event:
         """Stamp an event and send it on its way. Never waits, and never fails on account of a listener.
 
         `storage` is the strictest policy of what it was made from, where that may be stricter than its conversation's.
+        `clean_texts`: what `clean_text` made of long texts that may be in it.
         Raises `ClosedError` after `close`. Whether a durable event was committed is learnt from `flush`.
         """
         if self._closed:
@@ -112,7 +128,7 @@ class EventBus:
             # A failure that happened but was not noticed yet must not leave its mark on the next number.
             self._settle()
         if self._clean is not None:
-            data = self._clean(data)
+            data = _cleaned(data, self._clean, clean_texts)
         event = self._stamp(data, scope or self._session, self._numbered + 1 if data.durable else None)
         future = None
         if data.durable:
@@ -126,6 +142,10 @@ class EventBus:
             if future is not None and (future.done() or not self._told_at_once):
                 future.add_done_callback(self._on_written)
         return event
+
+    async def clean_text(self, text: str) -> str:
+        """A text as it may be published, made in steps: `publish` itself holds the loop until it is done."""
+        return text if self._clean_text is None else await self._clean_text(text)
 
     async def flush(self) -> None:
         """Return when everything published so far is committed and delivered.
@@ -283,6 +303,14 @@ class EventBus:
                 self._boxes[conversation] = stay
             else:
                 self._boxes.pop(conversation, None)
+
+
+def _cleaned(data: EventData, clean: Callable[[EventData], EventData], clean_texts: CleanTexts) -> EventData:
+    if not clean_texts:
+        return clean(data)
+    texts = {name: text for name in data.__struct_fields__ if isinstance(text := getattr(data, name), str)}
+    found = {name: new for name, text in texts.items() for old, new in clean_texts if old == text}
+    return replace(clean(replace(data, **dict.fromkeys(found, ""))), **found) if found else clean(data)
 
 
 def _retrieve_exception(future: asyncio.Future[None] | None) -> None:

@@ -9,6 +9,8 @@ from typing import Protocol
 from tertulia.history.segment import Segment
 from tertulia.protocol.items import Item
 
+STEP_BYTES = 1 << 18
+"""Of texts that are encoded in one step of the event loop, or one segment."""
 LARGE = 1 << 20
 """A chunk of this many bytes is left as it is; below, chunks are merged."""
 
@@ -61,10 +63,18 @@ class Encoding:
         self._push(encoded)
         self._ends.append(end + len(encoded) + 1 if encoded else end)
 
-    def catch_up(self, segments: Sequence[Segment]) -> None:
-        """Encode those of a growing row of segments that are not in here yet."""
+    def catch_up(self, segments: Sequence[Segment], most_bytes: int | None = None) -> None:
+        """Encode those of a growing row of segments that are not in here yet.
+
+        With `most_bytes` it stops behind the segment with which their texts have so many.
+        """
+        room = most_bytes
         for index in range(self.segment_count, len(segments)):
             self.append(segments[index])
+            if room is not None:
+                room -= segments[index].byte_count
+                if room <= 0:
+                    return
 
     def rearranged(self, layout: Iterable[range | Segment]) -> Encoding:
         """A new encoding made of ranges of this one, whose bytes are copied, and of new segments."""

@@ -45,12 +45,25 @@ def seal(items: Iterable[Item], *, pinned: bool = False) -> Segment:
     sealed = tuple(items)
     opens, closes = prove(sealed)
     try:
-        digest = hashlib.sha256(_canonical.encode(sealed)).digest()
         byte_count, weight = _weigh(sealed)
+        digest = _digest(sealed, byte_count)
     except UnicodeEncodeError:
         raise InvalidParamsError("an item has a lone surrogate; history holds valid Unicode only") from None
     messages = sum(map(is_message, sealed))
     return Segment(sealed, digest, opens, closes, byte_count, weight, messages, pinned)
+
+
+def _digest(items: tuple[Item, ...], byte_count: int) -> bytes:
+    if byte_count <= _PIECE_CHARACTERS:
+        return hashlib.sha256(_canonical.encode(items)).digest()
+    # Imported here: most texts are short.
+    from tertulia.protocol.json_steps import encoded_pieces
+
+    # In pieces: a long text is not in memory twice for the sake of its digest.
+    digest = hashlib.sha256()
+    for piece in encoded_pieces(items):
+        digest.update(piece)
+    return digest.digest()
 
 
 def supersedes(newer: Segment, older: Segment) -> bool:

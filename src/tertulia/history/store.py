@@ -194,15 +194,16 @@ class HistoryStore:
         """The newest messages of users and model, oldest first, injected ones left out."""
         return self.snapshot().messages(limit)
 
-    def encoded(self, encoder: ItemEncoder) -> tuple[bytes, ...]:
+    def encoded(self, encoder: ItemEncoder, *, most_bytes: int | None = None) -> tuple[bytes, ...]:
         """The whole history in a dialect, as chunks to be joined with commas, none of them empty.
 
         Only what was appended since the last time is encoded. Another dialect than last time takes the place of
-        the old one and costs one translation.
+        the old one and costs one translation. With `most_bytes` only about so much is encoded now, and given back with
+        what was before; the same tuple as last time says that there is no more.
         """
         if self._encoding is None or self._encoding.encoder.name != encoder.name:
             self._encoding = Encoding(encoder)
-        self._encoding.catch_up(self._segments)
+        self._encoding.catch_up(self._segments, most_bytes)
         return self._encoding.chunks()
 
     def rewrite(self, plan: Cut, summary: Summary | None, *, expected_revision: int) -> Rewrite | None:

@@ -15,8 +15,9 @@ from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from tertulia.policy.token_redaction import TokenRedactor, TokenStreamRedactor
+from tertulia.policy.token_redaction import TokenRedactor, TokenSteps, TokenStreamRedactor
 from tertulia.protocol.events import EventData
+from tertulia.protocol.records import has_long_text
 from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
 
 _MOST = 32
@@ -58,8 +59,17 @@ MIN_SECRET = 8
 """Shorter values are words: taking them out would only spoil texts."""
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
-# A key begins where a word does. In JSON a line's end is an `n` behind a backslash, which is no part of the word.
-_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u00[01][0-9a-f]))"
+
+def _word(prefix: str, rest: str) -> str:
+    """The pattern of a key that begins where a word does.
+
+    It looks back from behind the prefix: a pattern that begins with letters is found much faster than a condition.
+    """
+    # In JSON a line's end is an `n` behind a backslash, which is no part of the word.
+    before = ("(?<![A-Za-z0-9_-]", r"(?<=\\[bfnrt]", r"(?<=\\u00[01][0-9a-f]")
+    return prefix + f"(?:{'|'.join(f'{condition}{prefix})' for condition in before)})" + rest
+
+
 _PEM_BODY = r"(?:[^\"\\-]|\\[nrt\\]|-(?!----)){0,65536}+"
 
 _PEM = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----" + _PEM_BODY + r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?"
@@ -85,11 +95,11 @@ _FAMILIES = (
         "-",
         r"-(?:(?<=sk-)|(?<=glpat-)|(?<=pypi-)|(?<=xox[abeoprs]-)|----BEGIN )",
         (
-            ("anthropic-key", _START + r"sk-ant-[A-Za-z0-9_-]{16,}"),
-            ("openai-key", _START + r"sk-[A-Za-z0-9_-]{20,}"),
-            ("gitlab-token", _START + r"glpat-[A-Za-z0-9_-]{16,}"),
-            ("pypi-token", _START + r"pypi-[A-Za-z0-9_-]{32,}"),
-            ("slack-token", _START + r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+            ("anthropic-key", _word("sk-ant-", r"[A-Za-z0-9_-]{16,}")),
+            ("openai-key", _word("sk-", r"[A-Za-z0-9_-]{20,}")),
+            ("gitlab-token", _word("glpat-", r"[A-Za-z0-9_-]{16,}")),
+            ("pypi-token", _word("pypi-", r"[A-Za-z0-9_-]{32,}")),
+            ("slack-token", _word("xox[abeoprs]-", r"[A-Za-z0-9-]{10,}")),
             # One that was cut off is a key all the same.
             ("private-key", _PEM),
         ),
@@ -98,11 +108,11 @@ _FAMILIES = (
         "_",
         r"_(?:(?<=gh[oprsu]_)|(?<=github_)pat_|(?<=[prs]k_)(?:live|test)_|(?<=npm_)|(?<=hf_)|(?i:access_?key))",
         (
-            ("github-token", _START + r"gh[oprsu]_[A-Za-z0-9]{30,}"),
-            ("github-token", _START + r"github_pat_[A-Za-z0-9_]{22,}"),
-            ("stripe-key", _START + r"[prs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
-            ("npm-token", _START + r"npm_[A-Za-z0-9]{36,}"),
-            ("huggingface-token", _START + r"hf_[A-Za-z0-9]{30,}"),
+            ("github-token", _word("gh[oprsu]_", r"[A-Za-z0-9]{30,}")),
+            ("github-token", _word("github_pat_", r"[A-Za-z0-9_]{22,}")),
+            ("stripe-key", _word("[prs]k_", r"(?:live|test)_[A-Za-z0-9]{16,}")),
+            ("npm-token", _word("npm_", r"[A-Za-z0-9]{36,}")),
+            ("huggingface-token", _word("hf_", r"[A-Za-z0-9]{30,}")),
             ("aws-secret", rf"(?P<before>(?i:secret_access_key){_QUOTING})[A-Za-z0-9/+=]{{40}}"),
         ),
     ),
@@ -110,11 +120,11 @@ _FAMILIES = (
         "I",
         r"I(?:(?<=AI)za|(?<=A[KS]I)A)",
         (
-            ("google-key", _START + r"AIza[A-Za-z0-9_-]{35}"),
-            ("aws-key-id", _START + r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
+            ("google-key", _word("AIza", r"[A-Za-z0-9_-]{35}")),
+            ("aws-key-id", _word("A[KS]IA", r"[A-Z0-9]{16}(?![A-Za-z0-9])")),
         ),
     ),
-    _Family("J", r"J(?<=eyJ)", (("jwt", _START + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),)),
+    _Family("J", r"J(?<=eyJ)", (("jwt", _word("eyJ", r"[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")),)),
     _Family("@", "", (("password", r"(?P<before>://[^\s/:@\"'\\]{0,64}:)[^\s/@\"'\\]{1,256}(?P<after>@)"),)),
     # However a token is quoted: on a command line, in a list of arguments, as a value of JSON within JSON.
     _Family("oken", "", (("token", rf"(?P<before>oken{_QUOTING}[0-9a-fA-F]{{8}})[0-9a-fA-F]{{24,}}"),)),
@@ -234,6 +244,31 @@ class Redactor:
         except (TypeError, ValueError, RecursionError):
             return data
         cleaned = self._tokens.json(body)
+        return data if cleaned is body else msgspec.json.decode(cleaned, type=type(data))
+
+    async def without_tokens_in_steps(self, data: T) -> T:
+        """The same for data with texts of any length; the loop is never held for long."""
+        if not (self._tokens and has_long_text(data)):
+            return self.without_tokens(data)
+        # Imported here and below: most texts are short, and most sessions have no tokens.
+        from tertulia.protocol.json_steps import StepwiseWork, run_to_end
+
+        return await run_to_end(StepwiseWork(self._without_tokens(data)))
+
+    async def text_without_tokens(self, text: str) -> str:
+        """One text of any length without session tokens; the loop is never held for long."""
+        from tertulia.protocol.json_steps import StepwiseWork, run_to_end
+
+        return await run_to_end(StepwiseWork(self._tokens.text_steps(text))) if self._tokens else text
+
+    def _without_tokens(self, data: T) -> TokenSteps[T]:
+        from tertulia.protocol.json_steps import encode
+
+        try:
+            body = yield from encode(data)
+        except (TypeError, ValueError, RecursionError):
+            return data
+        cleaned = yield from self._tokens.json_steps(body)
         return data if cleaned is body else msgspec.json.decode(cleaned, type=type(data))
 
     def event_cleaner(self) -> Callable[[EventData], EventData]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import takewhile
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -31,12 +32,18 @@ _GRAM = 5
 _BLOCK = re.compile(rf"[0-9a-f]{{{_GRAM}}}")
 _SHORT = 1_024
 """Characters that are looked at closely in any case."""
+_DIGITS = re.compile(r"[0-9a-f]+")
 _STEP = 8 * 1024
+_PART = 64 * 1024
 _MOST_PLACES = 10_000
 """Where five digits of a token stand in one text, besides those that are there by chance."""
 _MOST_CLOSE = 64 * 1024
 """Characters of one text that are looked at closely."""
 REPLACEMENT = "[redacted:token]"
+
+T = TypeVar("T")
+TokenSteps = Generator[None, None, T]
+"""Work with a stop after every few kilobytes."""
 
 
 class TokenRedactor:
@@ -84,42 +91,62 @@ class TokenRedactor:
 
     def text(self, text: str) -> str:
         """The text without tokens; the same object if it has none."""
-        pieces: list[str] = []
-        done = 0
-        for start, end in self.spans(text) if self._heads else ():
-            pieces += (text[done:start], REPLACEMENT)
-            done = end
-        return "".join([*pieces, text[done:]]) if pieces else text
+        return _at_once(self.text_steps(text)) if self._heads else text
 
     def json(self, body: bytes) -> bytes:
         """Encoded JSON without tokens; the same object if it has none."""
-        if not self._heads:
-            return body
+        return _at_once(self.json_steps(body)) if self._heads else body
+
+    def text_steps(self, text: str) -> TokenSteps[str]:
+        """What `text` gives, with a stop after every few kilobytes."""
+        pieces: list[str] = []
+        done = 0
+        windows, rest = yield from self._windows(text)
+        for start, end in self._spans_within(text, windows):
+            pieces += (text[done:start], REPLACEMENT)
+            done = end
+        if rest is not None:
+            pieces.append(text[done:rest])
+            done = len(text)
+            for begin, end in _parts_by_runs(text, rest):
+                pieces.append(_RUN.sub(REPLACEMENT, text[begin:end]))
+                yield
+        return "".join([*pieces, text[done:]]) if pieces else text
+
+    def json_steps(self, body: bytes) -> TokenSteps[bytes]:
+        """What `json` gives, in such steps."""
         # Byte for byte there and back, whatever the bytes mean.
         text = body.decode("latin-1")
-        cleaned = self.text(text)
+        cleaned = yield from self.text_steps(text)
         return body if cleaned is text else cleaned.encode("latin-1")
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """From where to where a text must not be seen, in order."""
-        windows, rest = ([(0, len(text))], None) if len(text) <= _SHORT else self._windows(text)
+        windows, rest = _at_once(self._windows(text))
+        yield from self._spans_within(text, windows)
+        if rest is not None:
+            yield from (run.span() for run in _RUN.finditer(text, rest))
+
+    def _spans_within(self, text: str, windows: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         for begin, end in windows:
             for run in _RUN.finditer(text, begin, end):
                 for start, stop in self.hidden(run[0]):
                     yield run.start() + start, run.start() + stop
-        if rest is not None:
-            yield from (run.span() for run in _RUN.finditer(text, rest))
 
-    def _windows(self, text: str) -> tuple[list[tuple[int, int]], int | None]:
+    def _windows(self, text: str) -> TokenSteps[tuple[list[tuple[int, int]], int | None]]:
         """(Where tokens stand, apart from each other; from where on there are too many of such places, if so)."""
+        if len(text) <= _SHORT:
+            return [(0, len(text))], None
         windows: list[tuple[int, int]] = []
         by_chance = len(text) // _GRAM * len(self._grams) // 16**_GRAM
         room, close, margin = _MOST_PLACES + 2 * by_chance, _MOST_CLOSE, self._longest + _MIDDLE
         for begin in range(0, len(text), _STEP):
+            yield
             end = begin + _STEP + margin
-            if self._grams.keys().isdisjoint(_BLOCK.findall(text, begin, end)):
+            blocks = _BLOCK.findall(text, begin, end)
+            if self._grams.keys().isdisjoint(blocks):
                 continue
-            places = [block.start() for block in _BLOCK.finditer(text, begin, end) if block[0] in self._grams]
+            places = self._places_of(blocks, text, begin, end)
             room -= len(places)
             for place in places if room >= 0 else ():
                 if self._has_key(text, place):
@@ -127,6 +154,14 @@ class TokenRedactor:
             if room < 0 or close < 0:
                 return windows, max(begin, windows[-1][1] if windows else 0)
         return windows, None
+
+    def _places_of(self, blocks: list[str], text: str, begin: int, end: int) -> list[int]:
+        """Where those of the blocks stand that are five digits of a token."""
+        if sum(map(len, blocks)) == min(end, len(text)) - begin:
+            # No other character between them, as in a dump: their places are known by counting.
+            grams = self._grams
+            return [begin + index * _GRAM for index, block in enumerate(blocks) if block in grams]
+        return [block.start() for block in _BLOCK.finditer(text, begin, end) if block[0] in self._grams]
 
     def _has_key(self, text: str, place: int) -> bool:
         """Whether what is known of a token stands over this place."""
@@ -156,6 +191,25 @@ class TokenRedactor:
                 place = done
             else:
                 place += 1
+
+
+def _at_once(steps: TokenSteps[T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def _parts_by_runs(text: str, begin: int) -> Iterator[tuple[int, int]]:
+    """Parts of a text from there on that cut no run of digits."""
+    while begin < len(text):
+        end = begin + _PART
+        # A run that goes on there is a part of this one, however long it is.
+        while end < len(text) and (more := _DIGITS.match(text, end - 1, end + _PART)) and more.end() > end:
+            end = more.end()
+        yield begin, min(end, len(text))
+        begin = end
 
 
 def _extend(windows: list[tuple[int, int]], begin: int, end: int) -> int:

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS
 from tertulia.protocol.field_kinds import Number, Switch, Words
+from tertulia.protocol.records import MAX_CONTROLS, TOO_MANY, has_too_many_escapes
 
 ModelValue = Annotated[
     Any, Meta(description="provider/model; null: the default", extra_json_schema={"type": ["string", "null"]})
@@ -349,8 +350,11 @@ class Initialize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """No session is made and none is the connection's own: requests name the session that they mean."""
 
 
-def check_text(text: str, field: str) -> str:
-    """A text that can be encoded, stored and sent: no lone surrogates, at most 16 MB of UTF-8."""
+def check_text(text: str, field: str, *, with_escapes: bool = True) -> str:
+    """A text that can be encoded, stored and sent: no lone surrogates, at most 16 MB of UTF-8, and so many escapes.
+
+    `with_escapes`: False where the caller counts those of several texts together.
+    """
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError as error:
@@ -359,6 +363,8 @@ def check_text(text: str, field: str) -> str:
         ) from None
     if size > MAX_TEXT_BYTES:
         raise InvalidParamsError(f"{field} is {size:,} bytes long; the limit is {MAX_TEXT_BYTES:,}")
+    if with_escapes and size > MAX_CONTROLS and has_too_many_escapes(text):
+        raise InvalidParamsError(f"{field} has {TOO_MANY}")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Reads a long JSON text in short steps. The decoder that it is given says what becomes of its parts.
+"""Reads and writes long JSON texts in short steps. The decoder that it is given says what becomes of their parts.
 
 Not in a thread: a decoder written in C keeps all other threads waiting until it is done, and a thread cannot be told
 to stop. A step here is a few milliseconds, and a caller that wants no more of it takes no more steps.
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from json import JSONDecodeError, JSONDecoder
 from time import thread_time
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
+from uuid import uuid4
+
+import msgspec
 
 from tertulia.errors import ParseError
 from tertulia.protocol.json_scan import MAX_DEPTH, JsonScan
+from tertulia.protocol.records import LONG_CHARACTERS
 from tertulia.protocol.validation_text import explain_json
 
 MAX_CHARACTERS = 32 * 1024 * 1024
@@ -271,3 +275,54 @@ def _text(raw: bytes | bytearray, at: int) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         raise ParseError(f"not UTF-8 before byte {at}") from None
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+_encode = msgspec.json.Encoder().encode
+_MARK = uuid4().hex
+"""Stands for a long string while the rest is encoded; no text has it, as it is told to no side."""
+_MARKED = re.compile(rb'"%b([0-9]+)"' % _MARK.encode())
+
+
+def encoded_pieces(value: Any) -> Iterator[bytes]:
+    """What `msgspec.json.encode` makes of it, and raises; a long string comes in pieces."""
+    long: list[str] = []
+    skeleton = _encode(_without_long(msgspec.to_builtins(value), long))
+    for index, part in enumerate(_MARKED.split(skeleton)):
+        if index % 2 == 0:
+            yield part
+            continue
+        text = long[int(part)]
+        yield b'"'
+        for start in range(0, len(text), _PIECE):
+            yield _encode(text[start : start + _PIECE])[1:-1]
+        yield b'"'
+
+
+def encode(value: Any, before: bytes = b"", after: bytes = b"") -> Steps[bytes]:
+    """All pieces as one, between these bytes."""
+    pieces = [before]
+    for piece in encoded_pieces(value):
+        pieces.append(piece)
+        yield
+    return b"".join([*pieces, after])
+
+
+async def encode_json(value: Any, before: bytes = b"", after: bytes = b"") -> bytes:
+    """The same, and the loop is never held for long."""
+    return await run_to_end(StepwiseWork(encode(value, before, after)))
+
+
+def _without_long(value: Any, long: list[str]) -> Any:
+    """The same with a mark in place of each long string, which is put into the list."""
+    match value:
+        case str() if len(value) > LONG_CHARACTERS:
+            long.append(value)
+            return f"{_MARK}{len(long) - 1}"
+        case list() | tuple():
+            return [_without_long(entry, long) for entry in cast("list[Any]", value)]
+        case dict():
+            return {key: _without_long(entry, long) for key, entry in cast("dict[Any, Any]", value).items()}
+        case _:
+            return value

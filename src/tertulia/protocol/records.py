@@ -6,9 +6,10 @@ Together with the events these are enough to put every conversation back as it w
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from msgspec.structs import astuple
 
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import Item, Summary, ToolOutput, UserMessage
@@ -166,3 +167,64 @@ Record = (
     | CanvasRecord
     | NoteRecord
 )
+
+# ── long texts ───────────────────────────────────────────────────────────────────────────────────────────────
+# Line ends, quotes, backslashes and controls take an encoder ten times as long as other characters, in one step that
+# cannot be cut. So the number of them in a text is bounded, and with it how long the event loop is held.
+
+LONG_CHARACTERS = 64 * 1024
+"""A longer text is encoded and redacted in steps, or in a thread that stores it: both take a while."""
+
+MAX_ESCAPES = 8 * 1024 * 1024
+"""Characters of one text, or of all texts of one message or answer, that are escaped with one backslash."""
+MAX_CONTROLS = MAX_ESCAPES * 5 // 8
+"""Controls that JSON writes as six characters, where there are no others: each takes an encoder longer."""
+TOO_MANY = (
+    f"more characters that JSON has to escape (line ends, quotes, backslashes, controls) than the {MAX_ESCAPES:,} "
+    f"that there may be ({MAX_CONTROLS:,} where all are controls)"
+)
+
+MAX_COST = MAX_ESCAPES * 5
+_PIECE = 32 * 1024
+_SHORT = b'"\\\b\t\n\f\r'
+# As many bits as it costs: a sum over bytes would take Python ten times as long as counting bits does.
+_COSTS = bytes(0b11111 if byte in _SHORT else 0xFF if byte < 0x20 else 0 for byte in range(256))
+
+
+def escape_cost(text: str) -> int:
+    """What escaping takes, 5 for a character that gets a backslash and 8 for any other control, as in `MAX_COST`."""
+    total = 0
+    for start in range(0, len(text), _PIECE):
+        piece = text[start : start + _PIECE].encode("utf-8", "surrogatepass")
+        total += int.from_bytes(piece.translate(_COSTS), "little").bit_count()
+    return total
+
+
+def has_too_many_escapes(*texts: str) -> bool:
+    """Whether these texts together have more than there may be."""
+    room = MAX_COST
+    # Short texts cannot have so many, and need not be looked at.
+    if sum(map(len, texts)) <= MAX_CONTROLS:
+        return False
+    for text in texts:
+        room -= escape_cost(text)
+        if room < 0:
+            return True
+    return False
+
+
+def has_long_text(value: Any, characters: int = LONG_CHARACTERS) -> bool:
+    """Whether a string in it is longer than that."""
+    values = [value]
+    # Containers put their elements at the end of the list under iteration: no recursion.
+    for entry in values:
+        if isinstance(entry, str):
+            if len(entry) > characters:
+                return True
+        elif isinstance(entry, list | tuple):
+            values.extend(cast("list[Any]", entry))
+        elif isinstance(entry, dict):
+            values.extend(cast("dict[Any, Any]", entry).values())
+        elif isinstance(entry, msgspec.Struct):
+            values.extend(astuple(entry))
+    return False

@@ -7,7 +7,7 @@ not encode, redact or interpret either of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -19,17 +19,18 @@ _TEXTLESS = (HeadersOnly, NoStorage)
 
 
 class LongBody:
-    """A body whose secrets are taken out when it is stored, because that takes a while. What is in it is not shown."""
+    """A body that is encoded and loses its secrets when it is stored: that takes a while. Never shown."""
 
-    __slots__ = ("_encoded", "_redact")
+    __slots__ = ("_encode", "_value")
 
-    def __init__(self, encoded: bytes, redact: Callable[[bytes], bytes | None]) -> None:
-        self._encoded = encoded
-        self._redact = redact
+    def __init__(self, value: Any, encode: Callable[[Any], bytes | None]) -> None:
+        """`value` may not change any more."""
+        self._value = value
+        self._encode = encode
 
     def redacted(self) -> bytes | None:
         """As it may be stored; None where it may not. Blocks: not to be called on the loop's thread."""
-        return self._redact(self._encoded)
+        return self._encode(self._value)
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):

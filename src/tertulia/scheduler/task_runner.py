@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.backend import FindBackend, no_backend
 from tertulia.conversation.state import ConversationState, TaskHandle
-from tertulia.conversation.task_scope import TaskScope, TaskServices
+from tertulia.conversation.task_scope import TaskScope, TaskServices, clean_partial
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.turn import run_turns
 from tertulia.errors import TertuliaError
@@ -129,6 +129,7 @@ class TaskRunner:
         deadline = self._deadline(branch, scope.rights(), handle)
         try:
             await asyncio.wait((job, handle.forced), return_when=asyncio.FIRST_COMPLETED)
+            await clean_partial(scope)
         finally:
             if deadline is not None:
                 deadline.cancel()

@@ -198,6 +198,7 @@ def _bus(parts: SessionParts) -> EventBus:
         epoch=parts.epoch,
         last_seq=parts.began_after,
         clean=parts.redactor.event_cleaner(),
+        clean_text=parts.redactor.text_without_tokens,
         knows_tool=parts.toolbox.knows,
     )
 

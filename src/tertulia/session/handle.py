@@ -244,7 +244,8 @@ class Conversation:
         if params.limit is not None and params.limit < 1:
             raise InvalidParamsError(f"limit must be a whole number of at least 1, not {limit}")
         entries = describe.history(self._parts.conversations.find(self.id), params.limit)
-        return [self._parts.redactor.without_tokens(entry) for entry in entries]
+        redactor = self._parts.redactor
+        return [await redactor.without_tokens_in_steps(entry) for entry in entries]
 
     def tools(self) -> list[ToolInfo]:
         """What the model is offered now.

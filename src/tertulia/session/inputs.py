@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET
@@ -15,6 +15,9 @@ from tertulia.protocol.inputs import ChangeFromPython, OpenFromPython
 from tertulia.protocol.validation_text import explain_validation
 from tertulia.tools.function import as_tools
 
+MAX_VALUES = 50_000
+"""Of one request, those aside that are the user's own: items of a message have three each."""
+
 T = TypeVar("T")
 F = TypeVar("F", OpenFromPython, ChangeFromPython)
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -24,9 +27,14 @@ _FREE_FORM_FIELDS = frozenset({"previous_result", "output_schema", "arguments", 
 
 def parse(kind: type[T], values: Mapping[str, Any]) -> T:
     """An input of that kind; InvalidParams names the field that is wrong, missing or unknown."""
+    return convert(kind, to_snake_case(values))
+
+
+def convert(kind: type[T], values: Mapping[str, Any]) -> T:
+    """The same for keys that are in snake_case already."""
     try:
         # From attributes too: from Python an agent may be described by an `AgentInstanceMeta`.
-        return msgspec.convert(to_snake_case(values), kind, from_attributes=True)
+        return msgspec.convert(values, kind, from_attributes=True)
     except msgspec.ValidationError as error:
         raise InvalidParamsError(explain_validation(error, kind)) from None
     except UnicodeEncodeError:
@@ -46,10 +54,37 @@ def parse_with_functions(kind: type[F], values: Mapping[str, Any]) -> F:
 
 
 def to_snake_case(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with snake_case keys; camelCase is accepted, both spellings of one field are not."""
+    """The same with snake_case keys; camelCase is accepted, both spellings of one field are not.
+
+    InvalidParams for more values than any request has: what is done with them here and later is done in one step.
+    """
+    _check_number(values)
+    return _snake_case(values)
+
+
+def _check_number(values: Mapping[str, Any]) -> None:
+    count = 0
+    waiting: list[Any] = [values]
+    # Containers put their elements at the end of the list under iteration: no recursion.
+    for container in waiting:
+        count += len(container)
+        if count > MAX_VALUES:
+            raise InvalidParamsError(f"there are more than {MAX_VALUES:,} values; send less at once")
+        for name in cast("Iterable[Any]", container):
+            entry = cast(Any, container[name] if isinstance(container, Mapping) else name)
+            own = container is values and _snake_name(name) in _FREE_FORM_FIELDS
+            if isinstance(entry, dict | list) and not own:
+                waiting.append(entry)
+
+
+def _snake_name(key: str) -> str:
+    return _CAMEL_BOUNDARY.sub("_", key).lower() if not key.islower() else key
+
+
+def _snake_case(values: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in values.items():
-        name = _CAMEL_BOUNDARY.sub("_", key).lower() if not key.islower() else key
+        name = _snake_name(key)
         if name in result:
             raise InvalidParamsError(f"`{name}` is given twice")
         result[name] = value if name in _FREE_FORM_FIELDS else _snake_nested(value)
@@ -59,7 +94,7 @@ def to_snake_case(values: Mapping[str, Any]) -> dict[str, Any]:
 def _snake_nested(value: Any) -> Any:
     match value:
         case dict() if all(isinstance(key, str) for key in value):  # pyright: ignore[reportUnknownVariableType]
-            return to_snake_case(value)  # pyright: ignore[reportUnknownArgumentType]
+            return _snake_case(value)  # pyright: ignore[reportUnknownArgumentType]
         case list():
             return [_snake_nested(entry) for entry in value]  # pyright: ignore[reportUnknownVariableType]
         case _:

@@ -17,7 +17,7 @@ from tertulia.session import answers as a
 from tertulia.session import describe
 from tertulia.session.agents import answers as g
 from tertulia.session.host import Host
-from tertulia.session.inputs import parse, to_snake_case
+from tertulia.session.inputs import convert, to_snake_case
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.workspace import check_directory_exists, workspace_of
@@ -278,7 +278,7 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
         raise InvalidParamsError(NO_OWN_SESSION)
     if session is not None and session.closed and name not in _EVEN_CLOSED:
         raise ClosedError(f"session {session.id} is closed; name another one, or start one")
-    answer = await _run(operation, host, cast(Session, session), parse(operation.kind, fields))
+    answer = await _run(operation, host, cast(Session, session), convert(operation.kind, fields))
     return answer if isinstance(answer, OperationResult) else OperationResult(answer)
 
 
@@ -294,8 +294,8 @@ async def _run(operation: Operation, host: Host, session: Session | None, params
     if redactor is None:
         return answer
     if isinstance(answer, OperationResult):
-        return replace(answer, answer=redactor.without_tokens(answer.answer))
-    return redactor.without_tokens(answer)
+        return replace(answer, answer=await redactor.without_tokens_in_steps(answer.answer))
+    return await redactor.without_tokens_in_steps(answer)
 
 
 def _narrowed_settings(base: Settings, params: i.SessionFields) -> tuple[Settings, tuple[Narrowing, ...]]:

@@ -77,7 +77,7 @@ class Submission:
             raise
         finally:
             chain.waiters -= 1
-        return self._parts.redactor.without_tokens(reply)
+        return await self._parts.redactor.without_tokens_in_steps(reply)
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Every event of the message and of all that it causes, up to the last; for one submitted with `follow`."""

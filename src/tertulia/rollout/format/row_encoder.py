@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tertulia.protocol.records import has_long_text
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.format.conversation_rows import ConversationRows
 from tertulia.rollout.store import LongBody, Row, allows_body
@@ -14,7 +15,8 @@ from tertulia.rollout.store import LongBody, Row, allows_body
 Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _LONG = 64 * 1024
-"""Bytes from which on a body is redacted by the thread that stores it: a text made for that takes 0.2 µs a byte."""
+"""Bytes from which on a body is redacted by the thread that stores it, and characters of a text in it from which on it
+is encoded there as well: a text that was made for it takes 0.2 µs a byte."""
 
 
 class RowEncoder:
@@ -41,11 +43,23 @@ class RowEncoder:
 
     def _body(self, body: Json) -> bytes | LongBody | None:
         try:
+            if has_long_text(body, _LONG):
+                # Without the objects of its owner, who may change them before it is stored.
+                return LongBody(msgspec.to_builtins(body), self._encoded)
             encoded = _encode(body)
+            return LongBody(encoded, self._redacted) if len(encoded) > _LONG else self._redacted(encoded)
         except (TypeError, ValueError, RecursionError):
             # What is no JSON, or broken Unicode, could not be sent to a client either. That it happened is recorded.
             return None
-        return LongBody(encoded, self._redacted) if len(encoded) > _LONG else self._redacted(encoded)
+
+    def _encoded(self, body: Any) -> bytes | None:
+        # Imported here: most bodies are short.
+        from tertulia.protocol.json_steps import encoded_pieces
+
+        try:
+            return self._redact(b"".join(encoded_pieces(body)))
+        except (TypeError, ValueError, RecursionError):
+            return None
 
     def _redacted(self, encoded: bytes) -> bytes | None:
         try:

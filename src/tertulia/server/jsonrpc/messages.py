@@ -19,6 +19,8 @@ from tertulia.errors import (
     TertuliaError,
 )
 from tertulia.protocol.events import Event
+from tertulia.protocol.json_steps import encode_json
+from tertulia.protocol.records import has_long_text
 from tertulia.server.jsonrpc.strict_json import find_unencodable
 
 RequestId = str | int | float
@@ -100,6 +102,13 @@ def encode_result(id: RequestId, result: Any) -> bytes:
     """The answer to a request."""
     # At once and not in parts: a long text is in memory once more, and not twice.
     return _encode({"jsonrpc": "2.0", "id": msgspec.Raw(_echo(id)), "result": result})
+
+
+async def encode_any_result(id: RequestId, result: Any) -> bytes:
+    """The same in steps where a text in it is long; else no other task runs meanwhile."""
+    if not has_long_text(result):
+        return encode_result(id, result)
+    return await encode_json(result, before=b'{"jsonrpc":"2.0","id":%b,"result":' % _echo(id), after=b"}")
 
 
 def encode_error(id: RequestId | None, error: TertuliaError, number: int | None = None) -> bytes:

@@ -24,9 +24,9 @@ from tertulia.server.jsonrpc.messages import (
     ERROR_NUMBERS,
     RequestId,
     RpcRequest,
+    encode_any_result,
     encode_batch,
     encode_error,
-    encode_result,
 )
 
 MAX_REQUESTS = 1_000
@@ -165,7 +165,7 @@ class RequestRunner:
         request, then = job.request, None
         try:
             done = await self._serve(request.method, request.params)
-            line = None if request.id is None else encode_result(request.id, done.result)
+            line = None if request.id is None else await encode_any_result(request.id, done.result)
             then = done.then
         except TertuliaError as error:
             line = self._error(request, error)
