@@ -134,7 +134,8 @@ SESSION = [
 SESSION_FOR_SURFACES = ["activity", "mcp"]
 """What the surfaces in `server` and `cli` use besides. Not promised to programs that import tertulia."""
 CONVERSATION = [
-    *("close", "compact", "context", "fork", "history", "id", "info", "interrupt", "message", "set_context"),
+    *("close", "compact", "context", "fork", "history", "id", "info", "interrupt", "merge", "message"),
+    "set_context",
     *("steer", "stream", "tools", "warnings"),
 ]
 CONVERSATION_FOR_SURFACES = ["call_conv_tool", "details", "served_tools", "submit"]

@@ -132,7 +132,8 @@ def test_a_function_with_the_name_of_a_switched_off_tool_is_offered() -> None:
 
 def test_tools_are_assembled_from_terms_and_rights_alone() -> None:
     """S000-08: there is no tools_config of a session or a turn to ask."""
-    assert list(inspect.signature(Toolbox.offered).parameters) == ["self", "terms", "rights", "delegating"]
+    flags = ["delegating", "merging"]
+    assert list(inspect.signature(Toolbox.offered).parameters) == ["self", "terms", "rights", *flags]
 
 
 # ---- one list for many

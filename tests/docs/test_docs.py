@@ -43,6 +43,8 @@ from tertulia.testing import RecordedEvents, ScriptedModel, say
 from tests.deadlines import HANG_S
 from tests.docs import field_tables, pages
 from tests.docs.pages import PAGES, README, ROOT, names, table
+from tests.session.worktrees.merging import open_with_worktree
+from tests.session.worktrees.repository import committed
 from tests.tables import each_row
 from tests.test_exported_members import CONVERSATION_FOR_SURFACES, SESSION_FOR_SURFACES
 
@@ -385,10 +387,10 @@ async def of_an_agent(session: tertulia.Session) -> dict[str, dict[str, Any]]:
     return {**shown, "internal/validate_token": token, "internal/call": draw}
 
 
-async def test_every_operation_answers_with_the_fields_shown() -> None:
+async def test_every_operation_answers_with_the_fields_shown(tmp_path: Path) -> None:
     gate = asyncio.Event()
     model = ScriptedModel([say("Late.", gate=gate), say("Yes.", repeat=True)])
-    host = tertulia.Host(tertulia.Settings(model=model))
+    host = tertulia.Host(tertulia.Settings(model=model, cwd=str(committed(tmp_path).top)))
     own = await host.start()
 
     async def answered(name: str, **params: Any) -> dict[str, Any]:
@@ -404,6 +406,7 @@ async def test_every_operation_answers_with_the_fields_shown() -> None:
         given = {
             "conversation/steer": {**conversation, "text": "Faster"},
             "conversation/message": {**conversation, "text": "Hello again"},
+            "conversation/merge": {"conversation_id": (await open_with_worktree(own)).id},
             "session/resume": {"session_id": own.id},
             "approval/get": {"approval_id": waiting.approval_id},
             "approval/resolve": {"approval_id": settled.approval_id, "decision": "allow"},

@@ -80,6 +80,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "conversation/history",
         "conversation/tools",
         "conversation/fork",
+        "conversation/merge",
         "conversation/close",
         "task/list",
         "task/get",

@@ -881,6 +881,13 @@ class InterruptConversation(TypedDict):
     session_id: NotRequired[str | None]
 
 
+class LeftOutFile(TypedDict):
+    """A file that differs and was not merged."""
+
+    path: str
+    reason: str
+
+
 class ListApprovals(TypedDict):
     """`approval/list` and `approval/grants`: of all conversations, or what shows in one of them."""
 
@@ -1019,6 +1026,37 @@ class McpToolsChangedEnvelope(TypedDict):
     trace_id: str | None
     span_id: str | None
     data: McpToolsChanged
+
+
+class MergeAnswer(TypedDict):
+    """`conversation/merge`. True in Python when something was merged."""
+
+    merged: bool
+    mode: Literal["apply", "commit"]
+    branch: str
+    merged_commit: str
+    files: list[MergedFile]
+    left_out: list[LeftOutFile]
+    commit: NotRequired[str | None]
+    onto: NotRequired[str | None]
+
+
+class MergeConversation(TypedDict):
+    """The parameters of the operation `conversation/merge`."""
+
+    conversation_id: str
+    mode: NotRequired[Literal["apply", "commit"]]
+    session_id: NotRequired[str | None]
+
+
+class MergedFile(TypedDict):
+    """A file that a merge changed."""
+
+    path: str
+    status: Literal["added", "deleted", "modified", "renamed"]
+    added: int | None
+    removed: int | None
+    renamed_from: NotRequired[str | None]
 
 
 class Message(TypedDict):
@@ -1846,6 +1884,10 @@ class GeneratedClient:
     async def conversation_fork(self, **params: Unpack[ForkConversation]) -> ForkAnswer:
         """`conversation/fork`"""
         return await self.call("conversation/fork", params)
+
+    async def conversation_merge(self, **params: Unpack[MergeConversation]) -> MergeAnswer:
+        """`conversation/merge`"""
+        return await self.call("conversation/merge", params)
 
     async def conversation_close(self, **params: Unpack[CloseConversation]) -> CloseAnswer:
         """`conversation/close`"""

@@ -796,6 +796,12 @@ export interface InterruptConversation {
   session_id?: string | null;
 }
 
+/** A file that differs and was not merged. */
+export interface LeftOutFile {
+  path: string;
+  reason: string;
+}
+
 /** `approval/list` and `approval/grants`: of all conversations, or what shows in one of them. */
 export interface ListApprovals {
   conversation_id?: string | null;
@@ -922,6 +928,34 @@ export interface McpToolsChangedEnvelope {
   trace_id: string | null;
   span_id: string | null;
   data: McpToolsChanged;
+}
+
+/** `conversation/merge`. True in Python when something was merged. */
+export interface MergeAnswer {
+  merged: boolean;
+  mode: "apply" | "commit";
+  branch: string;
+  merged_commit: string;
+  files: Array<MergedFile>;
+  left_out: Array<LeftOutFile>;
+  commit?: string | null;
+  onto?: string | null;
+}
+
+/** The parameters of the operation `conversation/merge`. */
+export interface MergeConversation {
+  conversation_id: string;
+  mode?: "apply" | "commit";
+  session_id?: string | null;
+}
+
+/** A file that a merge changed. */
+export interface MergedFile {
+  path: string;
+  status: "added" | "deleted" | "modified" | "renamed";
+  added: number | null;
+  removed: number | null;
+  renamed_from?: string | null;
 }
 
 /** The parameters of the operation `conversation/message`. */
@@ -1621,6 +1655,7 @@ export interface Operations {
   "conversation/history": { params: GetHistory; result: HistoryAnswer };
   "conversation/tools": { params: ConversationParams; result: ToolList };
   "conversation/fork": { params: ForkConversation; result: ForkAnswer };
+  "conversation/merge": { params: MergeConversation; result: MergeAnswer };
   "conversation/close": { params: CloseConversation; result: CloseAnswer };
   "task/list": { params: NoParams; result: TaskList };
   "task/get": { params: TaskParams; result: TaskInfo };
@@ -1736,6 +1771,11 @@ export abstract class GeneratedClient {
   /** `conversation/fork` */
   conversationFork(params: ForkConversation): Promise<ForkAnswer> {
     return this.call("conversation/fork", params);
+  }
+
+  /** `conversation/merge` */
+  conversationMerge(params: MergeConversation): Promise<MergeAnswer> {
+    return this.call("conversation/merge", params);
   }
 
   /** `conversation/close` */

@@ -1,4 +1,4 @@
-"""`tertulia conv`: opens, messages, reads and closes conversations of a stored session (S004-37).
+"""`tertulia conv`: opens, messages, reads, merges and closes conversations of a stored session (S004-37).
 
 Each command is one operation; `call` is any conversation tool, called as the root conversation would.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -20,14 +20,19 @@ from tertulia.cli.output.tables import conversation_rows, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import LAST, ResumeRequest, find_open_conversation, find_stored_session, restart_events
 from tertulia.conversation.user_message import to_user_message
+from tertulia.policy.display_text import visible
 from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.inputs import TextInput
-from tertulia.protocol.tool_spec import CONV_TOOLS
+from tertulia.protocol.tool_spec import ALL_CONV_TOOLS
 from tertulia.protocol.validation_text import explain_decoding
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
+
+if TYPE_CHECKING:
+    from tertulia.cli.exec.terminal_approver import TerminalApprover
+    from tertulia.session.answers import MergeAnswer
 
 T = TypeVar("T")
 
@@ -68,6 +73,18 @@ _MORE_DESTROY = """
 \b
 Examples:
   tertulia conv destroy 81bc --last
+"""
+_MORE_MERGE = """
+\b
+Examples:
+  tertulia conv merge 81bc --last
+  tertulia conv merge 81bc --session 3f2a --mode commit
+
+\b
+Exit codes:
+  0  merged, or there was nothing to merge
+  1  refused, and nothing was changed; a conflict names each path
+  2  usage or configuration
 """
 _MORE_CALL = """
 \b
@@ -222,6 +239,60 @@ def destroy(flags: GlobalFlags, *, conversation: str, which: str | None, last: b
     return 0
 
 
+@command.command("merge", epilog=_MORE_MERGE)
+@click.argument("conversation", metavar="C")
+@click.option(
+    "--mode",
+    type=click.Choice(["apply", "commit"]),
+    default="apply",
+    show_default=True,
+    help="Change files only, or commit them as well.",
+)
+@click.option("as_json", "--json", is_flag=True, help="Print the answer as one JSON object.")
+@with_session_options
+@click.pass_obj
+def merge(flags: GlobalFlags, *, conversation: str, mode: str, which: str | None, last: bool, as_json: bool) -> int:
+    """Bring the worktree of a conversation into the workspace of the one that opened it.
+
+    All of it or nothing. C may be closed, as long as its branch is there; then give its whole id. At a terminal you are
+    asked where the approval policy asks about patches.
+    """
+    loaded = flags.load()
+    # Imported here: no other verb of this file asks.
+    from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
+
+    keyboard = TerminalInput.open((sys.stdin, sys.stderr))
+
+    async def act(host: Host, session: Session) -> Any:
+        is_open = any(one.id.startswith(conversation) for one in session.conversations())
+        named = find_open_conversation(session, conversation) if is_open else conversation
+        merging = operate(host, session, "conversation/merge", {"conversation_id": named, "mode": mode})
+        if keyboard is None:
+            return (await merging).answer
+        notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+        return (await _attended(session, TerminalApprover(keyboard, notes, lambda: None), merging)).answer
+
+    answer = _run(flags, loaded, (which, last), act)
+    if as_json:
+        sys.stdout.buffer.write(json_line(answer))
+    else:
+        _write_merge(_out(loaded), answer)
+    return 0
+
+
+def _write_merge(out: TerminalOutput, answer: MergeAnswer) -> None:
+    if not answer.merged:
+        out.line(f"nothing to merge: all of {answer.branch} is here")
+    for file in answer.files:
+        counts = "binary" if file.added is None else f"+{file.added} -{file.removed}"
+        moved = "" if file.renamed_from is None else f"{visible(file.renamed_from)} → "
+        out.line((f"{file.status:9}", "cyan"), f"{moved}{visible(file.path)} ", (counts, "dim"))
+    for left in answer.left_out:
+        out.line(("not merged ", "yellow"), f"{visible(left.path)}: {visible(left.reason)}")
+    if answer.commit is not None:
+        out.line(f"committed on {visible(answer.onto or '')}: {answer.commit}")
+
+
 @command.command("call", epilog=_MORE_CALL)
 @click.argument("name")
 @click.argument("arguments", metavar="JSON|-", default="{}")
@@ -230,7 +301,8 @@ def destroy(flags: GlobalFlags, *, conversation: str, which: str | None, last: b
 def call(flags: GlobalFlags, *, name: str, arguments: str, which: str | None, last: bool) -> int:
     """Call a conversation tool as the root conversation would.
 
-    NAME is conv_create, conv_send, conv_list, conv_history or conv_destroy; a dot instead of the underscore will do.
+    NAME is conv_create, conv_send, conv_list, conv_history, conv_destroy, or conv_merge where root has a child with a
+    worktree; a dot instead of the underscore will do.
     Prints the tool's JSON. Nothing is added to the root's own history.
     """
     loaded = flags.load()
@@ -248,9 +320,9 @@ def call(flags: GlobalFlags, *, name: str, arguments: str, which: str | None, la
 
 def _check(name: str, arguments: str) -> None:
     """Refuse a wrong name or wrong JSON before a session is opened."""
-    if name.replace(".", "_", 1) not in CONV_TOOLS:
+    if name.replace(".", "_", 1) not in ALL_CONV_TOOLS:
         raise click.BadParameter(
-            f"{name!r} is no conversation tool; there are {', '.join(CONV_TOOLS)}", param_hint="NAME"
+            f"{name!r} is no conversation tool; there are {', '.join(ALL_CONV_TOOLS)}", param_hint="NAME"
         )
     try:
         msgspec.json.decode(arguments, type=dict[str, Any])
@@ -259,6 +331,26 @@ def _check(name: str, arguments: str) -> None:
 
 
 # ---- running
+
+
+async def _attended(session: Session, approver: TerminalApprover, work: Coroutine[Any, Any, T]) -> T:
+    """The result of some work, while the person at the terminal answers what it asks."""
+    events = session.events(attend=True)
+
+    async def watch() -> None:
+        async for event in events:
+            approver.take(session, event)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(watch())
+            try:
+                return await work
+            finally:
+                watching.cancel()
+    except ExceptionGroup as several:
+        # The first is the cause.
+        raise several.exceptions[0] from None
 
 
 def _run(

@@ -39,6 +39,7 @@ from tertulia.protocol.records import (
     ToolOutputRecord,
 )
 from tertulia.protocol.storage import StoragePolicy, binding_policy, strictest
+from tertulia.protocol.worktree import WorktreeChild
 from tertulia.tools.tool import Rounds
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class ConversationState:
         "task",
         "terms",
         "title",
+        "worktree_children",
     )  # fmt: skip
 
     def __init__(self, id: ConversationId, terms: Terms, *, clock: Clock, journal: Journal) -> None:
@@ -170,6 +172,8 @@ class ConversationState:
         self.because = "session"
         """What set the ceiling, for `Narrowing.because`."""
         self.parent_id: ConversationId | None = None
+        self.worktree_children: dict[ConversationId, WorktreeChild] = {}
+        """Those that it opened with a worktree of their own, open and closed."""
         self.depth = 0
         self.place = Lineage(id)
         self.title: str | None = None
@@ -210,6 +214,12 @@ class ConversationState:
             self.note_rewrites([done])
         terms, self.terms = self.terms, source.terms
         self.adopt(terms)
+
+    def note_child(self, child: ConversationState) -> None:
+        """Remember a worktree of a child's own as one that can be merged, and what is said of it now."""
+        worktree = child.terms.worktree
+        if worktree is not None and worktree.conversation_id == child.id:
+            self.worktree_children[child.id] = WorktreeChild(worktree, child.title, child.storage)
 
     def is_in_subtree_of(self, ancestor: ConversationId) -> bool:
         """Whether it is that conversation, or was opened below it."""

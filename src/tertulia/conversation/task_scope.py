@@ -33,7 +33,7 @@ from tertulia.protocol.items import (
 from tertulia.protocol.records import LONG_CHARACTERS
 from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.tool_spec import CONV_TOOLS, canonical_name
+from tertulia.protocol.tool_spec import ALL_CONV_TOOLS, canonical_name
 from tertulia.protocol.validation_text import NOT_JSON
 from tertulia.tools.dispatch import refusal
 from tertulia.tools.tool import ChainView, Result
@@ -266,7 +266,7 @@ class TaskScope:
             if call.call_id not in self._begun:
                 self.begin(call)
             # The answer of a conversation tool is JSON, in every ending.
-            is_conv = canonical_name(call.name) in CONV_TOOLS
+            is_conv = canonical_name(call.name) in ALL_CONV_TOOLS
             self.end(call, refusal(TaskCancelledError(reason)) if is_conv else Result(reason, success=False))
         self.settle_calls()
 

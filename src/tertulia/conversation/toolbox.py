@@ -18,7 +18,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.prompt.tool_list import OfferedTools, assemble_tools
 from tertulia.protocol.conversation_fields import ShellMode
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.tool_spec import INTERRUPTING, ToolSpec
+from tertulia.protocol.tool_spec import CONV_MERGE, INTERRUPTING, ToolSpec
 from tertulia.schema.schema import Schema
 from tertulia.tools.registry import ToolLookup, ToolRegistry
 from tertulia.tools.tool import Tool
@@ -36,7 +36,7 @@ _SHELLS = {
 }
 
 
-_Key = tuple[ToolsPrefs, int, frozenset[str] | None, int, int, int, bool]
+_Key = tuple[ToolsPrefs, int, frozenset[str] | None, int, int, int, bool, bool]
 
 
 class _BuiltList(msgspec.Struct, frozen=True):
@@ -68,19 +68,21 @@ class Toolbox:
         self._forms = {(mode, spec.name): spec for mode, spec in (forms or {}).items()}
         self._lists: OrderedDict[_Key, _BuiltList] = OrderedDict()
 
-    def offered(self, terms: Terms, rights: Rights, *, delegating: bool = True) -> OfferedTools:
+    def offered(self, terms: Terms, rights: Rights, *, delegating: bool = True, merging: bool = False) -> OfferedTools:
         """The tools that the terms ask for and the rights (of the whole chain) leave.
 
-        Not delegating: without those that would have to be refused where no further conversation may wait.
+        Not delegating: without those that would have to be refused where no further conversation may wait. Merging:
+        with the one for conversations that have opened another with a worktree.
         """
         wanted = tool_preferences(rights, terms.shell_mode, terms.wire.family)
         view = terms.context.mcp_view
         injected = () if terms.agent is None else terms.agent.tools
         allowlist, ids = rights.mcp_tool_allowlist, (id(view.tools), id(injected), id(terms.functions))
-        key = (wanted, self.registry.revision, allowlist, *ids, delegating)
+        key = (wanted, self.registry.revision, allowlist, *ids, delegating, merging)
         made = self._lists.get(key)
         if made is None:
-            own = [*self._own(wanted, delegating), *injected]
+            own = [spec for spec in self._own(wanted, delegating) if merging or spec.name != CONV_MERGE]
+            own += injected
             offered = self._assemble(own, terms.functions, view.with_allowlist(allowlist).list_tools())
             made = self._lists[key] = _BuiltList(offered, (view.tools, injected, terms.functions))
             if len(self._lists) > _KEPT_LISTS:

@@ -110,9 +110,12 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
     # Terms and rights are read again for each request: that is when a change takes effect.
     conversation, rights = scope.conversation, scope.rights()
     context = conversation.turn_context(rights, scope.around.shell_environment)
-    offered = scope.around.toolbox.offered(conversation.terms, rights)
+    toolbox, merging = scope.around.toolbox, bool(conversation.worktree_children)
+    offered = toolbox.offered(conversation.terms, rights, merging=merging)
     delegating = scope.chain().may_deepen(rights.limits)
-    tools = offered if delegating else scope.around.toolbox.offered(conversation.terms, rights, delegating=False)
+    tools = offered
+    if not delegating:
+        tools = toolbox.offered(conversation.terms, rights, delegating=False, merging=merging)
     override = script.base_instructions_override
     output_schema = None if script.output is None else script.output.schema
     asking = RequestInputs(

@@ -1,6 +1,7 @@
 """Which tools a conversation is offered, in an order that never varies.
 
-Built-ins in a fixed order, conversation tools, injector tools and functions as registered, MCP tools by name.
+Built-ins in a fixed order, conversation tools, injector tools and functions as registered, MCP tools by name, and last
+the conversation tool that comes and goes: what precedes it in a prompt stays what it was.
 One name with two different signatures, or of two MCP servers, is a conflict: a built-in wins, otherwise the name
 is not offered. Anything else would let one server answer calls that were meant for another.
 """
@@ -14,7 +15,7 @@ import msgspec
 
 from tertulia.errors import ToolConflictError
 from tertulia.models.wire import Dialect
-from tertulia.protocol.tool_spec import CONV_TOOLS, ToolSource, ToolSpec
+from tertulia.protocol.tool_spec import CONV_MERGE, CONV_TOOLS, ToolSource, ToolSpec
 
 _BUILTIN_ORDER = (
     "shell", "local_shell", "exec_command", "write_stdin", "apply_patch", "update_plan", "view_image", "read_file",
@@ -22,6 +23,7 @@ _BUILTIN_ORDER = (
     *CONV_TOOLS,
 )  # fmt: skip
 _BUILTIN_RANK = {name: rank for rank, name in enumerate(_BUILTIN_ORDER)}
+_LAST = 9
 _SOURCE_RANK: dict[ToolSource, int] = {"builtin": 0, "conv": 1, "injector": 2, "function": 3, "mcp": 4}
 
 
@@ -70,6 +72,7 @@ def _sort_key(numbered: tuple[int, ToolSpec]) -> tuple[int, int, str, str, str]:
     position, spec = numbered
     rank = _SOURCE_RANK[spec.source]
     if rank <= 1:
+        rank = _LAST if spec.name == CONV_MERGE else rank
         return (rank, _BUILTIN_RANK.get(spec.name, len(_BUILTIN_ORDER)), spec.name, "", "")
     if spec.source == "mcp":
         # Servers start in any order: what they offer is placed by what it is, never by when it came.

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from tertulia.protocol.field_kinds import ConversationField, Number, Structured, Switch, Words
 from tertulia.protocol.sandbox_mode import SANDBOX
-from tertulia.protocol.tool_spec import CONV_TOOLS
+from tertulia.protocol.tool_spec import ALL_CONV_TOOLS
 
 Visibility = Literal["subtree", "session"]
 ShellMode = Literal["default", "with_request", "local", "streamable", "none"]
@@ -150,7 +150,7 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
     ),
     ConversationField(
         name="include_conv_tools",
-        kind=Switch(CONV_TOOLS, "include_conv_tools"),
+        kind=Switch(ALL_CONV_TOOLS, "include_conv_tools"),
         doc="whether it may [delegate](delegation.md)",
         setting="likewise for the [conversation tools](delegation.md)",
         narrows=True,

@@ -255,6 +255,13 @@ class InterruptConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     scope: StopScope = "chain"
 
 
+class MergeConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the operation `conversation/merge`."""
+
+    conversation_id: str
+    mode: Literal["apply", "commit"] = "apply"
+
+
 class CancelTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of the operation `task/cancel`."""
 

@@ -26,13 +26,17 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 CONV_TOOLS = ("conv_create", "conv_send", "conv_list", "conv_history", "conv_destroy")
 """The five conversation tools, in the order models see them."""
 
+CONV_MERGE = "conv_merge"
+"""One more, the last of all tools: only a conversation has it that has opened one with a worktree."""
+ALL_CONV_TOOLS = (*CONV_TOOLS, CONV_MERGE)
+
 LOCAL_SHELL = "local_shell"
 """The one tool that a provider's API knows by its name although we run it."""
 
 INTERRUPTING = CONV_TOOLS[:2]
 """Those that hand their call to another conversation."""
 
-_ALIASES = {name.replace("_", ".", 1): name for name in CONV_TOOLS}
+_ALIASES = {name.replace("_", ".", 1): name for name in ALL_CONV_TOOLS}
 
 
 def is_legal(name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.storage import StoragePolicy
 
 WorkspaceKind = Literal["shared", "worktree"]
 """Where a conversation works: where its caller does, or in a worktree of its own."""
@@ -40,6 +41,14 @@ class OwnWorktree(msgspec.Struct, frozen=True):
             if _lies_in(path, top):
                 return os.path.normpath(os.path.join(self.path, os.path.relpath(path, top)))
         return self.path if _lies_in(self.original, path) else path
+
+
+class WorktreeChild(msgspec.Struct, frozen=True):
+    """A conversation with a worktree of its own, as its caller knows it: also when it is closed, it can be merged."""
+
+    worktree: OwnWorktree
+    title: str | None
+    storage: StoragePolicy
 
 
 class WorktreeReport(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -128,6 +128,44 @@ class ForkAnswer(Answer, frozen=True):
     conversation_id: ConversationId
 
 
+class MergedFile(Answer, frozen=True, omit_defaults=True):
+    """A file that a merge changed."""
+
+    path: str
+    status: Literal["added", "modified", "deleted", "renamed"]
+    added: int | None
+    """Lines; null for a binary file."""
+    removed: int | None
+    renamed_from: str | None = None
+
+
+class LeftOutFile(Answer, frozen=True):
+    """A file that differs and was not merged."""
+
+    path: str
+    reason: str
+
+
+class MergeAnswer(Answer, frozen=True, omit_defaults=True):
+    """`conversation/merge`. True in Python when something was merged."""
+
+    merged: bool
+    mode: Literal["apply", "commit"]
+    branch: str
+    """The branch of the conversation that was merged."""
+    merged_commit: str
+    """The commit on it up to which everything is merged now."""
+    files: list[MergedFile]
+    left_out: list[LeftOutFile]
+    commit: str | None = None
+    """With mode `commit`: the commit that was made."""
+    onto: str | None = None
+    """The branch that it was made on."""
+
+    def __bool__(self) -> bool:
+        return self.merged
+
+
 class SteerAnswer(Answer, frozen=True):
     """`conversation/steer`: an empty answer, the text was accepted."""
 

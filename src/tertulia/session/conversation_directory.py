@@ -22,7 +22,7 @@ from tertulia.protocol.ids import CallId, new_item_id, new_task_id
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.storage import StoragePolicy, strictest
-from tertulia.protocol.tool_spec import CONV_TOOLS, canonical_name
+from tertulia.protocol.tool_spec import ALL_CONV_TOOLS, canonical_name
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe
@@ -156,11 +156,11 @@ def _stricter(caller: ConversationState, sources: Iterable[StoragePolicy]) -> St
 
 async def call_conv_tool(parts: SessionParts, caller: ConversationState, name: str, arguments: str) -> Result:
     """What the tool answers. A refusal is an answer; InvalidParams only for what is no conversation tool."""
-    if canonical_name(name) not in CONV_TOOLS:
-        raise InvalidParamsError(f"there is no conversation tool {name[:64]!r}, only {', '.join(CONV_TOOLS)}")
+    if canonical_name(name) not in ALL_CONV_TOOLS:
+        raise InvalidParamsError(f"there is no conversation tool {name[:64]!r}, only {', '.join(ALL_CONV_TOOLS)}")
     limit = caller.terms.rights.limits.max_output_bytes
     call = ToolCall(new_item_id(), CallId(f"cli-{new_item_id()}"), name, arguments)
-    offered = parts.toolbox.offered(caller.terms, caller.terms.rights)
+    offered = parts.toolbox.offered(caller.terms, caller.terms.rights, merging=bool(caller.worktree_children))
     checked = check_call(call, parts.toolbox.registry, offered.names, lambda call: _context(parts, caller, call))
     dispatch = Dispatch(
         [checked],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -123,6 +123,7 @@ class Conversations:
     def restore(self, conversation: ConversationState, narrowed: tuple[Narrowing, ...]) -> None:
         """Take back a conversation of an earlier life of the session; the root first, then by creation."""
         self._open[conversation.id] = conversation
+        _tell_parent(self._open, conversation)
         if narrowed:
             self._narrowed[conversation.id] = narrowed
 
@@ -251,12 +252,16 @@ class Conversations:
 
     def forget(self, conversation: ConversationState, *, forced: bool | None) -> None:
         """The conversation is gone: its id answers `closed` now. `forced` is None where no client heard of it."""
+        parent = _tell_parent(self._open, conversation)
         del self._open[conversation.id]
         self._on_gone(conversation.id)
         self.watchers.notify()
         self._terms_resolver.release(conversation.terms)
         self._narrowed.pop(conversation.id, None)
-        if forced is not None:
+        if forced is None:
+            if parent is not None:
+                parent.worktree_children.pop(conversation.id, None)
+        else:
             self.gone.add(conversation.id)
             self._bus.publish(ConversationClosed(forced), EventScope("", conversation.id))
 
@@ -291,6 +296,7 @@ class Conversations:
 
     def _admit(self, conversation: ConversationState, scope: EventScope) -> None:
         self._open[conversation.id] = conversation
+        _tell_parent(self._open, conversation)
         self.watchers.notify()
         opened = ConversationOpened(
             conversation.parent_id, conversation.title, conversation.terms.wire.name, conversation.terms.backend
@@ -333,6 +339,16 @@ def _publish_narrowed(bus: EventBus, resolved: ResolvedTerms, scope: EventScope)
 def _refuse_if(closed: bool) -> None:
     if closed:
         raise ClosedError("the session is closed")
+
+
+def _tell_parent(
+    conversations: Mapping[ConversationId, ConversationState], conversation: ConversationState
+) -> ConversationState | None:
+    """The conversation that opened it, if it is open; it knows then what of this one it can merge."""
+    parent = None if conversation.parent_id is None else conversations.get(conversation.parent_id)
+    if parent is not None:
+        parent.note_child(conversation)
+    return parent
 
 
 def _put_below(conversation: ConversationState, parent: ConversationState | None) -> None:

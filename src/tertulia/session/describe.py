@@ -152,7 +152,7 @@ def history_entry(item: UserMessage | AssistantMessage) -> HistoryEntry:
 def tools(parts: SessionParts, state: ConversationState) -> tuple[list[ToolInfo], str]:
     """The tools that are offered, and the cache key of a request made now."""
     refresh_when_shown(parts, state)
-    offered = parts.toolbox.offered(state.terms, state.terms.rights)
+    offered = parts.toolbox.offered(state.terms, state.terms.rights, merging=bool(state.worktree_children))
     listed = [ToolInfo(spec.name, spec.source, spec.digest, spec.server) for spec in offered.specs]
     return listed, _cache_key(state, offered)
 
@@ -161,7 +161,7 @@ def context(parts: SessionParts, state: ConversationState) -> ContextInfo:
     """What `conversation/context` says of a conversation."""
     refresh_when_shown(parts, state)
     terms, rights = state.terms, state.terms.rights
-    offered = parts.toolbox.offered(terms, rights)
+    offered = parts.toolbox.offered(terms, rights, merging=bool(state.worktree_children))
     prefix = len(_instructions(state, offered).encode()) + len(offered.encoded(terms.wire.dialect))
     prefs = terms.context.tools_prefs
     return ContextInfo(
@@ -367,7 +367,7 @@ def prompt_parts(parts: SessionParts, state: ConversationState) -> list[PromptPa
     """Instructions, messages and tools, in the order of a request."""
     refresh_when_shown(parts, state)
     terms = state.terms
-    offered = parts.toolbox.offered(terms, terms.rights)
+    offered = parts.toolbox.offered(terms, terms.rights, merging=bool(state.worktree_children))
     override = terms.context.base_instructions
     text = full_instructions(override, has_apply_patch="apply_patch" in offered.names, family=terms.wire.family)
     first = PromptPart(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from tertulia.conversation.output_check import OutputCheck
 from tertulia.errors import InvalidParamsError
@@ -19,6 +19,7 @@ from tertulia.session.answers import (
     ConversationInfo,
     HistoryEntry,
     InterruptAnswer,
+    MergeAnswer,
     OpenAnswer,
     ToolInfo,
 )
@@ -45,25 +46,32 @@ from tertulia.tools.tool import Result
 T = TypeVar("T")
 
 
-class Conversation:
+class _ById:
+    """What is the same where its id is."""
+
+    __slots__ = ("id",)
+    id: ConversationId
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+class Conversation(_ById):
     """One isolated conversation of a session."""
 
-    __slots__ = ("_parts", "id", "warnings")
+    __slots__ = ("_parts", "warnings")
 
     def __init__(self, parts: SessionParts, id: ConversationId, warnings: Sequence[str] = ()) -> None:
         self._parts = parts
         self.id = id
         self.warnings = tuple(warnings)
         """What was said when it was opened."""
-
-    def __repr__(self) -> str:
-        return f"<Conversation {self.id}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Conversation) and other.id == self.id
-
-    def __hash__(self) -> int:
-        return hash(self.id)
 
     @property
     def info(self) -> ConversationInfo:
@@ -286,6 +294,31 @@ class Conversation:
         point = ItemId(at) if isinstance(at, str) else at
         fork = await fork_conversation(self._parts, conversation, point)
         return Conversation(self._parts, fork.id)
+
+    async def merge(self, *, mode: Literal["apply", "commit"] = "apply") -> MergeAnswer:
+        """Bring what was done in this conversation's worktree into the workspace of the one that opened it.
+
+        Three-way, all of it or nothing, with the rights of the conversation that opened it; it is asked like a patch. A
+        conversation that is closed can be merged as long as its branch is there.
+
+        Args:
+            mode: `apply` changes files only; `commit` commits them as well, on the branch that is checked out there.
+
+        Returns:
+            The files that were changed, what was left out and why, and the commit. Without files there was nothing.
+
+        Raises:
+            InvalidParamsError: It has no worktree, a path may not be changed, or there is no branch to commit to.
+            BusyError: It works at this moment.
+            MergeConflictError: The two sides contradict each other, or one of them changed meanwhile.
+            ApprovalDeniedError: A person, or the policy, said no.
+            LimitError: There is more to merge than one merge may change.
+            SandboxError: The conversation that opened it may not write there.
+            GitError: Git is not there, or failed.
+        """
+        from tertulia.session.worktrees.child_merge import merge_child
+
+        return await merge_child(self._parts, self.id, mode)
 
     async def context(self) -> ContextInfo:
         """Everything that decides what the model sees and may do.

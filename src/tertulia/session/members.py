@@ -27,7 +27,7 @@ from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.plugins import plugin_tool, plugin_wire
 from tertulia.session.settings.settings import Settings, configured_agents, root_backend, root_model
 from tertulia.tools.command_environment import CommandEnvironment
-from tertulia.tools.conv import CONV_SPECS, NO_AGENTS, conv_specs, conv_tools
+from tertulia.tools.conv import CONV_SPECS, MERGE_SPEC, NO_AGENTS, conv_specs, conv_tools
 from tertulia.tools.editor import EditorView
 from tertulia.tools.function import as_tool
 from tertulia.tools.patch.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
@@ -225,6 +225,14 @@ def _conv_tools(parts: SessionParts) -> Iterator[DeferredTool]:
 
     for spec in conv_specs(agents) if agents else CONV_SPECS:
         yield DeferredTool(spec, lambda name=spec.name: tools()[name])
+    yield DeferredTool(MERGE_SPEC, partial(_merge_tool, parts))
+
+
+def _merge_tool(parts: SessionParts) -> Tool:
+    from tertulia.session.worktrees.child_merge import ChildMerger
+    from tertulia.tools.conv_merge import ConvMerge
+
+    return ConvMerge(ChildMerger(parts))
 
 
 def agent_registry_for(parts: SessionParts) -> AgentRegistry:

@@ -138,6 +138,14 @@ async def _fork(host: Host, session: Session, params: i.ForkConversation) -> Any
     return a.ForkAnswer(fork.id)
 
 
+async def _merge(host: Host, session: Session, params: i.MergeConversation) -> Any:
+    # Loaded when it is used: most sessions have no worktree. By id, because a closed conversation can be merged too.
+    from tertulia.session.worktrees.child_merge import merge_child
+
+    answer = await merge_child(session.parts, params.conversation_id, params.mode)
+    return OperationResult(answer, session.parts.bus.last_seq)
+
+
 async def _close(host: Host, session: Session, params: i.CloseConversation) -> Any:
     return await close_conversation(session.parts, params.conversation_id, params.timeout_s)
 
@@ -233,6 +241,7 @@ OPERATIONS: dict[str, Operation] = {
     "conversation/history": Operation(i.GetHistory, a.HistoryAnswer, _history),
     "conversation/tools": Operation(i.ConversationParams, a.ToolList, _tools),
     "conversation/fork": Operation(i.ForkConversation, a.ForkAnswer, _fork),
+    "conversation/merge": Operation(i.MergeConversation, a.MergeAnswer, _merge),
     "conversation/close": Operation(i.CloseConversation, a.CloseAnswer, _close),
     "task/list": Operation(i.NoParams, a.TaskList, _task_list),
     "task/get": Operation(i.TaskParams, a.TaskInfo, _task_get),

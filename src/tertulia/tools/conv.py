@@ -20,7 +20,7 @@ from tertulia.policy.narrowing import Rights
 from tertulia.protocol.conversation_fields import TOOL_SWITCHES
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import InputItem, NewConversation, TextInput
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import CONV_MERGE, ToolSpec
 from tertulia.protocol.validation_text import explain_validation
 from tertulia.tools.conv_results import listing_result, shorten_echo, success_result, target_result
 from tertulia.tools.images import WorkspaceImages
@@ -60,6 +60,21 @@ def conv_tools(directory: VisibleConversations, agents: Mapping[str, str] = NO_A
         ConvHistory(directory),
         ConvDestroy(directory),
     )
+
+
+MERGE_SPEC = _spec(
+    CONV_MERGE,
+    "Bring what a conversation that you opened has done in its worktree into your own workspace: three-way, all of it "
+    "or nothing; conflicts are named. Does not interrupt.",
+    ("conversation_id",),
+    conversation_id=_ID,
+    mode={
+        "type": "string",
+        "enum": ["apply", "commit"],
+        "description": "apply (default): change the files only. commit: and commit them on the current branch.",
+    },
+)
+"""Here, and not with its tool: that is loaded when it is called."""
 
 
 class _ConvTool:

@@ -33,6 +33,7 @@ _TITLES = {
     "conv_list": "List the conversations",
     "conv_history": "Read another conversation",
     "conv_destroy": "Close a conversation",
+    "conv_merge": "Merge the work of a conversation",
 }
 _READ_VERBS = {"view_image": "Look at", "read_file": "Read"}
 _KINDS: dict[str, Kind] = {

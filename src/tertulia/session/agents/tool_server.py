@@ -27,7 +27,7 @@ from tertulia.mcp.server_connection import CallResult
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import McpToolCallProgress
-from tertulia.protocol.tool_spec import CONV_TOOLS
+from tertulia.protocol.tool_spec import ALL_CONV_TOOLS
 from tertulia.session.agents import relay
 from tertulia.session.agents.agent_socket import AgentSocket
 from tertulia.session.mcp.external_calls import call_externally
@@ -164,12 +164,12 @@ class TaskTools:
         return [
             tool
             for tool in await self._served.tools()
-            if tool.name not in CONV_TOOLS or tool.name in _READ_ONLY_CONV_TOOLS
+            if tool.name not in ALL_CONV_TOOLS or tool.name in _READ_ONLY_CONV_TOOLS
         ]
 
     async def call(self, call: ServedCall) -> CallResult:
         """Call a tool with the rights that the task has at this moment."""
-        if call.tool in CONV_TOOLS and call.tool not in _READ_ONLY_CONV_TOOLS:
+        if call.tool in ALL_CONV_TOOLS and call.tool not in _READ_ONLY_CONV_TOOLS:
             raise UnsupportedByBackendError(f"{call.tool} is not for an agent that works for a conversation")
         parts, scope = self._parts, self._scope
 

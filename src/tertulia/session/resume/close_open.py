@@ -29,7 +29,7 @@ from tertulia.protocol.storage import (
     strictness,
 )
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
-from tertulia.protocol.tool_spec import CONV_TOOLS, INTERRUPTING, canonical_name
+from tertulia.protocol.tool_spec import ALL_CONV_TOOLS, INTERRUPTING, canonical_name
 from tertulia.scheduler.plan import recorded_chain
 from tertulia.scheduler.reply import Failure, Reply, ReplyStatus, without_text
 from tertulia.session.parts import SessionParts
@@ -165,7 +165,7 @@ def _output(call: ToolCall, old: RecordedConversation, storage: StoragePolicy, n
 
 
 def _outcome_text(tool: str, text: str) -> tuple[TextPart]:
-    if (name := canonical_name(tool)) in CONV_TOOLS:
+    if (name := canonical_name(tool)) in ALL_CONV_TOOLS:
         # The answer of a conversation tool is JSON, in every ending.
         text = refusal(TaskCancelledError(_TARGET_LOST if name in INTERRUPTING else text)).text
     return (TextPart(text),)

@@ -52,7 +52,7 @@ def check_merge_paths(merge: TreeMerge, top: Path, place: CommandEnvironment, ca
         _check_path(path)
     if call.rights.sandbox != "danger_full_access":
         check_unprotected(paths)
-        _check_roots(paths, top, place.confinement(call.rights).writable_roots)
+        _check_roots(paths, top, place.confinement(call.rights, call.worktree).writable_roots)
     place.check_changeable(paths, call)
     _check_folders(merge.changes)
 
