@@ -1,4 +1,4 @@
-"""What branches that work side by side share: limits of MCP servers, in turns, and the people who answer approvals."""
+"""What branches that work side by side share: limits of MCP servers, in turns, and people who answer and write."""
 
 from __future__ import annotations
 
@@ -141,3 +141,39 @@ async def test_a_branch_that_is_cancelled_withdraws_its_approval_and_no_other(tm
         assert branches.outcome() == {"x": True, "y": False, "z": True}
         assert not (tmp_path / "y").exists()
         assert [output.success for output in on.outputs(on.root)] == [True, False, True]
+
+
+async def test_a_person_writes_to_a_child_and_its_parent_is_neither_interrupted_nor_told() -> None:
+    """Issue 20, 8: while the parent works by itself, and while it waits for another child; it hears when it asks."""
+    gate = asyncio.Event()
+
+    def reply(asked: ScriptedRequest) -> Any:
+        match asked.last_input:
+            case "open":
+                return call("conv_create", {"user_instruction": "be there", "title": "child"})
+            case "work":
+                return say("worked", gate=gate)
+            case "look":
+                return call("conv_history", {"conversation_id": child.id})
+            case "how is it going?":
+                return say("well")
+            case _:
+                return say("done")
+
+    async with stage(model=ScriptedModel([reply], repeat=True), slots=2) as on:
+        assert (await on.root.message("open")).text == "done"
+        child = on.session.conversations()[1]
+        parent = on.begin(on.root.message("work"))
+        async with asyncio.timeout(HANG_S):
+            while on.root.info.status != "running":
+                await ticks(1)
+        (task,) = on.parts.registry.running()
+        before, items = len(on.events.drain()), await on.root.history()
+        assert (await child.message("how is it going?")).text == "well"
+        assert on.parts.registry.running() == [task]
+        assert {event.conversation_id for event in on.events.drain()[before:]} == {child.id}
+        assert await on.root.history() == items
+        gate.set()
+        assert (await parent).text == "worked"
+        assert (await on.root.message("look")).text == "done"
+        assert "how is it going?" in on.outputs(on.root)[-1].text
