@@ -1,4 +1,4 @@
-"""Asks the client of an ACP or Codex session for approvals, and for what MCP servers want to know.
+"""Asks the client of an ACP or Codex session for approvals and elicitations.
 
 The first answer counts, from whichever client it comes. No answer, one that makes no sense and a client that is gone
 are a no. How a request looks on the wire is written in `acp/approval_requests.py` and `codex/approval_requests.py`.
@@ -43,10 +43,10 @@ class ApprovalRequests(ABC):
 
     @abstractmethod
     def closed(self, request_id: int) -> None:
-        """A request to the client has its response, or needs none any more: tell the client, if the protocol does."""
+        """A request to the client is answered, or needs no answer any more: tell it so, where the protocol does."""
 
     def hear(self, event: Event) -> None:
-        """Ask what there is to ask, after what was shown so far; withdraw what another client has answered."""
+        """Send the open requests after the events so far; withdraw those that another client has answered."""
         match event.data:
             case ApprovalRequest() as request:
                 self._start(request.approval_id, lambda id: self.permit(request, event, id))
@@ -85,5 +85,5 @@ class ApprovalRequests(ABC):
             content = response.get("content")
             fields = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
             if not await self.resolve(request.elicitation_id, "allow", content=fields):
-                # Not what was asked for, and a client is not asked twice.
+                # The content does not fit the request, and a client is not asked twice.
                 await self.resolve(request.elicitation_id, "deny")

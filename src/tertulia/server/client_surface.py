@@ -81,9 +81,9 @@ class ClientSurface(ABC):
         """Close the sessions that the client has open."""
 
     async def close(self, timeout_s: float) -> bool:
-        """Close the sessions that were opened here; what still runs is answered, at most so long later.
+        """Close the sessions that were opened here; requests in flight have so long to be answered.
 
-        Whether the client takes what it is sent.
+        Returns whether the client takes what it is sent.
         """
         self.peer.stop_asking()
         await self._close_sessions()
@@ -111,13 +111,13 @@ class SurfaceSession(ABC):
         """The messages to the client that an event becomes."""
 
     def follow(self) -> None:
-        """The client has been told of the session: from now on it gets its events. Once more is nothing."""
+        """Send the client the session's events from now on: it knows the session. Calling it twice has no effect."""
         if not self._is_followed:
             self._is_followed = True
             self._nursery.start(self._feed.run(), "the events of a client's session")
 
     async def close(self, timeout_s: float) -> None:
-        """Follow it no more. The session itself is closed by `OpenSessions`."""
+        """Send no more events. The session itself is closed by `OpenSessions`."""
         self._feed.close()
         await self._nursery.close(timeout_s)
 
@@ -136,7 +136,7 @@ class OpenSessions(Generic[S]):
     """The sessions that one client has open, by their ids."""
 
     def __init__(self, host: Host, missing: str) -> None:
-        """`missing`: what is said of one that is not open, with `{}` for its id."""
+        """`missing`: the error text for a session that is not open, with `{}` for its id."""
         self._host = host
         self._missing = missing
         self._open: dict[str, S] = {}
@@ -159,13 +159,13 @@ class OpenSessions(Generic[S]):
         return session
 
     def add(self, session: S) -> S:
-        """Take in a session that the client is about to be told of."""
+        """Add a session that the client is about to be told of."""
         self._open[session.session.id] = session
         return session
 
     async def release(self, session: S) -> None:
         """Close one. What runs in it is stopped."""
-        # Not for the next request to find while it closes.
+        # Removed first, so that no request finds it while it closes.
         self._open.pop(session.session.id, None)
         await self._host.close_session(session.session)
         await session.close(_GRACE_S)
@@ -181,7 +181,7 @@ class OpenSessions(Generic[S]):
 
 
 def message_to_root(items: Sequence[dict[str, Any]], output_schema: dict[str, Any] | None = None) -> Message:
-    """A message to the root conversation. InvalidParams for items that are none."""
+    """A message to the root conversation. InvalidParams for items that are not valid."""
     return parse(Message, {"conversation_id": ROOT, "items": items, "output_schema": output_schema})
 
 

@@ -11,7 +11,7 @@ from tertulia.session.session import Session
 
 IDLE_S = 3_600.0
 _UNSTORED_FACTOR = 24
-"""So many times as long where not everything is stored: what was said there is lost with the session."""
+"""The factor for a session that is not stored in full: what it does not store is lost when it is closed."""
 LOOK_EVERY_S = 60.0
 
 
@@ -23,7 +23,7 @@ class IdleSessionCloser:
         self._clock = clock
         self._idle_s = idle_s
         self._still: dict[str, tuple[int, float]] = {}
-        """By session: its last event, and since when it is."""
+        """By session: its last event, and when that was first seen."""
 
     async def keep_looking(self) -> None:
         """Look every so often, until it is cancelled."""
@@ -32,7 +32,7 @@ class IdleSessionCloser:
             await self.look()
 
     async def look(self) -> None:
-        """Close what has been idle for long enough now."""
+        """Close the sessions that have been idle for long enough."""
         now = self._clock.monotonic()
         before, self._still = self._still, {}
         for session in self._host.sessions:

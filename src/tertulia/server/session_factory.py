@@ -52,7 +52,7 @@ def session_page(
     size: int,
     accept: Callable[[SessionSummary], bool],
 ) -> SessionPage:
-    """Those of the entries that `accept` takes, from behind the cursor. InvalidParams where that is no cursor."""
+    """The entries after the cursor that `accept` takes. InvalidParams where the cursor is not valid."""
     page: list[SessionSummary] = []
     last: str | None = None
     for entry in entries_after(entries, cursor):
@@ -66,12 +66,12 @@ def session_page(
 
 
 def cursor_at(entry: SessionEntry) -> str:
-    """For a client that has seen the list up to this entry."""
+    """The cursor of a client that has seen the list up to this entry."""
     return f"{entry.updated!r}/{entry.id}"
 
 
 def entries_after(entries: Iterable[SessionEntry], cursor: str | None) -> Iterator[SessionEntry]:
-    """Those behind the place where the last page ended; without a cursor all of them."""
+    """The entries after the last page; without a cursor all of them."""
     ordered = sorted(entries, key=_sort_key, reverse=True)
     if cursor is None:
         return iter(ordered)
@@ -100,14 +100,14 @@ _MODEL_PREFIXES = {"openai": "gpt-", "anthropic": "claude-"}
 
 
 class DirectorySettings(msgspec.Struct, frozen=True):
-    """The settings of a directory, and what has to be said about them."""
+    """The settings of a directory, with warnings."""
 
     settings: Settings
     remarks: list[str] = []
 
 
 DirectorySettingsLoader = Callable[[Path], DirectorySettings]
-"""The user's settings as they hold in a directory, with what the project there takes away. May read files."""
+"""The user's settings in a directory, narrowed by the project there. May read files."""
 
 
 class ClientServer(msgspec.Struct, frozen=True):
@@ -125,11 +125,11 @@ class SessionRequest(msgspec.Struct, frozen=True):
     directories: Sequence[str] = ()
     servers: Sequence[ClientServer] = ()
     buffers: Buffers | None = None
-    """What it has of files, where it is an editor and says so."""
+    """Its view of files, where it is an editor that offers one."""
 
 
 class OpenedSession(msgspec.Struct, frozen=True, eq=False):
-    """A running session, and what has to be said about it."""
+    """A running session, with warnings."""
 
     session: Session
     remarks: list[str] = []
@@ -141,7 +141,7 @@ class SessionFactory:
     def __init__(
         self, host: Host, load: DirectorySettingsLoader, environment: Environment, *, model: bool = False
     ) -> None:
-        """`model`: the user names one just now."""
+        """`model`: the user names one on the command line."""
         self.host = host
         self.environment = environment
         self.models = known_models(environment, ModelCatalogue(host.settings, environment).keys)
@@ -179,7 +179,7 @@ class SessionFactory:
 
     @asynccontextmanager
     async def _or_closed(self, session: Session) -> AsyncGenerator[None]:
-        """Where this fails the client never hears of the session, so it has to be closed here."""
+        """Where this fails the client never learns of the session, so it is closed here."""
         try:
             yield
         except BaseException:
@@ -216,7 +216,7 @@ def read_client_servers(
             reason = "there is one of that name already"
         elif isinstance(server.table, dict):
             try:
-                # The host's: sessions of one project share it, as they would share the editor's own.
+                # Shared in the host: sessions of one project share it, as they would share the editor's own.
                 definitions[name] = server_from_wire(name, {**server.table, "share": "host"}, origin="user")
             except InvalidParamsError as error:
                 reason = error.message
@@ -235,7 +235,7 @@ def _directory(path: str, field: str) -> str:
 
 
 def _roots(settings: Settings, cwd: str, extra: Sequence[str]) -> tuple[Sequence[str] | None, list[str]]:
-    """What may be written: where the user has said nothing the editor's directories, else no more than was said."""
+    """The writable roots: the editor's directories where the user has set none, else no more than the user has set."""
     if not extra:
         return settings.writable_roots, []
     if settings.writable_roots is None:
@@ -249,7 +249,7 @@ def _is_inside(path: str, root: str) -> bool:
 
 
 def known_models(environment: Environment, keys: ProviderKeys) -> list[str]:
-    """Those that could answer without anything being set up: their key is there, or their weights are."""
+    """The models that can answer without further setup: their key or their weights are there."""
     names = [
         f"{provider}/{name}"
         for provider, maker in _MODEL_PREFIXES.items()

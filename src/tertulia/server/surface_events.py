@@ -19,11 +19,11 @@ C = TypeVar("C")
 M = TypeVar("M")
 
 HIDDEN_CALLS = frozenset({"update_plan"})
-"""Tools whose calls are shown as what they do."""
+"""Tools whose calls are not shown: their effect has an event of its own."""
 
 
 class TextProgress:
-    """How much was sent of each text that is not whole yet: so each character is sent once, whatever got lost."""
+    """How much was sent of each unfinished text, so that each character is sent once even if events were lost."""
 
     __slots__ = ("_sent",)
 
@@ -41,11 +41,11 @@ class TextProgress:
         return text
 
     def end(self, item_id: ItemId) -> int | None:
-        """The text is whole: how many characters of it were sent, None if it was not begun."""
+        """The text is complete: how many characters of it were sent, None if none of its deltas came."""
         return self._sent.pop(item_id, None)
 
     def forget(self) -> bool:
-        """Whatever was begun is not continued; whether any of it was sent."""
+        """Forget all texts that are not complete; returns whether any of them was sent."""
         was_sent = any(self._sent.values())
         self._sent.clear()
         return was_sent
@@ -155,7 +155,7 @@ class SurfaceEvents(ABC, Generic[M]):
 
     @abstractmethod
     def background(self, event: Event, data: e.BackgroundEvent) -> Iterable[M]:
-        """A remark on the way: a request is made again, a right was narrowed."""
+        """A remark: a request is made again, a right was narrowed."""
 
     @abstractmethod
     def compacted(self, event: Event, data: e.HistoryCompacted) -> Iterable[M]:
@@ -178,7 +178,7 @@ class SurfaceEvents(ABC, Generic[M]):
         """The status of an MCP server."""
 
     def of(self, event: Event) -> list[M]:
-        """What there is to tell of an event."""
+        """The messages of an event."""
         handle = self.handlers.get(type(event.data))
         return [] if handle is None else list(handle(self, event, event.data))
 

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 MAX_SOCKETS = 20_000
 INITIALIZE_S = 30.0
-"""How long a client may say nothing before it says `initialize`."""
+"""How many seconds a client has for `initialize`."""
 OWN_SUBPROTOCOL = "tertulia"
-"""Our subprotocol; browsers want one of theirs to be chosen."""
+"""Our subprotocol; a browser that offers subprotocols wants one of them to be chosen."""
 
 _POLICY = 1008
 _PUBLIC = frozenset({"/", "/health"})
-"""Paths that need no token; they tell nothing of sessions."""
+"""Paths that need no token; they reveal nothing about sessions."""
 _ABOUT = f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -94,7 +94,7 @@ async def _read(websocket: WebSocket, connection: RpcConnection) -> None:
             return
         text = message.pop("text", None)
         data = message.pop("bytes", None) if text is None else text.encode("utf-8", "surrogatepass")
-        # Nothing of it is held while the next one is waited for, which may be for hours.
+        # Free the message before waiting for the next one, which may take hours.
         del text, message
         await connection.receive(data)
         del data
@@ -108,14 +108,14 @@ async def _receive_before_initialize(websocket: WebSocket) -> Any:
         async with asyncio.timeout(INITIALIZE_S):
             return await websocket.receive()
     except TimeoutError:
-        # It may have gone just then.
+        # It may have closed in the meantime.
         with suppress(WebSocketDisconnect):
             await websocket.close(_POLICY, "no initialize")
         return {"type": "websocket.disconnect"}
 
 
 def _choose_subprotocol(offered: list[str]) -> str | None:
-    """Never the token, where there is anything else to choose."""
+    """The chosen subprotocol: never the token, where there is another."""
     named = [name for name in offered if not name.startswith(TOKEN_SUBPROTOCOL)]
     return OWN_SUBPROTOCOL if OWN_SUBPROTOCOL in named else next(iter([*named, *offered]), None)
 
@@ -148,7 +148,7 @@ class WebApp:
         return len(self._sockets)
 
     async def close(self, timeout_s: float) -> None:
-        """Give up what is left."""
+        """Cancel the requests that are left."""
         await self._mcp.close()
         await self._nursery.close(timeout_s)
 
@@ -179,7 +179,7 @@ async def serve_web_app(
     *,
     origins: frozenset[bytes] = frozenset(),
 ) -> None:
-    """Until `stop`: then every session is closed, clients hear how that ended, and their connections end last."""
+    """Serve until `stop`: then every session is closed, clients are told how that ended, and connections end last."""
     host, nursery = Host(settings), Nursery()
     web = WebApp(host, token, hosts, origins=origins)
     server = HttpServer(web.app)
@@ -194,7 +194,7 @@ async def serve_web_app(
         await web.close(_LAST_S)
         await asyncio.wait((serving,))
         if len(host):
-            # A client was quick enough to begin one more.
+            # A client may have started another session in the meantime.
             await host.close()
         await nursery.close(_LAST_S)
     serving.result()

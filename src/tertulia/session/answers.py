@@ -34,7 +34,7 @@ class SessionInfo(Answer, frozen=True):
     mcp: list[dict[str, Any]]
     narrowed: list[Narrowing] = msgspec.field(default_factory=list[Narrowing])
     not_held: list[str] = msgspec.field(default_factory=list[str])
-    """What the sandbox, and those of executors, cannot hold here; sentences for people."""
+    """What the sandbox and the executors' own sandboxes cannot prevent here, as sentences for people."""
     sandbox_tier: Literal["bubblewrap", "landlock", "none"] | None = None
     """How the commands of the session are confined; null: they are refused, because nothing here can confine them."""
 
@@ -180,7 +180,7 @@ class InterruptAnswer(Answer, frozen=True):
 
 
 class ResolveAnswer(Answer, frozen=True, omit_defaults=True):
-    """`approval/resolve`. True in Python when it was this answer that counted."""
+    """`approval/resolve`. True in Python when this answer was the one that counted."""
 
     resolved: bool
     scope: GrantScope | None = None
@@ -344,7 +344,7 @@ class Counts(Answer, frozen=True, kw_only=True):
     usage: Usage
     tool_calls: int
     tools: dict[str, CallCounts]
-    """By name; calls of what is no tool are under `other`."""
+    """By name; calls of a tool that does not exist are under `other`."""
     mcp: CallCounts
     mcp_waits: int
     """Calls that had to wait for a limit, and how long in all; some may have waited in vain."""

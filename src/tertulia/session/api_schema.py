@@ -26,7 +26,7 @@ _SESSION_ID = {
     "default": None,
     "description": "the session that is meant, where it is not the connection's own",
 }
-"""What every operation takes besides: it is read before any of the types is."""
+"""Parameters that every operation takes; they are read before its own."""
 
 
 _ANY_DATA = msgspec.defstruct("EventData", [], namespace={"__doc__": BaseEventData.__doc__})
@@ -115,7 +115,7 @@ def _event_union(envelope: dict[str, Any], data: dict[str, Any]) -> dict[str, An
 
 
 def params_schema(name: str) -> dict[str, Any]:
-    """The schema of an operation's parameters, on its own feet."""
+    """The schema of an operation's parameters, with every definition that it refers to."""
     return schema_of(OPERATIONS[name].kind)
 
 

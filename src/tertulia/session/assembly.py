@@ -96,7 +96,7 @@ def assemble_session(
 
 
 async def wait_until_ready(parts: SessionParts, *, waits: bool, shows_tools: bool) -> None:
-    """Wait for agents of an earlier life of the session, and for its MCP servers where the caller `waits` for those.
+    """Wait for agents of a resumed session, and for its MCP servers where the caller `waits` for those.
 
     `shows_tools`: for the tools of all servers, not only of those that are required.
     """
@@ -132,7 +132,7 @@ def _refuse_early(parts: SessionParts) -> None:
 
 
 def _begin(parts: SessionParts, past: RecordedState | None) -> None:
-    """Say that the session is there, and who is in it. Whatever can be refused was refused before: it left no trace."""
+    """Publish that the session and its conversations exist. Everything that can be refused was refused before."""
     _sweep_stubs(parts)
     policy, model = describe.policy(parts.settings.rights), parts.root_wire.name
     purpose = "broker" if parts.settings.is_broker else None
@@ -152,7 +152,7 @@ def _begin(parts: SessionParts, past: RecordedState | None) -> None:
 
 
 def _sweep_stubs(parts: SessionParts) -> None:
-    """Remove the mount stubs that a process which was killed could not remove itself."""
+    """Remove the mount stubs that killed processes have left."""
     guarded = guarded_paths_of(parts.settings, parts.environment)
     for writable in (workspace_of(parts.settings), *(parts.settings.writable_roots or ())):
         sweep_stubs(writable, PROTECTED_NAMES)
@@ -267,7 +267,7 @@ def _read_project(parts: SessionParts, conversation: ConversationState) -> tuple
 
 
 def _refresh_project(parts: SessionParts, scope: TaskScope) -> None:
-    """Between two tasks: what the files say differently now is told."""
+    """Between two tasks: tell the conversation what has changed in the files."""
     if scope.conversation.terms.backend == NATIVE:
         text, warnings = _read_project(parts, scope.conversation)
         scope.conversation.hear_project(text)

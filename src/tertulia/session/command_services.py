@@ -31,7 +31,7 @@ from tertulia.tools.shell.live_command import Terminals
 
 
 class ApproverPresence:
-    """Only a client that declares it attends. To follow events is to look on, and counts for nothing.
+    """Which clients answer approvals: those that said so. A client that only follows events does not count.
 
     A request shows in its own conversation and in those that wait for it, the root of its chain among them.
     """
@@ -42,14 +42,14 @@ class ApproverPresence:
     def add(
         self, subscription: Subscription, conversation: ConversationId | None, *, elicitations: bool = True
     ) -> None:
-        """The client of this subscription attends until it is closed or collected. None: in every conversation.
+        """Count this subscription's client as one that answers, until it is closed or collected. None: everywhere.
 
         `elicitations`: whether it answers as well what MCP servers ask a person.
         """
         self._attending[subscription] = (conversation, elicitations)
 
     def sees(self, request: RequestedAction, elicitation: bool = False) -> bool:
-        """Whether a client attends that hears of this request and can answer such a one."""
+        """Whether there is a client that gets this request's event and can answer a request of this kind."""
         shown = (None, request.conversation_id, *request.chain)
         attending = [(events, *where) for events, where in self._attending.items()]
         return any(events.is_open and where in shown and (e or not elicitation) for events, where, e in attending)
@@ -59,7 +59,7 @@ class ConversationResource(Protocol):
     """Keeps something for conversations until they are closed."""
 
     async def forget(self, conversation: Any, /) -> None:
-        """What was kept for this one is gone. Again is nothing."""
+        """Release what is kept for this conversation. Calling it twice has no effect."""
         ...
 
     async def close(self) -> None:
@@ -75,7 +75,7 @@ class ConversationResources:
         self._agents: dict[str, ConversationResource] = {}
 
     def add(self, resource: ConversationResource, backend: str | None = None) -> None:
-        """One more. `backend`: the agent that it is, if it is one."""
+        """Add a resource. `backend`: the backend that it belongs to, if it belongs to one."""
         self._all.append(resource)
         if backend is not None:
             self._agents[backend] = resource
@@ -85,7 +85,7 @@ class ConversationResources:
         await asyncio.gather(*(resource.forget(conversation) for resource in self._all))
 
     async def take_leave(self, conversation: str, backend: str) -> None:
-        """The conversation has another executor now."""
+        """The conversation has another backend now: release what the former one kept."""
         if backend in self._agents:
             await self._agents[backend].forget(conversation)
 
@@ -131,7 +131,7 @@ def open_command_services(
     redactor: Redactor,
     on_lesser: Callable[[str], object],
 ) -> CommandServices:
-    """Ready, and nothing tried yet: the sandbox tests itself when the first command comes, and may come to less."""
+    """Make it. The sandbox tests itself at the first command, and may find then that only a weaker tier works."""
     presence = ApproverPresence()
     approvals = ApprovalQueue(
         clock,
@@ -175,7 +175,7 @@ def _event_publisher(bus: EventBus) -> Callable[[ConversationId, EventData], Non
         try:
             bus.publish(data, EventScope("", conversation))
         except ClosedError:
-            # The session is closed, and no client is left to hear it.
+            # The session is closed: no client is left to be told.
             return
 
     return tell

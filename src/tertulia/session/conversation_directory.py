@@ -44,7 +44,7 @@ class ConversationDirectory:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """What commands are not shown either."""
+        """Paths that commands are not shown either."""
         return self._parts.command_services.place.masked
 
     def list(self, call: CallContext) -> ConversationEntries:
@@ -95,7 +95,7 @@ class ConversationDirectory:
         """Close it; whether it was the caller, whose task then ends with the call."""
         conversation = self._destructible(call, conversation_id)
         if conversation.id == call.conversation_id:
-            # Not waited for: it is over when this very task is.
+            # Not awaited: it ends only when this task does.
             start_closing(self._parts, conversation, self._parts.settings.close_timeout_s)
             return True
         await close_conversation(self._parts, conversation.id, None)
@@ -139,7 +139,7 @@ class ConversationDirectory:
 
 
 def _is_visible(call: CallContext, caller: ConversationState, conversation: ConversationState) -> bool:
-    """Rights are the chain's: what any of its members is kept from seeing is not seen on its behalf."""
+    """The rights of the chain: what one of its members may not see, the caller does not see either."""
     return call.rights.visibility == "session" or conversation.is_in_subtree_of(caller.id)
 
 

@@ -61,7 +61,7 @@ class ListWatchers:
         self._all: list[Callable[[], None]] = []
 
     def add(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """One more; returns what removes it."""
+        """Add a function; returns another that removes it."""
         self._all.append(changed)
         return lambda: self._all.remove(changed)
 
@@ -108,11 +108,11 @@ class Conversations:
         """For terms that no conversation runs under any more."""
         self._on_gone = on_gone
         self.watchers = ListWatchers()
-        """Called whenever the list is another, or a title in it."""
+        """Called when the list, or a title in it, has changed."""
         self._on_storage = on_storage
         self._project = project
         self.closed = False
-        """The session closes: nothing is opened or changed any more, what is there may still be read."""
+        """The session closes: open and change nothing any more; what is there can still be read."""
         self.root_id = root_id
 
     def begin(self) -> None:
@@ -121,7 +121,7 @@ class Conversations:
         self._add(self.root_id, open_terms, spec, parent=None)
 
     def restore(self, conversation: ConversationState, narrowed: tuple[Narrowing, ...]) -> None:
-        """Take back a conversation of an earlier life of the session; the root first, then by creation."""
+        """Add a conversation of a resumed session; the root first, then by creation."""
         self._open[conversation.id] = conversation
         _tell_parent(self._open, conversation)
         if narrowed:
@@ -241,7 +241,7 @@ class Conversations:
     def take_back(
         self, conversation: ConversationState, terms: Terms, title: str | None, narrowed: tuple[Narrowing, ...]
     ) -> None:
-        """A change could not be committed: what held before it holds again."""
+        """Undo a change that could not be committed."""
         refused = conversation.terms
         conversation.adopt(terms)
         conversation.title = title
@@ -251,7 +251,7 @@ class Conversations:
             self.release(refused)
 
     def forget(self, conversation: ConversationState, *, forced: bool | None) -> None:
-        """The conversation is gone: its id answers `closed` now. `forced` is None where no client heard of it."""
+        """Remove a conversation: its id answers `closed` now. `forced` is None where no client was told of it."""
         parent = _tell_parent(self._open, conversation)
         del self._open[conversation.id]
         self._on_gone(conversation.id)
@@ -286,7 +286,7 @@ class Conversations:
             conversation.seed(text)
         else:
             conversation.inherit(parent, shared)
-        # Under the ids of the task that asked for it, so that clients that follow that task hear of it.
+        # Under the ids of the task that asked for it, so that clients that follow that task get the event.
         scope = replace(cause or _NO_SCOPE, conversation_id=conversation.id)
         self._admit(conversation, scope)
         for warning in warnings:

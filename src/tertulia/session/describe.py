@@ -49,7 +49,7 @@ from tertulia.version import __version__
 
 
 def not_held(parts: SessionParts) -> list[str]:
-    """Of the tier that commands run in, and of every other program that works for an open conversation."""
+    """What the sandbox tier of commands, and that of every executor in use, cannot prevent."""
     rights = parts.settings.rights
     sentences = list(parts.command_services.sandbox.not_covered)
     if rights.sandbox == "danger_full_access":
@@ -77,7 +77,7 @@ _ALWAYS = ("approvals", "canvas", "delegation", "elicitations", "fork", "replay"
 
 
 def capabilities() -> dict[str, bool]:
-    """What a client may rely on, whatever the versions say. A name that is not there is a no."""
+    """What a client may rely on, whatever the version. A name that is missing means no."""
     return {**dict.fromkeys(_ALWAYS, True), "mcp": find_spec("mcp") is not None}
 
 
@@ -114,7 +114,7 @@ def _sandbox_tier(parts: SessionParts) -> TierName | None:
 
 
 def servers(parts: SessionParts) -> list[dict[str, Any]]:
-    """The MCP servers, by name; what is not known of one is not said."""
+    """The MCP servers, by name; facts that are not known are left out."""
     reports = () if parts.made.servers is None else parts.made.servers.reports()
     return [{k: v for k, v in asdict(report).items() if v is not None} for report in reports]
 
@@ -135,7 +135,7 @@ def conversation(parts: SessionParts, state: ConversationState) -> ConversationI
 
 
 def history(state: ConversationState, limit: int | None) -> list[HistoryEntry]:
-    """Messages only: no tool calls, no reasoning, nothing that we put in ourselves."""
+    """Messages only: no tool calls, no reasoning, no messages that the session injected."""
     return [history_entry(item) for item in state.history.messages(limit)]
 
 

@@ -71,7 +71,7 @@ class Conversation(_ById):
         self._parts = parts
         self.id = id
         self.warnings = tuple(warnings)
-        """What was said when it was opened."""
+        """The warnings of its opening."""
 
     @property
     def info(self) -> ConversationInfo:

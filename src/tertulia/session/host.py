@@ -1,4 +1,4 @@
-"""The process: the sessions that live in it, whichever client started them."""
+"""The sessions of this process, whichever client started them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Host:
         """What a session gets that asks for nothing else, and the most that one can get."""
         self._sessions: dict[str, Session] = {}
         self._coming: dict[str, asyncio.Event] = {}
-        """Sessions that are being brought back; set when that is over."""
+        """Sessions that are being resumed; each event is set when that is over."""
         self._gone = Tombstones()
         self._nursery = Nursery()
         self._swept: asyncio.Task[None] | None = None
@@ -88,7 +88,7 @@ class Host:
         if not is_session_id(session_id):
             raise NotFoundError(f"session not found: {session_id[:64]!r}")
         while (coming := self._coming.get(session_id)) is not None:
-            # Two clients that come back at once mean one session, and its file lets only one of them open it.
+            # Two clients that resume at once mean one session, whose file can be opened only once.
             await coming.wait()
         running = self._sessions.get(session_id)
         if running is not None and not running.closed:
@@ -110,7 +110,7 @@ class Host:
             over.set()
 
     def _below(self) -> McpHost:
-        """The processes of MCP servers belong to us: a session only leases them."""
+        """The processes of MCP servers belong to the host: a session only leases them."""
         if self._mcp_host is None:
             # With all that talks to servers, which a program that only starts one session may never need.
             from tertulia.session.mcp.host import McpHost

@@ -1,4 +1,4 @@
-"""The edge: plain values from any surface become frozen inputs, or one clear refusal."""
+"""Parses plain values from any surface into frozen inputs, or refuses them with one clear error."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class ModelCatalogue:
 
     def _remote(self, model: str) -> Wire:
         name, _, rest = model.partition("/")
-        # What is configured or ours comes first: no package can put itself in its place.
+        # What is configured or built in comes first: no package can take its place.
         if rest and name not in self._providers and name not in PROVIDERS:
             wire = plugin_wire(name, rest, self._environment.variables)
             if wire is not None:
@@ -149,13 +149,13 @@ def require_sandbox(settings: Settings) -> None:
 
 
 def _missing_model(model: str) -> Wire:
-    """Stands for a model that was an object of another program: all that a session has of it is its name."""
+    """Stands for a model that was a Python object when the session was stored: only its name is known."""
     why = f"{model} was an object of the program that began this session, and is gone with it; name another model"
     return ScriptedModel([fail(why)], name=model, repeat=True)
 
 
 def toolbox_for(parts: SessionParts) -> Toolbox:
-    """All tools of a session: ours, made when they are first called, then the application's."""
+    """All tools of a session: built-in ones, made when they are first called, then the application's."""
     own = (*_command_tools(parts), UpdatePlan(), WebSearch(), *_conv_tools(parts))
     registry = ToolRegistry([*own, *map(_as_tool, parts.settings.tools)])
     return Toolbox(registry, {"default": PLAIN}, _remote_tools(parts), partial(_absence, parts))
@@ -236,7 +236,7 @@ def _merge_tool(parts: SessionParts) -> Tool:
 
 
 def agent_registry_for(parts: SessionParts) -> AgentRegistry:
-    """Who has something to say to agents: ours, the application's, and those of installed packages, in this order."""
+    """The context providers, in this order: built-in, the application's, and those of installed packages."""
     from tertulia.context.injector import SessionContextInjector, installed_providers
     from tertulia.context.providers.canvas import CanvasContextProvider
     from tertulia.context.providers.identity import CoreContextProvider

@@ -28,7 +28,7 @@ _SESSION_RIGHTS = [name for name in i.SessionFields.__struct_fields__ if name in
 
 
 class OperationResult(msgspec.Struct, frozen=True):
-    """What an operation answers, and after which event the answer belongs."""
+    """What an operation answers, and the event that has to be sent before it."""
 
     answer: Any
     after_seq: int = 0
@@ -55,7 +55,7 @@ async def _session_start(host: Host, session: Session, params: i.StartSession) -
 
 async def _session_resume(host: Host, session: Session, params: i.ResumeSession) -> a.SessionInfo:
     settings, narrowed = _narrowed_settings(host.settings, params)
-    # Where it once worked is for its owner to say: naming a session is not being allowed its directory.
+    # Only its owner knows where it worked: a client that names a session is not thereby allowed its directory.
     resumed = await host.resume(params.session_id, replace(settings, cwd=workspace_of(settings)))
     return replace(resumed.info, narrowed=list(narrowed))
 
@@ -273,7 +273,7 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
     if operation is None:
         raise MethodNotFoundError(f"there is no operation {name[:64]!r}")
     fields = to_snake_case(params)
-    # What is to be resumed does not run yet: there it is a parameter like others.
+    # A session to be resumed does not run yet: there the id is an ordinary parameter.
     session_id = None if name == "session/resume" else fields.pop("session_id", None)
     if session_id is not None and not isinstance(session_id, str):
         raise InvalidParamsError("session_id must be a string")
@@ -292,7 +292,7 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
 
 
 async def _run(operation: Operation, host: Host, session: Session | None, params: Any) -> Any:
-    """What it answers, without session tokens: the agent that holds one has it from elsewhere."""
+    """The answer without session tokens: an agent gets its token in another way."""
     redactor = None if session is None or session.closed else session.parts.redactor
     try:
         answer = await operation.run(host, cast(Session, session), params)

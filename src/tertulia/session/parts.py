@@ -83,7 +83,7 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     epoch: int = 0
     """How often the session was resumed."""
     began_after: int = 0
-    """The number of the last event before this life of the session; 0 in the first."""
+    """The number of the last event before the session was resumed; 0 where it was not."""
     nursery: Nursery = msgspec.field(default_factory=Nursery)
     registry: TaskRegistry = msgspec.field(default_factory=TaskRegistry)
     closing: dict[ConversationId, asyncio.Task[CloseAnswer]] = {}

@@ -18,7 +18,7 @@ from tertulia.tools.tool import CallContext, Result, Tool
 
 
 class RemoteTools:
-    """Makes them, and holds what all calls of servers share: the limiter, and who answers what servers request."""
+    """Makes these tools, and holds what all calls share: the limiter, and the object that answers servers' requests."""
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
@@ -56,7 +56,7 @@ class InternalToolDispatcher(Protocol):
     """Runs internal tools in the name of agents."""
 
     async def call(self, call: CallContext, tool: str, arguments: Any, source: str) -> Any:
-        """In the name of the agent that the call's conversation is; the scope is checked now."""
+        """Run it for the agent of the call's conversation; the scope is checked now."""
         ...
 
 
@@ -73,7 +73,7 @@ class InternalTool:
         self._agent_registry = agent_registry
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Nothing to refuse here: whose token it is, and what that may do, is looked up when it is called."""
+        """Refuse nothing: the token and its scope are looked up when the tool is called."""
 
     async def run(self, arguments: Any, call: CallContext) -> Result:
         """Run the call as the agent of this conversation."""

@@ -117,13 +117,13 @@ class Session:
         clock: Clock | None = None,
         on_approval: ApprovalHandler | None = None,
     ) -> Session:
-        """A session of the past, to be entered: all its conversations as they were, and nothing running.
+        """A stored session, to be entered: all its conversations as they were, and nothing running.
 
         Entering raises NotFoundError, BusyError where another process has it open, or StorageError.
 
         Args:
             id: The id of the stored session.
-            settings: Rights are those of then within what these allow; the model is that of then unless one is named.
+            settings: Its stored rights are narrowed to these; the stored model is used unless one is named.
             clock: Where it reads the time; for tests.
             on_approval: Answers what has to be asked, as in `start`.
 
@@ -144,7 +144,7 @@ class Session:
                 if self._on_approval is not None:
                     self.approvals.answer_with(self._on_approval)
                 await self._parts.bus.flush()
-                # A program that starts a session itself may look at its tools at once; a host serves others too.
+                # A program that starts a session itself may look at its tools at once; a host serves other clients too.
                 await wait_until_ready(self._parts, waits=self._waits, shows_tools=not self._has_host)
             except BaseException:
                 # It was never entered, so no `async with` will close it.
@@ -335,7 +335,7 @@ class Session:
         already = self._closed is not None
         if self._closed is None:
             if self._parts is not None:
-                # Before anything is waited for: a message that came a moment later would be taken, and interrupted.
+                # Before the first await: a message that came later would be accepted only to be interrupted.
                 stop_accepting(self._parts)
             # A task of its own: a caller that gives up waiting, a tool of this session perhaps, does not stop it.
             self._closed = self._closer.start(_close_parts(self._parts, seconds), "close the session")
@@ -378,7 +378,7 @@ async def _assembled(
     if resumed is None:
         return assemble(settings, journal=journal)
     journal, past = await open_record(resumed, settings, clock, environment, redactor)
-    # Where it worked, not where this process happens to be.
+    # The directory of the stored session, not the one that this process was started in.
     cwd = settings.cwd or recorded_workspace(past.conversations[past.identity()[1]].agreed)
     settings = replace(settings, cwd=cwd)
     try:

@@ -1,4 +1,4 @@
-"""Ending things in order and in time: a conversation, or the whole session. Twice does no harm."""
+"""Closes a conversation or the whole session, in order and in time. Closing twice does no harm."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def close_conversation(parts: SessionParts, conversation_id: str, timeout:
 
 
 def start_closing(parts: SessionParts, conversation: ConversationState, seconds: float) -> asyncio.Task[CloseAnswer]:
-    """From now on the conversation is closed for every client, and what runs there is asked to stop.
+    """Close the conversation for every client from now on, and ask what runs there to stop.
 
     Its own task may ask for that; every other caller waits for what comes back.
     """
@@ -75,7 +75,7 @@ async def _close(parts: SessionParts, conversation: ConversationState, last: lis
 
 
 def stop_accepting(parts: SessionParts) -> None:
-    """From now on the session is closed for every client: nothing is taken that closing it would only interrupt."""
+    """Close the session for every client from now on: it accepts nothing that its end would only interrupt."""
     parts.conversations.closed = True
     parts.scheduler.closing = True
 
@@ -116,7 +116,7 @@ async def close_session(parts: SessionParts, seconds: float) -> bool:
 
 
 async def _close_servers(parts: SessionParts, seconds: float) -> None:
-    """No token of an agent is valid any more, and the MCP servers end that no other session uses."""
+    """Make the tokens of agents invalid, and end the MCP servers that no other session uses."""
     made = parts.made
     if made.agent_registry is not None:
         made.agent_registry.close()
@@ -127,7 +127,7 @@ async def _close_servers(parts: SessionParts, seconds: float) -> None:
 
 
 async def _close_journal(parts: SessionParts) -> bool:
-    """Whether all that was acknowledged is where it was written (R1)."""
+    """Whether all that was acknowledged is really stored (R1)."""
     try:
         await parts.journal.close()
     except StorageError as error:

@@ -101,7 +101,7 @@ class Submission:
         return self._parts.scheduler.stop(self._chain)
 
     def detach(self) -> None:
-        """Let it run to its end, whichever caller gives up."""
+        """Let it run to its end, even if every caller gives up."""
         self._chain.waiters += 1
 
     async def record(self) -> None:
@@ -207,7 +207,7 @@ async def compact(parts: SessionParts, conversation: ConversationState) -> Compa
 
 
 class SessionActivity:
-    """Which events there were, which tasks there are, and whether the session could be closed unnoticed."""
+    """Event numbers, tasks, and whether the session is idle."""
 
     __slots__ = ("_parts",)
 
@@ -255,7 +255,7 @@ class SessionActivity:
         return self._parts.scheduler.cancel(TaskId(task_id), scope)
 
     def watch_conversations(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Have `changed` called whenever the list of conversations or a title in it is another; returns what ends it.
+        """Have `changed` called when the list of conversations or a title in it has changed; returns what ends that.
 
         Not by events: a reader of those keeps an idle session from being closed.
         """

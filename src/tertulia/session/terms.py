@@ -49,7 +49,7 @@ class WireCache:
         return wire
 
     def another(self, wire: Wire) -> Wire:
-        """A wire of one's own that reaches the same model; the same wire if it was not made here."""
+        """A separate wire to the same model; the same wire if it was not made here."""
         made = self._made.get(id(wire))
         return wire if made is None else self.find(made[1])
 
@@ -59,7 +59,7 @@ class WireCache:
             self._nursery.start(wire.close(), f"close {wire.name}")
 
     def made(self) -> list[Wire]:
-        """All that were made and not let go of."""
+        """All wires that were made here and not released."""
         return [wire for wire, _ in self._made.values()]
 
 
@@ -90,16 +90,16 @@ class AgentSpecs:
 
 
 class PreparedAgent(msgspec.Struct, frozen=True):
-    """An agent that a conversation is going to be."""
+    """The agent of a conversation that is being opened."""
 
     id: ConversationId
     agent: Agent
     warnings: tuple[str, ...] = ()
-    """What went wrong on the way, and what was cut."""
+    """What went wrong while it was prepared, and what was cut."""
 
 
 class OpenTerms(msgspec.Struct, frozen=True):
-    """The terms of a conversation that is to be, and the ground they stand on for its whole life."""
+    """The terms of a conversation that is being opened, and what they are narrowed to as long as it exists."""
 
     settled: ResolvedTerms
     default: Terms
@@ -118,7 +118,7 @@ class _Draft(msgspec.Struct, frozen=True, eq=False):
     resolved: ResolvedTerms
 
     def is_for(self, spec: NewConversation, caller: Terms, default: Terms) -> bool:
-        """Whether it is what these come to; the terms have to be the same objects."""
+        """Whether it was made from these; the terms have to be the same objects."""
         return self.caller is caller and self.default is default and self.spec == spec
 
 
@@ -167,7 +167,7 @@ class TermsResolver:
     def for_root(self) -> tuple[OpenTerms, NewConversation]:
         """The session's own terms, or those of the agent that the root is, and what was asked for.
 
-        Two tools under one name are told elsewhere: the root exists all the same.
+        Two tools under one name are reported elsewhere: the root exists all the same.
         """
         if self._root_agent is None:
             return OpenTerms(ResolvedTerms(self.default, (), ()), self.default, self.ceiling, "session"), _PLAIN
@@ -177,7 +177,7 @@ class TermsResolver:
         return OpenTerms(resolve_terms(spec, self.default, ground), self.default, self.ceiling, "session"), spec
 
     def under_session(self, spec: NewConversation, prepared_agent: PreparedAgent | None = None) -> OpenTerms:
-        """For a conversation that a client opens; `arrival`: as that agent."""
+        """The terms of a conversation that a client opens; `arrival`: its agent, where it is one."""
         if prepared_agent is None:
             return self._draw(spec, self.default, self._ground(self.default, self.ceiling, "session"))
         ground = replace(self._ground(self.default, self.ceiling, "session"), conversation=prepared_agent.id)
@@ -186,7 +186,7 @@ class TermsResolver:
     def under_parent(
         self, spec: NewConversation, parent: ConversationState, prepared_agent: PreparedAgent | None = None
     ) -> OpenTerms:
-        """For one that a client opens below another: it gets its rights and place of work, not what it was told."""
+        """The terms of one that a client opens below another: it inherits rights and directory, not instructions."""
         blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
         inherited, ground = replace(_inheritable(parent.terms), context=blank), self._below(parent)
         if prepared_agent is not None:
@@ -197,7 +197,7 @@ class TermsResolver:
         return self._draw(spec, inherited, ground)
 
     def under_caller(self, spec: NewConversation, caller: ConversationState) -> OpenTerms:
-        """For one that a model opens: it inherits from its caller and can only be narrower."""
+        """The terms of one that a model opens: it inherits from its caller and can only be narrower."""
         resolved, (_, ground) = self._resolve_below(spec, caller), self._child_base(spec, caller)
         self._drafts = [draft for draft in self._drafts if draft.resolved is not resolved]
         terms = resolved.terms
@@ -208,14 +208,14 @@ class TermsResolver:
         return self._with_own_wire(spec, replace(resolved, terms=terms), ground)
 
     def check_under_caller(self, spec: NewConversation, caller: ConversationState) -> Rights:
-        """Raise what `under_caller` would raise, and make nothing. The rights that it would have."""
+        """Raise what `under_caller` would raise, and make nothing. Returns the rights that the child would have."""
         return self._resolve_below(spec, caller).terms.rights
 
     def _resolve_below(self, spec: NewConversation, caller: ConversationState) -> ResolvedTerms:
         """Once for each child: a call is checked, admitted and carried out, and nothing changes meanwhile."""
         if isinstance(spec.base_instructions, str):
             check_text(spec.base_instructions, "base_instructions")
-        # Its instructions apart: they may come from a file that is read after the call was checked.
+        # Without its instructions: they may come from a file that is read after the call was checked.
         plain = replace(spec, base_instructions=UNSET)
         key = plain, caller.terms, self.default
         for draft in self._drafts:
@@ -226,7 +226,7 @@ class TermsResolver:
         narrowed, warnings = (*limit.narrowed, *resolved.narrowed), (*limit.warnings, *resolved.warnings)
         resolved = self._check_tools(replace(resolved, narrowed=narrowed, warnings=warnings))
         if spec.model not in (UNSET, None):
-            # Whether there is such a model is known now; a wire of its own it gets when it is opened.
+            # Whether the model exists is known now; its own wire is made when it is opened.
             self.release(resolved.terms)
         self._drafts = [*self._drafts[-_KEPT_DRAFTS:], _Draft(*key, resolved)]
         return resolved
@@ -243,7 +243,7 @@ class TermsResolver:
         return limit, replace(ground, ceiling=limit.terms.rights, because=f"agent:{spec.agent}")
 
     def changed(self, conversation: ConversationState, params: SetContext) -> ResolvedTerms:
-        """For one that exists already."""
+        """New terms of a conversation that exists."""
         ground = self._ground(conversation.default, conversation.ceiling, conversation.because)
         current = _refreshed(conversation, self._mcp()) if params.refresh_mcp_view else conversation.terms
         return self._check_tools(resolve_terms(params, current, ground))
@@ -275,12 +275,12 @@ class TermsResolver:
         return OpenTerms(resolved, ground.default, ground.ceiling, ground.because)
 
     def caught_up(self, conversation: ConversationState) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
-        """Its terms with the tools of now, for its next task; what changed; and which names two tools claim since."""
+        """Its terms with the current tools, for its next task; what changed; and names that two tools have since then."""
         terms, old = conversation.terms, conversation.terms.context.mcp_view
         view, changed = old.refreshed(self._mcp().list_tools(conversation.id))
         if view is old:
             return terms, changed, ()
-        # What many conversations come to from the same place they share.
+        # Conversations that had the same view share the new one.
         step = (id(old.tools), id(old.pins), id(view.seen))
         _, shared = self._steps.setdefault(step, (old, view))
         if len(self._steps) > _KEPT_STEPS:
@@ -321,5 +321,5 @@ def _with_view(terms: Terms, view: McpView) -> Terms:
 def _refreshed(conversation: ConversationState, mcp: McpManager) -> Terms:
     view = conversation.terms.context.mcp_view
     new = McpView.new_from_manager(mcp, conversation.id).with_allowlist(view.allowlist)
-    # Of a server that is not there now nothing was looked at: its tools have to be the same when it comes back.
+    # A server that is down could not be looked at: its tools must be the same when it comes back.
     return _with_view(conversation.terms, replace(new, pins={**view.pins, **new.pins}))

@@ -16,9 +16,9 @@ from tertulia.session.settings.workspace import check_directory_exists
 
 
 async def open_conversation(parts: SessionParts, spec: NewConversation) -> tuple[ConversationState, ResolvedTerms]:
-    """A new conversation. What the journal refuses has not happened."""
+    """Open a conversation. Where the journal refuses it, it is removed again."""
     check_directory_exists(spec.cwd)
-    # A client that names tools means those that are about to be there.
+    # A client that names tools means also those of servers that are still starting.
     await _settle_servers(parts)
     spec = parts.terms_resolver.agents.opened(spec)
     if not isinstance(spec.agent, AgentSpec):
@@ -36,10 +36,10 @@ async def _settle_servers(parts: SessionParts) -> None:
 async def _open_agent(
     parts: SessionParts, spec: NewConversation, agent: AgentSpec
 ) -> tuple[ConversationState, ResolvedTerms]:
-    """What can be refused is refused before a provider is asked. An agent that does not come to be leaves no token."""
+    """Refuse what can be refused before a provider is asked. An agent that is not opened leaves no token."""
     conversations = parts.conversations
     above = conversations.root if spec.parent_id in (UNSET, None) else conversations.find(str(spec.parent_id))
-    # Of its own servers nothing is known yet: their names are looked at when it is opened.
+    # Its own servers are not known yet: their names are checked when it is opened.
     rights = conversations.check_child(replace(spec, agent=UNSET, mcp_tool_allowlist=UNSET), above)
     conversation = new_conversation_id()
     cwd = spec.cwd if isinstance(spec.cwd, str) else above.terms.cwd
@@ -58,7 +58,7 @@ async def _open_agent(
 async def fork_conversation(
     parts: SessionParts, source: ConversationState, at: ItemId | int | None
 ) -> ConversationState:
-    """A conversation that begins with another's history. What the journal refuses has not happened."""
+    """Fork a conversation. Where the journal refuses it, it is removed again."""
     conversation = parts.conversations.fork(source, at)
     await _commit_new(parts, conversation)
     return conversation
@@ -76,7 +76,7 @@ async def _commit_new(parts: SessionParts, conversation: ConversationState) -> N
 async def change_conversation(
     parts: SessionParts, conversation: ConversationState, params: SetContext
 ) -> ResolvedTerms:
-    """New terms. Where the journal refuses them the former ones hold again; what was said about them stays said."""
+    """Set new terms. Where the journal refuses them, the former ones hold again; events about them stay published."""
     check_directory_exists(params.cwd)
     await _settle_servers(parts)
     conversations = parts.conversations
@@ -88,10 +88,10 @@ async def change_conversation(
         conversations.take_back(conversation, former, title, cuts)
         raise
     if former.wire is not resolved.terms.wire and conversation.task is None:
-        # One that a running task may still be reading from goes with the session.
+        # A wire that a running task may still read from is closed with the session.
         conversations.release(former)
     services = parts.made.command_services
     if services is not None and former.backend != resolved.terms.backend and conversation.task is None:
-        # One that still works for it is told when its task is over.
+        # An executor that still works for it is released when its task is over.
         await services.resources.take_leave(conversation.id, former.backend)
     return resolved

@@ -25,19 +25,19 @@ async def refresh_before_task(parts: SessionParts, scope: TaskScope) -> None:
 
 
 def refresh_at_start(parts: SessionParts) -> None:
-    """The session has just begun: whatever is there already is no change, but what is not as it was is."""
+    """The session has just begun: servers that are there already are no change; definitions that differ are."""
     for conversation in parts.conversations:
         _catch_up(parts, conversation, partial(_warn, parts, conversation))
 
 
 def refresh_when_shown(parts: SessionParts, conversation: ConversationState) -> None:
-    """A client looks at a conversation: what it shows is what its next task would see."""
+    """Bring a conversation up to date that a client looks at: it shows what its next task would see."""
     if parts.made.servers is not None and conversation.task is None:
         _catch_up(parts, conversation, partial(_tell, parts, conversation))
 
 
 def server_visibility(conversations: Iterable[ConversationState]) -> Callable[[str], bool]:
-    """Whether any of these conversations sees a tool of a server, asked at any time."""
+    """A function that says whether any of these conversations sees a tool of a server."""
 
     def is_seen(server: str) -> bool:
         views = {id(view): view for view in (conversation.terms.context.mcp_view for conversation in conversations)}

@@ -102,7 +102,7 @@ class AcpAgent(ClientSurface):
         request = _read(entry.reads, params)
         answered = await entry.run(self, request)
         for field in _find_skipped_lists(request, params):
-            # Not an error: a newer protocol may know more of them. Not silence either.
+            # Not an error: a newer protocol may have more kinds of entries. The client is told what was left out.
             session = self._sessions.find(answered.result.get("sessionId", params.get("sessionId")))
             session.remark(f"{field}: what cannot be read of it is left out")
         return answered
@@ -121,13 +121,13 @@ class AcpAgent(ClientSurface):
         return MethodResult({"sessionId": session.session.id, **session.state()}, session.begin)
 
     async def load(self, request: s.LoadSessionRequest) -> MethodResult:
-        """`session/load`: all that was said is told again, then the answer comes."""
+        """`session/load`: the whole history is sent again, then the answer."""
         session = await self._open(request, partial(self._factory.resume, request.session_id))
         await session.retell()
         return MethodResult(session.state(), session.begin)
 
     async def resume(self, request: s.ResumeSessionRequest) -> MethodResult:
-        """`session/resume`: the same, and nothing is told again."""
+        """`session/resume`: as `session/load`, without the history."""
         session = await self._open(request, partial(self._factory.resume, request.session_id))
         return MethodResult(session.state(), session.begin)
 
@@ -147,7 +147,7 @@ class AcpAgent(ClientSurface):
         return MethodResult()
 
     async def delete(self, request: s.DeleteSessionRequest) -> MethodResult:
-        """`session/delete`: nothing of it is left."""
+        """`session/delete`: remove all that is stored of it."""
         session = self._sessions.get(request.session_id)
         if session is not None:
             await self._sessions.release(session)
@@ -164,7 +164,7 @@ class AcpAgent(ClientSurface):
         """`_session/steering`, which is not of the protocol: other agents have it, and their clients use it."""
         if await self._sessions.find(request.session_id).steer(request.prompt):
             return MethodResult({"outcome": "injected"})
-        # No task is begun that no prompt would be answered by: the client may send one.
+        # A task without a prompt would have no answer; the client may send a prompt.
         steering = (request.field_meta or {}).get("steering")
         if isinstance(steering, dict) and cast("dict[str, Any]", steering).get("idleBehavior") == "promptRequired":
             return MethodResult({"outcome": "promptRequired", "reason": "noRunningTurn"})
@@ -220,10 +220,10 @@ async def _authenticate(agent: AcpAgent, request: s.AuthenticateRequest) -> Meth
 
 
 async def _cancel_request(agent: AcpAgent, request: s.CancelRequestNotification) -> MethodResult:
-    """`$/cancel_request`: also of requests that have no word of their own for it."""
+    """`$/cancel_request`: also for requests without a cancel method of their own."""
     pending = None if request.request_id is None else agent.peer.find_request(request.request_id)
     if pending is None or pending.id is None:
-        # Answered meanwhile, or never asked.
+        # Answered in the meantime, or never received.
         return MethodResult()
     if pending.method == AGENT_METHODS["session_prompt"]:
         # It ends as a prompt does: with all that it caused, and an answer.
@@ -263,7 +263,7 @@ def _read(kind: type[M], params: dict[str, Any]) -> M:
 
 
 def _find_skipped_lists(request: BaseModel, params: dict[str, Any]) -> list[str]:
-    """The lists of which the SDK has left something out, as the protocol wants it to; of what opens a session only."""
+    """The lists from which the SDK has left out entries that it cannot read, as the protocol demands."""
     if not isinstance(request, OpenSessionRequest):
         return []
     lists = {field: params.get(name) for field, name in _LENIENT_LISTS.items()}
@@ -296,7 +296,7 @@ def list_page(home: Path, cwd: str | None, cursor: str | None) -> dict[str, Any]
 
 
 def delete_session(home: Path, session_id: str) -> None:
-    """Delete a stored session. One that is not there is no mistake; Busy where another process has it open."""
+    """Delete a stored session. A missing one is no error; Busy where another process has it open."""
     if is_session_id(session_id):
         with suppress(NotFoundError):
             remove_session(home, session_id)

@@ -1,4 +1,4 @@
-"""Asks an editor for approvals by ACP's permission requests, and for what MCP servers want to know."""
+"""Asks an editor for approvals by ACP's permission requests, and for elicitations."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class AcpApprovalRequests(ApprovalRequests):
         return await self._peer.ask("elicitation/create", params, request_id)
 
     def closed(self, request_id: int) -> None:
-        """ACP has nothing to tell: a request that is withdrawn is cancelled by the peer."""
+        """Send nothing: ACP has no such notification, and the peer cancels a request that is withdrawn."""
 
 
 def _selected_option(response: dict[str, Any] | None) -> Any:

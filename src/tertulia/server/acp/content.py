@@ -42,12 +42,12 @@ def message_items(prompt: Sequence[PromptBlock]) -> list[dict[str, Any]]:
 
 
 def first_text(prompt: Sequence[PromptBlock]) -> str:
-    """What was written first; empty where that is no text."""
+    """The first text; empty where the first part is no text."""
     return prompt[0].text if prompt and isinstance(prompt[0], s.TextContentBlock) else ""
 
 
 def prompt_text(prompt: Sequence[PromptBlock]) -> str:
-    """All of it as one text. InvalidParams where there is more to it than words."""
+    """The prompt as one text. InvalidParams where it has other parts."""
     refusal = "what runs is steered with words alone; send a picture with the next prompt"
     return steering_text(message_items(prompt), refusal)
 
@@ -83,7 +83,7 @@ def _picture(mime: str, data: str, where: str) -> dict[str, Any]:
         raise InvalidParamsError(f"{where} is not base64") from None
     if picture is None:
         raise InvalidParamsError(f"{where} is not a PNG, JPEG, GIF or WebP picture, whatever its mimeType says")
-    # What it is counts: a provider would refuse the whole request for a wrong type.
+    # By its content, not its label: a provider would refuse the whole request for a wrong type.
     return {"type": "image", "image_url": f"data:{picture.mime};base64,{data}"}
 
 
@@ -106,7 +106,7 @@ def chunk_update(voice: ChunkKind, content: dict[str, Any], item_id: ItemId | No
 
 
 def remark_update(text: str) -> Update:
-    """A remark of ours, which is not part of the answer."""
+    """A remark of the session, which is not part of the answer."""
     return chunk_update("agent_thought_chunk", text_block(f"{text}\n"))
 
 

@@ -17,7 +17,7 @@ from tertulia.version import __version__
 PROTOCOL_VERSION = 1
 """The only one we speak; a client that speaks another is told so by this number."""
 STEERING_METHOD = "_session/steering"
-"""Puts a word into a prompt that runs."""
+"""Adds a message to a prompt that runs."""
 
 
 _UNNAMED = "ACP editor"
@@ -44,7 +44,7 @@ class EditorCapabilities(msgspec.Struct, frozen=True):
 
 
 def read_editor_capabilities(request: s.InitializeRequest) -> EditorCapabilities:
-    """From its `initialize`. That it offers terminals of its own is no matter: see docs/acp.md."""
+    """Read from `initialize`. Terminals of the editor are not used: see docs/acp.md."""
     able, client = request.client_capabilities, request.client_info
     name = _UNNAMED if client is None else f"{client.name} {client.version}"
     if able is None:
@@ -101,7 +101,7 @@ def client_server(server: McpServer) -> ClientServer:
 
 BUFFER_TIMEOUT_S = 2.0
 MAX_TIMEOUTS = 3
-"""After so many silences in a row the editor is left alone for a while."""
+"""After so many unanswered questions in a row the editor is asked nothing for a while."""
 PAUSE_S = 30.0
 
 
@@ -118,7 +118,7 @@ class EditorBuffers:
         self._rests_until = 0.0
         self.can_write = can_write
         self.session_id: str | None = None
-        """What the editor calls the session, as soon as it has heard of it."""
+        """The session's id in the editor, as soon as the editor knows it."""
 
     async def text(self, path: str) -> str | None:
         """The text as the editor has it; None where it does not say."""
@@ -137,7 +137,7 @@ class EditorBuffers:
             async with asyncio.timeout(self._answer_s):
                 answer = await self._peer.ask(method, {"sessionId": self.session_id, **params})
         except TimeoutError:
-            # Questions that waited together met with one silence, however many they were.
+            # Questions that waited at the same time count as one unanswered question.
             if self._silent == before:
                 self._silent += 1
                 self._rests_until = self._clock.monotonic() + PAUSE_S

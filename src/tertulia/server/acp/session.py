@@ -55,7 +55,7 @@ class AcpSession(SurfaceSession):
         models: Sequence[str] = (),
         remarks: Iterable[str] = (),
     ) -> None:
-        """`models`: to choose from. `remarks`: what has to be said once, when the client knows the session."""
+        """`models`: to choose from. `remarks`: texts to send once, when the client knows the session."""
         super().__init__(session, peer, sink)
         self._models = models
         self._remarks = list(remarks)
@@ -63,7 +63,7 @@ class AcpSession(SurfaceSession):
         self._updates = SessionUpdates(session.root.id, self._calls)
         self._questions = AcpApprovalRequests(session, peer, editor, self._calls, self._nursery)
         self._stop: Callable[[], object] | None = None
-        """Ends the prompt that runs."""
+        """Called to end the prompt that runs; None where none runs."""
         self._chosen = self._choices()
 
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -77,11 +77,11 @@ class AcpSession(SurfaceSession):
         self.follow()
 
     def remark(self, text: str) -> None:
-        """Something that has to be said once, when the client knows the session."""
+        """Add a text to send once, when the client knows the session."""
         self._remarks.append(text)
 
     async def retell(self) -> None:
-        """All that was said so far, once more, as fast as the client takes it."""
+        """Send the whole history again, as fast as the client takes it."""
         root = self.session.root
         for update in updates_from_history(root.details.items, root.id, self._calls):
             self._tell(update)
@@ -92,7 +92,7 @@ class AcpSession(SurfaceSession):
         return {"modes": mode_state(self.session), "configOptions": self.options()}
 
     def options(self) -> list[dict[str, Any]]:
-        """In the newer form alone."""
+        """The options in the newer form only."""
         return config_options(self.session, self._models)
 
     # ── prompts ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -108,7 +108,7 @@ class AcpSession(SurfaceSession):
             self._stop = None
 
     async def steer(self, blocks: Sequence[PromptBlock]) -> bool:
-        """Put in a word while a prompt is answered; False where none is, and then nothing was said."""
+        """Add a message to the prompt that runs; False where none runs."""
         words = prompt_text(blocks)
         try:
             await self.session.root.steer(words)
@@ -166,7 +166,7 @@ class AcpSession(SurfaceSession):
         return [self._message(update) for update in updates]
 
     def _changed(self) -> list[Update]:
-        """What was chosen in another way than by the client's own request has to be told."""
+        """Tell the client of a choice that was not made by its own request."""
         now = self._choices()
         if now == self._chosen:
             return []

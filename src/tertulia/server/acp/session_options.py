@@ -27,7 +27,7 @@ def current_mode(session: Session) -> str:
 
 
 def mode_state(session: Session) -> dict[str, Any]:
-    """All up to what the user's settings allow, and the one that holds."""
+    """The modes that the user's settings allow, and the current one."""
     most = SANDBOX_MODES.index(session.root.details.ceiling.sandbox)
     listed = [
         {"id": sandbox_to_wire(mode), "name": _MODES[mode][0], "description": _MODES[mode][1]}
@@ -64,7 +64,7 @@ def config_options(session: Session, models: Iterable[str]) -> list[dict[str, An
 
 
 async def choose_mode(session: Session, mode: str) -> None:
-    """It holds from the next request to the model on. InvalidParams for one that is not allowed."""
+    """Set the mode, from the next request to the model on. InvalidParams for one that is not allowed."""
     allowed = [entry["id"] for entry in mode_state(session)["availableModes"]]
     if mode not in allowed:
         raise InvalidParamsError(
@@ -74,7 +74,7 @@ async def choose_mode(session: Session, mode: str) -> None:
 
 
 async def choose_model(session: Session, model: str) -> None:
-    """It answers from the next request on. InvalidParams for one that is not known."""
+    """Set the model, from the next request on. InvalidParams for one that is not known."""
     await session.root.set_context(model=model)
 
 
@@ -83,7 +83,7 @@ class SlashCommand(msgspec.Struct, frozen=True):
 
     about: str
     run: Callable[[Session, str, Iterable[str]], Awaitable[str]]
-    """With what was written behind its name, and the models that are known; what is answered."""
+    """Called with the text after its name, and the known models; returns the answer."""
     hint: str | None = None
     """What may be written behind its name."""
 

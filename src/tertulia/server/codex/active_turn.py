@@ -21,7 +21,7 @@ CodexNotification = tuple[str, dict[str, Any]]
 
 
 class ActiveTurn:
-    """Where a thread stands: in a turn or in none, waiting for a person or not."""
+    """The state of a thread: whether a turn runs, and whether it waits for a person."""
 
     __slots__ = ("thread_id", "turn_id", "waiting")
 
@@ -29,10 +29,10 @@ class ActiveTurn:
         self.thread_id = thread_id
         self.turn_id: TaskId | None = None
         self.waiting = False
-        """A person was asked, and has not answered."""
+        """Whether a person was asked and has not answered."""
 
     def here(self, method: str, **fields: Any) -> CodexNotification:
-        """Something that belongs to the turn."""
+        """A notification that belongs to the turn."""
         return method, {"threadId": self.thread_id, "turnId": self.turn_id or "", **fields}
 
     def started(self, event: Event, item: CodexItem) -> CodexNotification:
@@ -84,7 +84,7 @@ class CodexToolCalls(SurfaceCalls[CodexCall, CodexNotification]):
         """Approvals that wait, and what each is about."""
 
     def forget(self) -> None:
-        """A turn is over: nothing of it is open any more."""
+        """A turn has ended: forget its calls and approvals."""
         self._open.clear()
         self._asked.clear()
         self._active_turn.waiting = False
@@ -112,7 +112,7 @@ class CodexToolCalls(SurfaceCalls[CodexCall, CodexNotification]):
             yield self._active_turn.completed(event, i.with_outcome(call.item, data, declined=call.declined))
 
     def running(self, call: CodexCall, data: t.ExecCommandBegin) -> Iterator[CodexNotification]:
-        """A command starts: now it is known how."""
+        """A command starts: its item gets the command line."""
         call.change(i.with_command(call.item, data.command, data.cwd))
         yield from ()
 

@@ -1,4 +1,4 @@
-"""Asks a Codex client for approvals of commands, changes and calls, and for what MCP servers want to know."""
+"""Asks a Codex client for approvals of commands, changes and calls, and for elicitations."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class CodexApprovalRequests(ApprovalRequests):
 
 
 def _visible(value: Any) -> Any:
-    """What a person decides by, with nothing in it that hides or moves."""
+    """The text that a person decides by, without characters that hide or reorder text."""
     match value:
         case str():
             return visible(value, lines=True)

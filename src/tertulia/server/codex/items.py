@@ -60,7 +60,7 @@ def web_search(id: str, query: str) -> CodexItem:
 
 
 def call_item(id: str, name: str, arguments: Any, cwd: str) -> CodexItem:
-    """A call, as it looks before anything of it has happened. Never fails: the model wrote it."""
+    """A call before it runs. Never fails, whatever arguments the model wrote."""
     fields: dict[str, Any] = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
     patch = _patch_text(name, arguments, fields)
     if patch is not None:
@@ -187,7 +187,7 @@ _NO_IDS: Mapping[str, str] = MappingProxyType({})
 
 
 class ThreadSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a thread without its turns."""
+    """The metadata of a thread, without its turns."""
 
     id: str
     model: str
@@ -295,7 +295,7 @@ class _TurnIds:
         self._runs_here: str | None = None
 
     def of(self, item: history_items.Item) -> str | None:
-        """None for whatever a person did not say."""
+        """None for an item that is not a person's message."""
         if not is_user_request(item):
             return None
         self._runs_here = self._ids.get(item.id, self._runs_here)
@@ -303,7 +303,7 @@ class _TurnIds:
 
 
 def thread_preview(items: Iterable[history_items.Item]) -> str:
-    """What a thread began with."""
+    """The first message of a thread."""
     requests = (item.text for item in items if isinstance(item, history_items.UserMessage) and is_user_request(item))
     return " ".join(next(requests, "")[: PREVIEW * 4].split())[:PREVIEW]
 

@@ -36,13 +36,13 @@ class ThreadNotifications(SurfaceEvents[CodexNotification]):
         opening_message: Callable[[TaskId], CodexItem | None],
         spent: Usage = NO_USAGE,
     ) -> None:
-        """`opening_message`: the message that a task of ours begins with, given once. `spent`: before we listened."""
+        """`opening_message`: the message that a task of this client begins with. `spent`: tokens used before."""
         super().__init__(root, calls)
         self._active_turn = active_turn
         self._tool_calls = calls
         self._opening_message = opening_message
         self._task: TaskId | None = None
-        """The root's own, the last that began."""
+        """The root's task that began last."""
         self._began_ms = 0
         self._error: e.ErrorEvent | None = None
         self._answer: CodexItem | None = None
@@ -89,7 +89,7 @@ class ThreadNotifications(SurfaceEvents[CodexNotification]):
             yield from self._end_unseen(event, "interrupted")
 
     def _end_unseen(self, event: e.Event, status: str) -> CodexNotifications:
-        """Of a turn that was stopped while it waited, or whose beginning got lost on the way."""
+        """The start of a turn that was stopped while it waited, or whose first event was lost."""
         if event.task_id is not None and self._opening_message(event.task_id) is not None:
             ended = turn_object(event.task_id, status, ended_ms=event_time_ms(event))
             yield "turn/completed", {"threadId": self._active_turn.thread_id, "turn": ended}
@@ -158,7 +158,7 @@ class ThreadNotifications(SurfaceEvents[CodexNotification]):
         yield self._active_turn.completed(event, item)
 
     def background(self, event: e.Event, data: e.BackgroundEvent) -> CodexNotifications:
-        """Remarks on the way. A retry is no error yet; a right that was narrowed is worth a word."""
+        """Remarks: a retry is not an error yet; a narrowed right is shown."""
         if data.discard_deltas and self._active_turn.turn_id is not None:
             yield self._active_turn.here("error", error=turn_error(data.message), willRetry=True)
         elif data.narrowed:

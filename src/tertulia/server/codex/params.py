@@ -24,7 +24,7 @@ class CodexClientInfo(msgspec.Struct, frozen=True):
 
 
 class CodexCapabilities(msgspec.Struct, frozen=True, rename="camel"):
-    """What it can do, and does not want to hear."""
+    """What it can do, and which notifications it does not want."""
 
     opt_out_notification_methods: list[str] | None = None
 
@@ -37,7 +37,7 @@ class CodexInitialize(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ThreadOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What can be said of a thread when it is begun, and when it is gone on with."""
+    """The options of a thread that is started or resumed."""
 
     model: str | None = None
     model_provider: str | None = None
@@ -99,7 +99,7 @@ class ReadThread(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ThreadParams(msgspec.Struct, frozen=True, rename="camel"):
-    """Methods that need no more than a thread."""
+    """The parameters of methods that only name a thread."""
 
     thread_id: str
 

@@ -49,7 +49,7 @@ class CodexThread(SurfaceSession):
         created: float,
         origin: str | None,
     ) -> None:
-        """`muted`: methods that the client does not want to hear. `origin`: the thread that it is a fork of."""
+        """`muted`: notifications that the client does not want. `origin`: the thread that it is a fork of."""
         super().__init__(session, peer, sink)
         self._muted = muted
         self._created = created
@@ -58,11 +58,11 @@ class CodexThread(SurfaceSession):
         self._active_turn = ActiveTurn(session.id)
         calls = CodexToolCalls(self._active_turn, root, self._cwd)
         self._opening_messages: dict[TaskId, CodexItem] = {}
-        """What was said in turns that have not begun."""
+        """The messages of turns that have not begun."""
         self._turn_ids: dict[str, str] = {turn_id: turn_id for turn_id in past.endings}
         """By the message that a turn began with."""
         self._endings: dict[str, dict[str, Any]] = {turn_id: {"status": end} for turn_id, end in past.endings.items()}
-        """By turn: whatever the client was told of it, but for its items."""
+        """By turn: what the client was sent about it, except its items."""
         self._notifications = ThreadNotifications(
             self._active_turn, calls, root, lambda task: self._opening_messages.pop(task, None), past.usage
         )
@@ -71,7 +71,7 @@ class CodexThread(SurfaceSession):
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, *, new: bool) -> None:
-        """The client has been told of the thread: follow it from now on, and announce a new one."""
+        """The client knows the thread: send its events from now on, and announce a new one."""
         if new:
             self._tell("thread/started", {"thread": self.shown(turns=False)})
         self.follow()
@@ -81,7 +81,7 @@ class CodexThread(SurfaceSession):
         return self._active_turn.state()
 
     def opened(self, *, turns: bool) -> dict[str, Any]:
-        """The answer to whatever opens it."""
+        """The answer to a request that opens the thread."""
         root = self.session.root.details
         return {
             "thread": self.shown(turns=turns),
@@ -111,7 +111,7 @@ class CodexThread(SurfaceSession):
         return thread_object(about, map(self._as_it_is, turn_objects(items, root.cwd, self._turn_ids)) if turns else ())
 
     def _as_it_is(self, past: dict[str, Any]) -> dict[str, Any]:
-        """A turn of the history, with how it stands or ended: a history does not know."""
+        """A turn of the history, with its status, which the history does not have."""
         if past["id"] == self._active_turn.turn_id:
             return {**past, "status": "inProgress"}
         return {**past, **self._endings.get(past["id"], {})}
@@ -123,14 +123,14 @@ class CodexThread(SurfaceSession):
     # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def start(self, request: StartTurn) -> dict[str, Any]:
-        """A turn. It waits for the one that runs; what it changes holds from then on too."""
+        """Start a turn. It waits for the one that runs; what it changes holds for later turns too."""
         root = self.session.root
         message = message_to_root(input_items(request.input), request.output_schema)
         # A turn that is refused changes nothing.
         to_user_message(None, message.items, cwd=request.cwd or root.details.cwd)
         await change_terms(self.session, request.changes())
         submission = root.submit(message)
-        # The client waits for a turn that it asked for: no other caller's giving up may stop it.
+        # The client waits for this turn: it must not stop because another caller gives up.
         submission.detach()
         turn_id = submission.task_id
         if submission.item is not None:
@@ -139,7 +139,7 @@ class CodexThread(SurfaceSession):
         return {"turn": turn_object(turn_id)}
 
     async def steer(self, request: SteerTurn) -> dict[str, Any]:
-        """Put a word into the turn that runs. InvalidRequest where another one does, NotRunning where none does."""
+        """Add a message to the turn that runs. InvalidRequest where another turn runs, NotRunning where none does."""
         turn_id = self.session.activity.current_task
         if turn_id is None:
             raise NotRunningError("no active turn to steer")

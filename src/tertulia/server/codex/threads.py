@@ -141,7 +141,7 @@ class CodexThreads:
         self.find = self._open.find
         self.close = self._open.close
         self.muted: frozenset[str] = frozenset()
-        """What the client does not want to hear."""
+        """The notifications that the client does not want."""
 
     async def start(self, request: p.StartThread) -> MethodResult:
         """`thread/start`: open a new thread."""
@@ -149,7 +149,7 @@ class CodexThreads:
         return await self._changed(opened, request, origin=None, turns=False, new=True)
 
     async def resume(self, request: p.ResumeThread) -> MethodResult:
-        """`thread/resume`: one of the past, or one that runs here already."""
+        """`thread/resume`: a stored thread, or one that runs here already."""
         await self._refuse_archived(request.thread_id)
         opened = await self._factory.resume(request.thread_id, SessionRequest(await self._cwd(request)))
         return await self._changed(opened, request, origin=None, turns=not request.exclude_turns, new=False)
@@ -166,7 +166,7 @@ class CodexThreads:
         return MethodResult(await asyncio.to_thread(self._stored.listed, request, states))
 
     async def read(self, request: p.ReadThread) -> MethodResult:
-        """`thread/read`: also one that does not run, which stays so."""
+        """`thread/read`: also a thread that does not run; it is not started."""
         thread = self._open.get(request.thread_id)
         if thread is not None:
             return MethodResult({"thread": thread.shown(turns=request.include_turns)})
@@ -227,7 +227,7 @@ class CodexThreads:
             raise InvalidRequestError(f"thread {thread_id} is archived; `thread/unarchive` takes it out again")
 
     async def _cwd(self, request: p.ResumeThread) -> str:
-        """Where a thread is to go on: where the client says, else where it was."""
+        """The directory in which a thread is resumed: the client's, else its own."""
         if request.cwd is not None:
             return request.cwd
         running = self._open.get(request.thread_id)

@@ -31,7 +31,7 @@ SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
-"""Of every answer: browsers keep nothing, guess nothing, load nothing and frame nothing."""
+"""Headers of every answer: browsers store, guess, load and frame nothing."""
 
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::([1-9][0-9]{0,4}))?")
 _USUAL_PORTS = {"http": "80", "https": "443"}
@@ -161,7 +161,7 @@ class AllowedHosts(msgspec.Struct, frozen=True):
 
 
 class RequestGuard:
-    """In front of an application. Every answer tells browsers to keep nothing, guess nothing and frame nothing."""
+    """Checks the requests of an application. Every answer tells browsers to store, guess and frame nothing."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class RequestGuard:
         origins: frozenset[bytes] = frozenset(),
     ) -> None:
         """`public`: paths that need no token; the other checks hold there too, and a wrong token is refused. `origins`:
-        pages of others that may call, see `origins.py`."""
+        pages of other origins that may call, see `parse_origin`."""
         self._app = app
         self._token = token
         self._hosts = hosts or AllowedHosts()
@@ -234,7 +234,7 @@ class _Headers:
         self._pairs = pairs
 
     def one(self, name: bytes) -> bytes:
-        """Empty where there is none."""
+        """The header's value; empty where there is none."""
         return self.optional(name) or b""
 
     def optional(self, name: bytes) -> bytes | None:
@@ -307,7 +307,7 @@ def _with_headers(send: Send, others: Headers) -> Send:
 def parse_origin(text: str) -> bytes:
     """An origin as browsers send it, such as `https://app.example`; InvalidParams says what is wrong with any other.
 
-    `*` and `null` are none: they stand for pages that no one knows.
+    `*` and `null` are refused: they stand for any page.
     """
     match = _ORIGIN.fullmatch(text.lower())
     if match is None or int(match[3] or 1) > _LAST_PORT:

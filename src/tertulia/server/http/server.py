@@ -79,22 +79,22 @@ def _check(path: Path, status: os.stat_result) -> None:
 LOOPBACK = "127.0.0.1"
 BACKLOG = 4096
 PING_S = 30.0
-"""Between two pings on a WebSocket, and how long an answer may take."""
+"""Seconds between two pings on a WebSocket, and for each answer."""
 _LAST_PORT = 65_535
 GRACE_S = 2
-"""For answers that are under way when it is to end."""
+"""Seconds for answers that are under way when the server ends."""
 
 
 def listen(port: int, host: str = LOOPBACK, flag: str = "--port") -> socket.socket:
     """A socket that listens there; 0 chooses a free port. InvalidParams, with the flag, where that cannot be."""
     if not 0 <= port <= _LAST_PORT:
-        # Else another one would be found for it, without a word.
+        # Else another free port would be chosen silently.
         raise InvalidParamsError(f"port {port}: there are ports from 0 to {_LAST_PORT}")
     try:
         kind, form, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
         )[0]
-        # Its protocol by name: asyncio turns off Nagle's delay only where it is told that this is TCP.
+        # With the protocol: asyncio turns off Nagle's delay only where the socket says that it is TCP.
         listening = socket.socket(kind, form, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -132,7 +132,7 @@ class HttpServer:
         self._server = _server(app)
 
     async def serve(self, listening: socket.socket) -> None:
-        """Until `stop`; then what is under way has a little time."""
+        """Serve until `stop`; then requests under way have a little time."""
         await self._server.serve(sockets=[listening])
 
     async def serve_until(self, stop: asyncio.Event, listening: socket.socket) -> None:
@@ -164,7 +164,7 @@ def _server(app: App) -> uvicorn.Server:
     class Server(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Generator[None]:
-            """Signals are the program's business: it has more to end than this."""
+            """Install no signal handlers: the program has its own."""
             yield
 
     config = uvicorn.Config(
@@ -172,12 +172,12 @@ def _server(app: App) -> uvicorn.Server:
         http=HeaderLimitedProtocol,
         ws=SinkWebSocketProtocol,
         ws_max_size=MAX_BODY_BYTES,
-        ws_per_message_deflate=False,  # a small message could be a huge one
+        ws_per_message_deflate=False,  # a small compressed message could become a huge one
         ws_ping_interval=PING_S,
         ws_ping_timeout=PING_S,
         lifespan="off",
         log_config=None,
-        log_level="error",  # what is below that any client can cause, as often as it likes
+        log_level="error",  # any client can cause less severe messages, as often as it likes
         access_log=False,
         server_header=False,
         date_header=False,

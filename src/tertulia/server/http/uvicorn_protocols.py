@@ -32,7 +32,7 @@ _ABSOLUTE = re.compile(rb"[^:/?#]+://([^/?#]*)(.*)", re.DOTALL)
 
 
 class HeaderLimitedProtocol(HttpToolsProtocol):
-    """Closes a connection that does not get to the point, by too many bytes or too few."""
+    """Closes a connection whose headers are too long or take too long."""
 
     _head_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
@@ -148,7 +148,7 @@ class SinkWebSocketProtocol(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            # That is an answer too. The base class takes it for none, and complains in the log.
+            # That is an answer too. The base class does not count it, and logs an error.
             self.handshake_complete = True
 
     def write_texts(self, messages: Sequence[bytes]) -> None:

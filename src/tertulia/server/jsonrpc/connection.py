@@ -32,7 +32,7 @@ from tertulia.version import __version__
 
 
 class ClientSessions:
-    """One feed for each session. The client answers approvals only where it said so, and as far as it listens."""
+    """The sessions that the client follows, each with a feed. It answers approvals there only where it said so."""
 
     def __init__(
         self,
@@ -47,15 +47,18 @@ class ClientSessions:
         self._nursery = nursery
         self._start = start
         self.attends = False
-        """What the client said with `initialize`: it answers the approvals of all sessions that it hears of."""
+        """Whether the client said with `initialize` that it answers the approvals of all sessions that it follows."""
         self._began: list[Session] = []
         self._feeds: dict[str, EventSender] = {}
-        """By session, also of sessions that others began."""
+        """By session, also of sessions that other clients started."""
         self._closing = False
         self._leaving = False
 
     def adopt(self, session: Session) -> None:
-        """The client hears of it from its first event on, and it ends with the connection. Once more is nothing."""
+        """Send the client the session's events from the first on, and close the session with the connection.
+
+        Calling it twice has no effect.
+        """
         if session in self._began:
             return
         self._began = [*(other for other in self._began if not other.closed), session]
@@ -64,7 +67,7 @@ class ClientSessions:
             self._close(session)
 
     async def join(self, session_id: str) -> Session:
-        """One that runs goes on as it is, and is heard of from now on; one that is stored is brought back."""
+        """Follow a session that runs, from now on; resume one that is stored."""
         running = any(session.id == session_id for session in self._host.sessions)
         session = await self._host.resume(session_id)
         if running:
@@ -74,7 +77,7 @@ class ClientSessions:
         return session
 
     def subscribe(self, session: Session, request: Subscribe) -> SubscribeAnswer:
-        """Replaces what the client heard of the session. The answer goes out at once, a replay follows it."""
+        """Replace the client's subscription to the session. The answer goes out at once, a replay follows it."""
         last_seq = session.activity.last_seq
         if request.conversation_id is not None:
             session.conversation(request.conversation_id)
@@ -91,13 +94,13 @@ class ClientSessions:
             await feed.sent(seq)
 
     def leave(self) -> None:
-        """Send nothing more. Every session stays."""
+        """Send nothing more. Every session stays open."""
         self._leaving = True
         for feed in list(self._feeds.values()):
             feed.close()
 
     async def close(self) -> None:
-        """Close what began here, and hear no more of the rest. Last events are still sent."""
+        """Close the sessions that were started here, and unsubscribe from the others. Last events are still sent."""
         self._closing = True
         for session in self._host.sessions:
             if session not in self._began and (feed := self._feeds.get(session.id)) is not None:
@@ -125,7 +128,7 @@ class ClientSessions:
 
 
 def log_policy(host: Host) -> StoragePolicy:
-    """What the log may tell of a request: it is not known which of all conversations that was about."""
+    """The storage policy that the log obeys: the strictest of all conversations, since a request may be about any."""
     return strictest(host.settings.rights.storage_policy, *(session.activity.storage for session in host.sessions))
 
 
@@ -134,7 +137,7 @@ _DIALECT = RpcDialect(
     counted_apart=frozenset({"conversation/message", "conversation/compact"}), max_batch=MAX_BATCH, asks_client=False
 )
 _LAST_GRACE_S = 1.0
-"""For what is cancelled when a connection ends."""
+"""How many seconds cancelled requests have when a connection ends."""
 
 
 class RpcConnection:
@@ -150,7 +153,7 @@ class RpcConnection:
         self._own: Session | None = None
         self._client = "JSON-RPC client"
         self._observing = False
-        """It is initialized without a session of its own."""
+        """Whether it was initialized without a session of its own."""
         self._events = EventBatcher(sink, lambda: len(self._peer.requests) > 0)
         self._peer = Peer(ResponseSink(self._events), self._serve, _DIALECT, lambda: log_policy(host))
         self.receive = self._peer.receive
@@ -166,7 +169,7 @@ class RpcConnection:
         return self._own is not None or self._observing
 
     def input_ended(self) -> None:
-        """Requests go on: they are answered as long as the client reads."""
+        """The client's input has ended; its requests go on and are answered as long as it reads."""
 
     async def leave(self) -> None:
         """The client is gone: nothing more is sent to it, nothing stops. Returns when all its requests have ended."""
@@ -177,7 +180,7 @@ class RpcConnection:
     async def close(self, timeout_s: float) -> bool:
         """Close the sessions that were started here, then wait at most so long for the client to take what is left.
 
-        Whether it took everything. The sink is left open; nothing is sent to it any more.
+        Returns whether it took everything. The sink is left open; nothing is sent to it any more.
         """
         await self._following.close()
         if running := self._feeds | self._peer.requests.tasks:

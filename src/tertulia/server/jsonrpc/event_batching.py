@@ -151,7 +151,7 @@ class EventBatcher:
             self._due = asyncio.get_running_loop().call_later(BATCH_DELAY_S, self.flush)
 
     def send_now(self, messages: Sequence[bytes]) -> None:
-        """After all that was sent before."""
+        """Send messages at once, after those that wait here."""
         self._held += messages
         self.flush()
 
@@ -170,7 +170,7 @@ class EventBatcher:
 
 
 class ResponseSink:
-    """The way out for responses, which wait for nothing and take along the events before them."""
+    """The sink for responses: they are sent at once, with the events that wait before them."""
 
     __slots__ = ("_batcher", "drain")
 

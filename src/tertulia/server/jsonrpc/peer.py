@@ -61,7 +61,7 @@ class Peer:
         self.requests = RequestRunner(serve, dialect, policy)
         self.idle = self.requests.idle
 
-    # ── the client speaks ────────────────────────────────────────────────────────────────────────────────────
+    # ── requests of the client ────────────────────────────────────────────────────────────────────────────────────
 
     async def receive(self, line: bytes | bytearray) -> None:
         """Take one message. Returns when the next one may be given, and not before."""
@@ -110,7 +110,7 @@ class Peer:
         """Stop a request of the client's, and answer that it was cancelled."""
         self.requests.cancel(id)
 
-    # ── we speak ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── requests to the client ────────────────────────────────────────────────────────────────────────────────
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification to the client."""
@@ -137,10 +137,10 @@ class Peer:
             self._questions.pop(id, None)
 
     def _is_response(self, message: dict[str, Any]) -> bool:
-        """Also one without a result, to a request that waits: else that would wait on."""
+        """Deliver a response, even one without a result: else the request would wait for ever."""
         if not self._dialect.asks_client or "method" in message or "id" not in message:
             return False
-        # A client that speaks bare gets no answer to a message that makes no sense, see `_send`.
+        # A client without `jsonrpc` members gets no answer to a message that makes no sense, see `_send`.
         bare = self._dialect.bare
         return bare or "result" in message or "error" in message or self._question(message["id"]) is not None
 
@@ -168,14 +168,14 @@ class Peer:
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def stop_asking(self) -> None:
-        """The client responds to nothing any more: every request to it, now and later, comes to None."""
+        """The client responds to nothing any more: every request to it, now and later, returns None."""
         self._is_silent = True
         for future in self._questions.values():
             if not future.done():
                 future.set_result(None)
 
     async def close(self, timeout_s: float) -> None:
-        """Have what still runs answered, at most so long, and send nothing more."""
+        """Wait at most so long until what still runs is answered, then send nothing more."""
         self.stop_asking()
         await self.requests.close(timeout_s)
         self._is_gone = True

@@ -30,13 +30,13 @@ from tertulia.server.jsonrpc.messages import (
 )
 
 MAX_REQUESTS = 1_000
-"""In flight on a connection, and as many again of the methods that are counted apart."""
+"""The most requests in flight on a connection, and as many again of the methods that are counted apart."""
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
-"""Of all requests in flight on a connection."""
+"""The most bytes of all requests in flight on a connection."""
 _LAST_GRACE_S = 1.0
-"""For what is cancelled when a connection ends."""
+"""How many seconds cancelled requests have when a connection ends."""
 MAX_WARNING_KINDS = 100
-"""Whose names a client may choose; all others count as one."""
+"""So many kinds are counted apart, because clients can choose their names; all others count as one."""
 _OTHER_KINDS = "of other kinds"
 _log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class RequestRunner:
         return set(self._jobs)
 
     async def begin(self, request: RpcRequest, size: int, deliver: ResponseCallback) -> None:
-        """Start it, or refuse it as one too many. Returns when the next request may begin."""
+        """Start it, or refuse it where there are too many. Returns when the next request may begin."""
         if self._is_full(request, size):
             busy = BusyError("too many requests in flight on this connection", retry_after_s=1)
             deliver(self._error(request, busy))
@@ -119,9 +119,9 @@ class RequestRunner:
         self._jobs[task] = job
         task.add_done_callback(self._ended)
         if request.method == "initialize":
-            # A client that sends its next request without waiting for the response means the session that begins here.
+            # A client that does not wait for the response means, by its next request, the session that starts here.
             await asyncio.wait((task,))
-        # Its first step now: so requests begin in order, and a cancellation finds what it is about.
+        # Its first step runs now: so requests begin in order, and a cancellation finds its request.
         await asyncio.sleep(0)
 
     def find(self, id: RequestId) -> RpcRequest | None:
@@ -172,7 +172,7 @@ class RequestRunner:
         except Exception as error:
             _log.error("%.64r failed: %s", request.method, log_text(error, self._policy()))
             line = self._error(request, InternalError("the server failed to answer; its log says why"))
-        # In this very step: what the request began, the events of a session perhaps, comes after its response.
+        # In this step: what the request started, such as events of a session, comes after its response.
         task = asyncio.current_task()
         assert task is not None
         self._answer(task, line)
@@ -186,7 +186,7 @@ class RequestRunner:
             self._answer(task, self._error(job.request, cancelled))
 
     def _answer(self, task: asyncio.Task[None], line: bytes | None) -> None:
-        # First of all it counts no longer: a client that has its response may send the next request at once.
+        # Before the response is sent: a client that has it may send the next request at once.
         job = self._jobs.pop(task)
         self._bytes -= job.size
         job.deliver(line)

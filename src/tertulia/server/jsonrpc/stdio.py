@@ -29,7 +29,7 @@ from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 
 PATIENCE_S = 2.0
-"""How long a client that reads nothing is waited for in the end."""
+"""How long the end waits for a client that reads nothing."""
 _LOOK_EVERY_S = 0.05
 
 
@@ -57,7 +57,7 @@ async def read_chunks(source: int) -> AsyncGenerator[bytes, None]:
 async def wait_until_hung_up(source: int) -> None:
     """Return when no process can write to the descriptor any more, whatever in it is still unread."""
     if not is_polled(source):
-        # A file has no writer that could be waited for.
+        # A file has no writer to wait for.
         return
     gone = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -106,9 +106,9 @@ class LineReceiver(Protocol):
 
 
 async def run_on_standard_streams(serve: Callable[[int, int, asyncio.Event], Awaitable[None]]) -> int:
-    """Serve a source and a target until told to stop, by SIGTERM or SIGINT too. The exit code, which is 0."""
+    """Run `serve` on them with an event that SIGTERM and SIGINT set. Returns the exit code, which is 0."""
     if sys.__stdin__ is None or sys.__stdout__ is None:
-        # Their numbers may belong to something else by now.
+        # The descriptor numbers may be in use again by now.
         _log.error("standard input and output must be open")
         return 0
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -122,14 +122,14 @@ async def run_on_standard_streams(serve: Callable[[int, int, asyncio.Event], Awa
 
 
 async def receive_lines(source: int, client: LineReceiver) -> None:
-    """Hand on what comes, line by line, until the input ends."""
+    """Hand each line to the client's handler until the input ends."""
     lines = LineSplitter()
     async with aclosing(read_chunks(source)) as incoming:
         async for chunk in incoming:
             for number, line in enumerate(lines.feed(chunk), 1):
                 await _deliver(line, client)
                 if number % IN_A_ROW == 0:
-                    # Nothing of that may have waited for anything.
+                    # Delivering these lines may not have yielded to the loop once.
                     await asyncio.sleep(0)
     for line in lines.end():
         await _deliver(line, client)
@@ -169,7 +169,7 @@ def _take_descriptor(fd: int, stand_in: int) -> Generator[int, None, None]:
 
 
 _PATIENCE_S = 5.0
-"""With a client that has closed its end of the input and does not read; it may be a person with a pager."""
+"""How long a client is waited for that has closed its input and does not read; it may be a pager."""
 
 SessionStarter = Callable[[Host], Awaitable[Session]]
 
@@ -249,7 +249,7 @@ async def serve_client(
     done, _ = await asyncio.wait((reading, stopping, gone), return_when=asyncio.FIRST_COMPLETED)
     client.input_ended()
     if not (stop.is_set() or gone.done()):
-        # The client has said all it wanted, a shell's pipe perhaps: its last requests get a little time.
+        # The client has closed its input, as a shell's pipe does: its last requests get a little time.
         answered = nursery.start(client.idle(), "last answers")
         await asyncio.wait((answered, stopping, gone), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
     is_gone = gone.done()

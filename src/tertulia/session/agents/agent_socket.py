@@ -31,7 +31,7 @@ class AgentSocket:
     def __init__(
         self, path: Path, serve: ServeClient, spawn: Spawn, *, max_line: int, refuse: ServeClient | None = None
     ) -> None:
-        """`max_line`: bytes of the longest line that a reader gives out. `refuse`: serves a client that is too many;
+        """`max_line`: the most bytes of a line. `refuse`: serves a client where there are too many;
         None: its connection is closed at once.
         """
         self.path = path
@@ -90,14 +90,14 @@ class AgentSocket:
             if serve is not None and is_same_user(connection):
                 await serve(reader, writer, peer(connection)[0])
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            # It went away, or does not read: then the answer is of no use to it.
+            # The client has left or does not read: the answer is of no use to it.
             _log.debug("a program of an agent is gone")
         finally:
             writer.transport.abort()
 
 
 def _sweep(directory: Path) -> None:
-    """Remove the sockets that processes which are gone have left."""
+    """Remove the sockets that ended processes have left."""
     for place in directory.glob("*.sock"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client, suppress(OSError):
             client.setblocking(False)

@@ -1,4 +1,4 @@
-"""Who else can do a conversation's tasks: the backends of a session, by name. Made when they are first needed."""
+"""The backends of a session besides the native one, by name. Each is made when it is first needed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AcpBackendFactory:
         command_services.resources.add(tool_servers)
 
     def make(self, name: str, definition: AcpDefinition, environment: Mapping[str, str], system: SystemPart) -> Backend:
-        """One of them, for all conversations of the session. `environment`: all that its program gets."""
+        """Make one, for all conversations of the session. `environment`: every variable that its program gets."""
         place = self._command_services.place
         executor = AcpExecutor(name, definition, self._command_services.sandbox, environment, self._nursery.start)
         self._command_services.resources.add(executor, name)
@@ -104,13 +104,13 @@ class Backends:
         self._makers[name] = make
 
     def _admit_plugin(self, name: str) -> None:
-        """One of an installed package, when a conversation names it; it holds itself to the rights of an assignment."""
+        """The backend of an installed package that a conversation names. It keeps to an assignment's rights itself."""
         executor = plugin_executor(name)
         self._makers[name] = lambda: self._around(executor)
         self.can_ask[name] = executor.can_ask
 
     def find(self, conversation: ConversationState) -> Backend:
-        """Who does this conversation's tasks; InvalidParams where its backend is not there any more."""
+        """The backend of this conversation; InvalidParams where it does not exist any more."""
         name = conversation.terms.backend
         if name not in self._made:
             if name not in self.can_ask or name not in self._makers:
@@ -184,6 +184,6 @@ def child_environment(definition: ExecutorDefinition, variables: Mapping[str, st
 
 
 def _additions(conversation: ConversationState) -> tuple[str, ...]:
-    """What context providers gave the agent that this conversation is."""
+    """What context providers gave this conversation's agent."""
     agent = conversation.terms.agent
     return () if agent is None else tuple(addition.text for addition in agent.additions)

@@ -36,7 +36,7 @@ class CallbackServer:
         self._internal = internal
 
     async def refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, process: int) -> None:
-        """Tell a client that there are too many."""
+        """Refuse a client because there are too many."""
         await _send(writer, _error_reply(BusyError(f"{MAX_CLIENTS} programs are calling already", retry_after_s=1)))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, process: int) -> None:
@@ -92,7 +92,7 @@ async def _send(writer: asyncio.StreamWriter, reply: CallbackReply) -> None:
 
 
 def _write(writer: asyncio.StreamWriter, reply: CallbackReply) -> None:
-    """At once, as far as there is room."""
+    """Write at once, as far as there is room."""
     writer.write(msgspec.json.encode(reply) + b"\n")
 
 

@@ -66,7 +66,7 @@ def context_updates(first: str, before: Iterable[str], now: Sequence[str]) -> li
 
 
 def withdrawal_text(provider: str) -> str:
-    """What is said of a provider that says nothing any more."""
+    """The text for a provider that contributes nothing any more."""
     return f"What was said above by {provider} no longer holds."
 
 
@@ -76,7 +76,7 @@ class ActiveAgent(msgspec.Struct, frozen=True, eq=False):
     meta: AgentInstanceMeta
     context: SessionContext
     silent: tuple[str, ...] = ()
-    """Providers that had something to say, and have not any more."""
+    """Providers that contributed something, and do not any more."""
 
     @property
     def current_texts(self) -> list[str]:
@@ -84,7 +84,7 @@ class ActiveAgent(msgspec.Struct, frozen=True, eq=False):
         return [*self.context.system_context_additions, *map(withdrawal_text, self.silent)]
 
     def followed_by(self, context: SessionContext) -> ActiveAgent:
-        """The same agent with what its providers say now. One that did not answer may have taken nothing back."""
+        """The same agent with what its providers contribute now. A provider that failed has withdrawn nothing."""
         speaking = {fragment.provider for fragment in context.fragments}
         spoken = () if context.warnings else (fragment.provider for fragment in self.context.fragments)
         silent = dict.fromkeys((*self.silent, *spoken))
@@ -97,7 +97,7 @@ def injected_texts(conversation: ConversationState) -> list[str]:
 
 
 def tell_changes(conversation: ConversationState, before: Iterable[str], now: Sequence[str]) -> None:
-    """Say what holds now and did not before, if anything."""
+    """Tell the agent what holds now and did not before, if anything."""
     first = next((text for text in injected_texts(conversation) if text.startswith("<context_additions>")), "")
     if updates := context_updates(first, before, now):
         conversation.instruct([additions_message(updates, "context_update")])
@@ -108,14 +108,14 @@ _KEPT_AUDITS = 1_000
 
 
 class _AgentEventSource(msgspec.Struct, frozen=True):
-    """On whose behalf something happens now."""
+    """The agent for which something happens now."""
 
     storage: StoragePolicy | None = None
-    """By which policy it is kept, where that may be stricter than the agent's own."""
+    """The policy by which it is stored, where that may be stricter than the agent's own."""
     publish: Callable[[EventData], object] | None = None
-    """Tells it as part of the call that caused it."""
+    """Publishes it as part of the call that caused it."""
     conversation: ConversationId | None = None
-    """Which agent's, where it is being prepared or refreshed."""
+    """The agent's conversation, where it is being prepared or refreshed."""
 
 
 _NO_SOURCE = _AgentEventSource()
@@ -181,11 +181,11 @@ class AgentRegistry:
         return PreparedAgent(conversation, _to_agent(meta, context), context.warnings)
 
     def remember(self, record: CanvasRecord) -> None:
-        """What a canvas showed in an earlier life of the session, for when its agent is back."""
+        """What a canvas showed before the session was resumed, for its agent."""
         self._former[record.conversation_id] = record
 
     async def come_back(self, conversations: Iterable[ConversationState]) -> None:
-        """Agents of an earlier life of the session: prepared again, with new tokens; what they were told they know."""
+        """Prepare the agents of a resumed session again, with new tokens. What they were told is in their histories."""
         # Side by side: a provider that hangs costs its time once.
         await asyncio.gather(
             *(
@@ -212,7 +212,7 @@ class AgentRegistry:
         )
 
     async def refresh(self, conversation: ConversationState) -> None:
-        """Between two tasks: what providers say differently now is told, and their tools are those of now."""
+        """Between two tasks: tell the agent what its providers say differently, and bring its tools up to date."""
         present = self._present.get(conversation.id)
         if present is None or conversation.terms.agent is None:
             return
@@ -231,10 +231,10 @@ class AgentRegistry:
         tell_changes(conversation, present.current_texts, now.current_texts)
 
     def dismiss(self, conversation: ConversationId) -> None:
-        """The conversation is gone, or never came to be. Twice does no harm."""
+        """Release the agent of a conversation that is closed or was never opened. Calling it twice has no effect."""
         self._present.pop(conversation, None)
         if self._servers.has_private(conversation):
-            # Closing a conversation has waited for their end already; one that did not come to be has not.
+            # Closing a conversation has waited for their end; for one that was never opened nothing has waited.
             self._nursery.start(self._servers.forget(conversation), "end an agent's servers")
         self.internal.dismiss(conversation)
         self.canvases.close(conversation)
@@ -247,7 +247,7 @@ class AgentRegistry:
             self.dismiss(conversation)
 
     def context(self, conversation: ConversationId) -> SessionContext | None:
-        """All that this agent was given; None for a conversation that is none."""
+        """All that this agent was given; None for a conversation without an agent."""
         present = self._present.get(conversation)
         return None if present is None else present.context
 
@@ -351,7 +351,7 @@ def _acting_for(cause: _AgentEventSource) -> Generator[None]:
 
 
 def _with_commit(handler: Handler, bus: EventBus) -> Handler:
-    """The same, answered when what it changed is written down: an agent that draws faster than that waits."""
+    """Call it, and answer when what it changed is stored: an agent that draws faster than that waits."""
 
     async def act(call: InternalCaller, arguments: dict[str, Any]) -> Any:
         answer = await handler(call, arguments)

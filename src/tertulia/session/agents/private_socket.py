@@ -1,6 +1,6 @@
 """A directory and sockets in it that only this user can use, and the process at the other end of a connection.
 
-Imports as little as it can: programs that do hardly anything come through here.
+Imports as little as it can: programs that start often and do little import it.
 """
 
 from __future__ import annotations

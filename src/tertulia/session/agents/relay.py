@@ -15,7 +15,7 @@ from contextlib import suppress
 
 _CHUNK = 65_536
 _PATIENCE_S = 5.0
-"""With a program that has closed its end of our input and does not read; it may be a person with a pager."""
+"""How long a program is waited for that has closed our input and does not read; it may be a pager."""
 _LOOK_EVERY_S = 0.2
 
 

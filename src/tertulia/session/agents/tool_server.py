@@ -151,7 +151,7 @@ class TaskTools:
     """The tools of a conversation as one task may use them; implements `ToolSource`.
 
     Of the conversation tools it has only those that look: the program cannot be made to wait for another conversation.
-    An approval is asked of the clients of the session, and not of the program.
+    Approvals are asked of the clients of the session, not of the program.
     """
 
     def __init__(self, parts: SessionParts, scope: TaskScope) -> None:

@@ -26,7 +26,7 @@ _client: ContextVar[str] = ContextVar("tertulia_client", default="python")
 
 @contextmanager
 def answering_as(client: str) -> Generator[None]:
-    """What is resolved in this block is told as this client's answer."""
+    """Report what is resolved in this block as this client's answer."""
     token = _client.set(visible(client[:_MAX_NAME]))
     try:
         yield
@@ -35,7 +35,7 @@ def answering_as(client: str) -> Generator[None]:
 
 
 class Approvals:
-    """Light: keeps nothing itself. A request is an `approval_request` event; its answer is `resolve`."""
+    """The approvals of a session. A request is an `approval_request` event; `resolve` answers it."""
 
     __slots__ = ("_parts",)
 

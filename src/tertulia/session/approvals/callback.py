@@ -25,7 +25,7 @@ ApprovalHandler = Callable[[ApprovalRequest], ApprovalDecision | Awaitable[Appro
 
 
 def check_handler(handler: ApprovalHandler) -> ApprovalHandler:
-    """The same one. InvalidParams where it cannot be called: that must not come out at the first request."""
+    """The handler itself. InvalidParams where it cannot be called, now and not at the first request."""
     if not callable(handler):
         what = "None" if handler is None else type(handler).__name__
         raise InvalidParamsError(f"a handler must be a function, not {what}")
@@ -57,7 +57,7 @@ class ApprovalCallback:
         self.close()
 
     def close(self) -> None:
-        """Ask it no more; what it was asked it may still answer. Again is nothing."""
+        """Send it no more requests; those that it has it may still answer. Calling it twice has no effect."""
         self._news.close()
 
     async def _serve(self, events: Subscription) -> None:

@@ -26,7 +26,7 @@ from tertulia.tools.tool import CallContext
 TIMEOUT_S = 300.0
 MAX_PENDING = 256
 MAX_PENDING_OF_ONE = 8
-"""Of one conversation: a server that asks for ever must not keep the others from being heard."""
+"""The most that wait in one conversation: a server that asks without end must not block the others."""
 MAX_SCHEMA_BYTES = 64 * 1024
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_URL = 2_048
@@ -134,7 +134,7 @@ class Elicitations:
         if not waiting.answer.done():
             waiting.answer.set_result(answer)
         resolved = ElicitationResolved(elicitation_id, answer.action, chain=waiting.event.chain)
-        # A task that is over has nothing to say any more.
+        # A task that has ended publishes nothing more.
         with suppress(asyncio.CancelledError):
             waiting.publish(resolved)
         return True
@@ -184,7 +184,7 @@ def _fit_text(value: Any) -> Any:
 
 
 def _display_url(url: str | None) -> str | None:
-    """As a person may read it before going there: a place on the web, and nothing in it that hides another."""
+    """An address as a person may read it before going there: of the web, and with nothing in it that hides another."""
     if url is None:
         return None
     plain = make_display_text(url, max_characters=MAX_URL)

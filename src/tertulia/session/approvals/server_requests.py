@@ -23,7 +23,7 @@ from tertulia.session.approvals.elicitations import Elicitations
 from tertulia.tools.tool import CallContext
 
 MAX_TOKENS = 4_096
-"""Of one answer that a server gets of the model, however much it asks for."""
+"""The most that one sampling answer may have, whatever the server asks for."""
 
 
 class ServerRequests:
@@ -36,7 +36,7 @@ class ServerRequests:
         self._has_workspace = has_workspace
 
     def caller(self, definition: ServerDefinition, call: CallContext) -> Caller:
-        """In the name of one call; what it asks shows where the call does."""
+        """The asker of one call; what it asks shows where the call does."""
         return Caller(
             call.conversation_id,
             partial(self._elicit, definition, call),

@@ -35,7 +35,7 @@ class InactiveServer(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["stdio", "http", ""] = ""
     """How it would be reached, as far as that is known of one without a definition."""
     definition: ServerDefinition | None = None
-    """Of one that is disabled."""
+    """The definition of one that is disabled."""
 
 
 class ConfiguredServers(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class ConfiguredServers(msgspec.Struct, frozen=True):
 
 
 def configured_servers(settings: Settings, environment: Environment) -> ConfiguredServers:
-    """Every server of the settings, once. Never raises: a bad one is reported as failed, and concerns no other."""
+    """Every server of the settings, once. Never raises: a wrong one is reported as failed, and the others start."""
     cwd = os.path.abspath(settings.cwd or ".")
     servers: dict[str, ServerDefinition | InactiveServer] = {}
     for name, entry in settings.mcp_servers.items():

@@ -76,7 +76,7 @@ class ServedConversation:
         return CallResult(result.text, not result.success, result.parts, result.structured)
 
     def questions(self, call: ServedCall) -> ClientQuestions:
-        """Passes on to the client what a call of it asks a person, as long as the block lasts."""
+        """Pass on to the client, inside the block, what its call asks a person."""
         return ClientQuestions(self._parts, self._conversation, call)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -90,7 +90,7 @@ class ServedConversation:
                 tool = self._parts.servers.current(spec, self._conversation.id).tool
                 hints, title = tool.hints, tool.title
             except McpError:
-                # It has just gone; a call will say so.
+                # It was closed just now; a call will say so.
                 pass
         return ServedTool(spec.name, spec.description, spec.schema, title, hints)
 
@@ -148,7 +148,7 @@ class ClientQuestions:
         """Pass an elicitation of a server to the client's user; the answer is checked as any other."""
         elicitations = self._parts.command_services.elicitations
         try:
-            # The client knows only us. Its user must see which server asks.
+            # The client knows only this endpoint. Its user must see which server asks.
             message = f"The MCP server {request.server} asks: {request.message}"
             answer = await self._call.elicit(Elicitation(request.server, message, request.schema, request.url))
             accepted = answer.action == "accept"

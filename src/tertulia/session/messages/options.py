@@ -26,7 +26,7 @@ class MessageOptions(TypedDict, total=False):
     sender: str | None
     """Who says it, where several people write in one conversation."""
     if_busy: Literal["wait", "fail"] | None
-    """What to do while a task runs; `wait` is the default."""
+    """What to do where a task runs already; `wait` is the default."""
     output_schema: dict[str, Any] | None
     """The JSON Schema that the final answer must fit; a model whose answer does not is asked once to repair it."""
     task_type: Literal["code", "chat"] | None
@@ -56,10 +56,10 @@ def parse_message(conversation: ConversationId, content: MessageContent, options
 
 
 def parse_output_type(output_type: type[Any] | None) -> OutputCheck | None:
-    """What the answer must be; None where anything will do."""
+    """What the answer must be; None where any answer will do."""
     return None if output_type is None else check_by_type(output_type)
 
 
 def reply_reader(output_type: type[Any] | None) -> Callable[[Reply], Reply]:
-    """Makes the reply that a caller gets who asked for this type."""
+    """Makes the reply of a message that asked for this type."""
     return lambda reply: reply if output_type is None else TypedReply[Any].of(reply, output_type)

@@ -1,4 +1,4 @@
-"""Putting a session back as its record says. It runs nothing: what was under way is closed, and said.
+"""Restores a session as its record says. It runs nothing: what was under way is closed and reported.
 
 Every open call gets its one output, the innermost conversation first; every task without an end gets one; the
 conversations wait for their next message.
@@ -46,7 +46,7 @@ _TARGET_LOST = "interrupted: the process died before the other conversation had 
 
 
 def close_open_work(parts: SessionParts, past: RecordedState, restored: Sequence[RestoredConversation]) -> None:
-    """Give every open call its output and every task its end, and say what could not be restored."""
+    """Give every open call its output and every task its end, and report what could not be restored."""
     conversations = {entry.conversation.id: entry for entry in restored}
     for old in sorted(past.conversations.values(), key=partial(_innermost, past), reverse=True):
         back = conversations.get(old.id)
@@ -67,7 +67,7 @@ def close_open_work(parts: SessionParts, past: RecordedState, restored: Sequence
 
 
 def _warn_of_erasure(parts: SessionParts, past: RecordedState, restored: Sequence[RestoredConversation]) -> None:
-    """A policy that is stricter than before erases what was stored under the other: it is said when it happens."""
+    """A stricter policy than before erases what was stored under the former one; publish that when it happens."""
     pairs = [(past.conversations[entry.conversation.id].agreed, entry.conversation.storage) for entry in restored]
     stricter = [now for then, now in pairs if then is not None and strictness(now) < strictness(then.storage)]
     if stricter:
@@ -124,9 +124,9 @@ def _close_calls(
 def _restart_history(
     conversation: ConversationState, forgotten: UnstoredHistory, outputs: Sequence[ToolOutput]
 ) -> None:
-    """Write down what the history does not know: the outputs of its last calls, and that it begins again.
+    """Record what the history lacks: the outputs of its last calls, and that it begins again.
 
-    A later reader of the record, to resume or to fork, must count the same items as this life does.
+    A later reader of the record, to resume or to fork, must count the same items as this process does.
     """
     segments = forgotten.segments
     if outputs:
@@ -155,7 +155,7 @@ def _end_unknown_calls(
 
 
 def _output(call: ToolCall, old: RecordedConversation, storage: StoragePolicy, now: float) -> ToolOutput:
-    """What was written down already, to go when it would have gone; or what can honestly be said."""
+    """The recorded output, expiring when it would have expired; else a sentence that says what is known."""
     if (output := old.ended.get(call.call_id)) is not None:
         own = storage if output.storage is None else strictest(storage, output.storage)
         left = _remaining_policy(own, now - old.ended_at[call.call_id])
@@ -209,7 +209,7 @@ def _what_is_missing(policy: StoragePolicy, count: int, *, title: bool = False) 
 
 
 def _remaining_policy(policy: StoragePolicy, age: float) -> StoragePolicy | None:
-    """The policy for what is told again at that age, so that it goes when it would have gone; None where it is due."""
+    """The policy for what is published again at that age, so that it expires on time; None where it has expired."""
     if not isinstance(policy, Ttl):
         return policy
     return Ttl(min(policy.seconds - age, policy.seconds)) if age < policy.seconds else None

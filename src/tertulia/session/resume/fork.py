@@ -52,7 +52,7 @@ async def fork_session(
     assert conversation.agreed is not None, "it was found by that"
     pieces = _pieces_up_to(conversation, at)
     fork = _SessionFork(conversation.agreed, conversation.agreed_at, conversation.notes.get(MCP_PINS), clock)
-    # An hour ago is when it was said, also in the copy: nothing lives longer for having been copied.
+    # The copy keeps the times: nothing is stored longer because it was copied.
     await fork.write(pieces, conversation if at is None else None, environment, settings)
     return fork.session_id
 
@@ -82,7 +82,7 @@ def _pieces_up_to(conversation: RecordedConversation, at: ItemId | int | None) -
                 f"records of conversation {conversation.id} are lost; resume the session, which mends it, "
                 "and fork it then"
             ) from None
-        # They have expired whole: what is left is made whole, as it is when the session is resumed.
+        # Whole records have expired: what is left is repaired as it is when the session is resumed.
         pieces = mend_segments(pieces)
         store = _history_of(pieces)
     return first_items(store.fork(at).item_count, pieces)
@@ -96,7 +96,7 @@ def _history_of(pieces: Iterable[RecordedSegment]) -> HistoryStore:
 
 
 class _RecordedClock:
-    """A clock that shows when something was said."""
+    """A clock that shows when the record that is copied was written."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -110,7 +110,7 @@ class _RecordedClock:
 
 
 class _SessionFork:
-    """The session that is being made."""
+    """The session that the fork creates."""
 
     def __init__(self, record: TermsRecord, agreed_at: float, pins: NoteRecord | None, clock: Clock) -> None:
         self.session_id = new_session_id()

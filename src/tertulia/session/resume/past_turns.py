@@ -66,7 +66,7 @@ class _PastTurnsReader:
     def hear(self, event: Event) -> None:
         match event.data:
             case SessionConfigured() as data:
-                # A new life: what ran in the one before was killed with it.
+                # The session was resumed: what ran in the process before was killed with it.
                 self._end("interrupted")
                 self.root = data.root_conversation_id
             case TokenCount() as data:

@@ -1,6 +1,6 @@
-"""From the past of a conversation to a conversation: its terms within what is allowed now, its history as it was.
+"""Rebuilds conversations from a record: terms within what is allowed now, history as it was.
 
-Makes conversations and nothing else: who finds them, and what is said about them, is decided elsewhere.
+It only makes them. `close_open` closes their open calls and reports what is missing.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class UnstoredHistory(msgspec.Struct, frozen=True):
     open_calls: tuple[ToolCall, ...]
     """Calls of the record without an output: each gets one there, though no model will see it."""
     seeds: tuple[int, ...]
-    """The places of the segments that are said again."""
+    """The places of the segments that are repeated."""
     segments: int
     """How many segments the record holds."""
     stand_ins: tuple[Item, ...]
-    """What stands for all of it."""
+    """The message that stands in for all of it."""
 
 
 class RestoredConversation(msgspec.Struct, frozen=True):
-    """A conversation that is back, and what has to be said about it."""
+    """A conversation that was rebuilt, and what has to be reported about it."""
 
     conversation: ConversationState
     narrowed: tuple[Narrowing, ...] = ()
@@ -64,7 +64,7 @@ class RestoredConversation(msgspec.Struct, frozen=True):
 
 
 class ConversationRestorer:
-    """Brings back the conversations of one session."""
+    """Rebuilds the conversations of one session."""
 
     def __init__(self, past: RecordedState, terms_resolver: TermsResolver, clock: Clock, journal: Journal) -> None:
         self._past = past
@@ -75,7 +75,7 @@ class ConversationRestorer:
         self._pins = RecordedPins()
 
     def conversations(self) -> Iterator[RestoredConversation]:
-        """Every conversation that was open, the root first, then by creation. StorageError for terms of nonsense."""
+        """Every conversation that was open: the root, then by creation. StorageError for terms that make no sense."""
         for old in self._past.conversations.values():
             agreement = None if old.agreed is None else read_terms(old.agreed)
             above = None if agreement is None else self._places.get(agreement.parent_id or old.id)
@@ -104,7 +104,7 @@ class ConversationRestorer:
             whole = not (missing or old.native_session_is_stale or self._past.damaged)
             conversation.native_session = _native_session(old, conversation.history.revision if whole else STALE)
         elif (lasting := keep_recorded_rights(old.agreed, now)) != old.agreed:
-            # Less is stored than before, or another model answers. What else this life may not do, the next one may.
+            # Less is stored than before, or another model answers. Other narrowing holds for this run only.
             conversation.note(lasting)
         return RestoredConversation(conversation, agreement.narrowed, missing, forgotten, warnings)
 
@@ -125,7 +125,7 @@ class ConversationRestorer:
         return terms, (*warnings, *_missing_functions(old.id, agreement.functions))
 
     def _wire(self, old: RecordedConversation, agreement: RecordedTerms) -> tuple[Wire, tuple[str, ...]]:
-        """The model it spoke with; the session's, where that is what it was or where it cannot be had any more."""
+        """The model that it had; the session's, where it had that one or where its own does not exist any more."""
         default, is_root = self._terms_resolver.default, old.id == self._past.root_id
         # Without a name: it was that of a script's file, and a text that is not stored.
         if is_root or agreement.model in ("", self._past.model, default.wire.name):
@@ -157,7 +157,7 @@ def _native_session(old: RecordedConversation, revision: int) -> NativeSession |
 
 
 def _history(old: RecordedConversation, terms: Terms) -> tuple[HistoryStore, int, UnstoredHistory | None]:
-    """What was said, how much of it is not there, and what is known where none of it is."""
+    """Its history, how many texts are missing, and what is known where all are."""
     limits = history_limits(terms.rights)
     missing = sum(len(piece.missing) for piece in old.pieces)
     fresh = seeds(terms.context.user_instructions, terms.cwd, terms.rights, unattended=terms.unattended)

@@ -1,6 +1,7 @@
-"""What a session's record says about it: read line by line, nothing done.
+"""What a session's record says about it, read line by line.
 
-A fold over events and records. It knows no file, makes no conversation and publishes nothing; `recovery` does.
+A fold over events and records. It opens no file, makes no conversation and publishes nothing: `rebuild` and
+`close_open` do.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class RecordedSegment(msgspec.Struct, frozen=True):
     pinned: bool = False
     seed: bool = False
     missing: tuple[int, ...] = ()
-    """Positions of items whose text was not stored: something stands in for them."""
+    """Positions of items whose text was not stored: a placeholder stands in for each."""
     ts: float = 0.0
     """When it was written down."""
 
@@ -77,7 +78,7 @@ class RecordedConversation:
         self.queued: dict[ItemId, UserMessage] = {}
         """Accepted, and not yet seen by the model."""
         self.ended: dict[CallId, ToolOutput] = {}
-        """Answered, and not yet said."""
+        """Outputs that are not in the history yet."""
         self.ended_at: dict[CallId, float] = {}
         self.begun: dict[CallId, StartedCall] = {}
         """Calls that were handled and have no end."""
@@ -89,7 +90,7 @@ class RecordedConversation:
         """Whether the one call that was begun waits for a person's answer, and nothing of it has started."""
         self.plan: PlanUpdate | None = None
         self.plan_at = 0.0
-        """When it was first told; telling it again makes it no younger."""
+        """When it was first published; repeating it does not make it newer."""
         self.drawn: CanvasRecord | None = None
         """The last of its canvas."""
         self.notes: dict[str, NoteRecord] = {}
@@ -98,7 +99,7 @@ class RecordedConversation:
         """Whether the history was rewritten since that of its native session."""
         self.closed = False
         self.told = False
-        """Whether clients were told of it: what the journal refused was never there."""
+        """Whether clients were told of it: what the journal refused never existed."""
         self.tasks = 0
         self.active = 0.0
 
@@ -110,7 +111,7 @@ class RecordedConversation:
 
     @property
     def items(self) -> list[Item]:
-        """Everything that was said and is still part of the history."""
+        """Every item that is still part of the history."""
         return [item for piece in self.pieces for item in piece.items]
 
 
@@ -157,7 +158,7 @@ class RecordedState:
         """By trace; of messages that had an id."""
         self.damaged = 0
         self.missing_records = 0
-        """How many records were deleted that should be there, as the head of the file says; -1: it cannot be known."""
+        """How many records are missing, by what the head of the file says; -1: that is not known."""
 
     def identity(self) -> tuple[SessionId, ConversationId]:
         """The ids of the session and of its root; StorageError where the record does not even say that."""

@@ -67,7 +67,7 @@ class _RebuiltHistory:
         self._tally: SegmentTotals = NO_SEGMENTS
 
     def view(self, pieces: list[RecordedSegment]) -> HistoryView:
-        """As it was when these were its pieces. Raises an AgentError for what cannot have been a history."""
+        """As it was when these were its pieces. Raises a TertuliaError for what cannot have been a history."""
         if pieces is not self._pieces:
             self._pieces, self._sealed, self._tally = pieces, 0, NO_SEGMENTS
         for piece in pieces[self._sealed :]:
@@ -130,7 +130,7 @@ def _differences(request: ModelRequestRecord, again: ModelRequestRecord) -> list
 
 
 def _gaps(line: RecordLine, request: ModelRequestRecord, conversation: RecordedConversation, damaged: int) -> list[str]:
-    """Why it could not have come out the same."""
+    """Why the prompt cannot be rebuilt as it was."""
     missing = sum(len(piece.missing) for piece in conversation.pieces)
     expired = _expired(request, conversation)
     gaps = {

@@ -20,7 +20,7 @@ SHORTEST_S = 1.0
 LONGEST_S = 60.0
 """Between two sweeps of a running session."""
 _recent_sweeps: list[tuple[Path, Retention, float]] = []
-"""What this process swept last, and when: who starts sessions by the hundred need not look at all of them each time."""
+"""What this process swept last, and when: a program that starts hundreds of sessions sweeps once a second."""
 
 
 async def sweep_before_serving(home: Path, settings: Settings, clock: Clock) -> None:
@@ -77,12 +77,12 @@ class RetentionSweeper:
         self._news = asyncio.Event()
 
     def hear(self, policy: StoragePolicy) -> None:
-        """A conversation has this policy from now on: its texts may expire sooner than anything that was known of."""
+        """A conversation has this policy from now on: its texts may expire before the next sweep that is planned."""
         if isinstance(policy, Ttl):
             self._news.set()
 
     async def run(self) -> None:
-        """Until the record is closed, or the session is."""
+        """Run until the record or the session is closed."""
         due = None
         while True:
             await self._rest(due)

@@ -1,4 +1,4 @@
-"""Where a session is written down: which store, by which rules. With `assembly` the only place that names one."""
+"""Chooses the store of a session and its rules. With `assembly` the only place that names a store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create_record(
     now: Clock | None = None,
     redactor: Redactor | None = None,
 ) -> Journal:
-    """The record of a session that is yet to be: whatever is told to it is written by the usual rules.
+    """The record of a new session, written by the usual rules.
 
     `clock` says when it happened, `now` what has expired, where that is not the same.
     """
@@ -111,7 +111,7 @@ def _store(settings: Settings, session_id: str, clock: Clock, environment: Envir
 def redactor_of(settings: Settings, environment: Environment) -> Redactor:
     """Knows the keys of the environment, of the configuration and of `tertulia login`, but for those in a keyring.
 
-    Those, and tokens, are told to it as they are made or read.
+    Keys of a keyring, and tokens, are added when they are read or made.
     """
     has_servers = settings.mcp_servers or settings.project_servers
     servers = configured_servers(settings, environment).secrets if has_servers else ()

@@ -26,7 +26,7 @@ from tertulia.protocol.validation_text import explain_validation
 
 
 class RecordedTerms(msgspec.Struct, frozen=True):
-    """What a conversation was, as far as it was written down."""
+    """The terms of a conversation, as far as they were recorded."""
 
     parent_id: ConversationId | None
     depth: int
@@ -46,7 +46,7 @@ class RecordedTerms(msgspec.Struct, frozen=True):
     user_instructions: str | None = None
     narrowed: tuple[Narrowing, ...] = ()
     agent: dict[str, Any] | None = None
-    """What was said of the agent that it is, if it is one."""
+    """Its agent, as it was described, if it is one."""
     functions: tuple[str, ...] = ()
     """The names of Python functions that only it could call. They were objects of the process and are not stored."""
 
@@ -84,7 +84,7 @@ def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing])
 
 
 def keep_recorded_rights(then: TermsRecord | None, now: TermsRecord) -> TermsRecord:
-    """The terms of now, but with the rights that were agreed then; what is stored stays as strict as it has become."""
+    """The present terms with the recorded rights; the storage policy stays as strict as it has become."""
     if then is None:
         return now
     storage = {name: {"storage_policy": rights["storage_policy"]} for name, rights in now.rights.items()}
@@ -102,7 +102,7 @@ def recorded_workspace(record: TermsRecord | None) -> str | None:
 
 
 def read_terms(record: TermsRecord) -> RecordedTerms:
-    """The same, read back. Directories that were not stored may not be written. StorageError for nonsense."""
+    """Read terms back. Directories that were not stored are not writable. StorageError for terms that make no sense."""
     try:
         return _read_fields(record)
     except msgspec.ValidationError as error:
@@ -137,7 +137,7 @@ def _preference(name: str, value: object) -> Any:
 
 
 def _rights_without_roots(rights: Rights) -> dict[str, Any]:
-    """Without directories: they are names that people gave. Only whether there were any is left."""
+    """Without directories, which are texts of people: only whether there were any is kept."""
     plain = cast("dict[str, Any]", msgspec.to_builtins(rights))
     if rights.writable_roots is not None:
         plain["writable_roots"] = []

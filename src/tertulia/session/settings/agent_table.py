@@ -29,7 +29,7 @@ from tertulia.tools.function import as_tools
 MAX_AGENTS = 64
 MAX_DESCRIPTION = 400
 MAX_INSTRUCTIONS_BYTES = 256 * 1024
-"""Of a file with instructions of an agent."""
+"""The most bytes of a file with an agent's instructions."""
 _INSTRUCTIONS = ("instructions", "instructions_file", "base_instructions")
 _OF_CONVERSATION_ALONE = frozenset({"agent", "cwd", "title"})
 AGENT_KEYS = (
@@ -132,7 +132,7 @@ def read_instructions(path: str, named: str) -> str:
 
 
 class ConfiguredAgents:
-    """All of a session, by name, in the order in which they were written."""
+    """The configured agents of a session, by name, in the order in which they were written."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]]) -> None:
         if len(tables) > MAX_AGENTS:

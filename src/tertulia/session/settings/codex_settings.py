@@ -1,4 +1,4 @@
-"""What to write instead of a setting, mostly of Codex, that has no single setting of ours. Plain data.
+"""What to write instead of a setting, mostly of Codex, that is no single setting here. Plain data.
 
 Settings that only have another name here are in `protocol/name_hints.py`; those of the same name and meaning are read.
 """

@@ -38,7 +38,7 @@ class Environment(msgspec.Struct, frozen=True):
 
     @property
     def keys_file(self) -> Path:
-        """Where `tertulia login` keeps what it knows of keys. It need not exist."""
+        """The file in which `tertulia login` keeps keys. It need not exist."""
         return self.home / "keys.json"
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ class ProjectFile(msgspec.Struct, frozen=True):
     changes: dict[str, Any]
     """Settings, each stricter than it was."""
     warnings: list[str]
-    """What it asked for in vain, with file and key."""
+    """What was refused of it, with file and key."""
     servers: list[ProjectServer]
     """MCP servers that it defines. None of them is started before the user trusts it."""
 
@@ -63,7 +63,7 @@ def find_project_files(cwd: Path, user_home: Path) -> list[Path]:
 
 
 def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -> ProjectFile:
-    """Meet what the file says with what is allowed without it."""
+    """Narrow what is allowed by what the file says."""
     requested: dict[str, Any] = {}
     warnings: list[str] = []
     check_names(config, str(path))
@@ -86,7 +86,7 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
     granted, refused = narrow(requested, ceiling, ceiling, "session")
     warnings.extend(_refusal(path, entry) for entry in refused)
     before, after = asdict(ceiling), asdict(granted)
-    # A sandbox also where it is what there is anyway: it says how far the person at an editor may go.
+    # A sandbox mode is kept even where it changes nothing: it bounds what the user of an editor may choose.
     same = [name for name in requested if name == "sandbox" and requested[name] == before[name]]
     changes = {name: after[name] for name in requested if after[name] != before[name] or name in same}
     return ProjectFile(_as_settings(changes, before), warnings, servers)
@@ -105,7 +105,7 @@ def _right_of_setting(name: str, value: object, ceiling: Rights) -> dict[str, An
 
 
 def _is_protected(root: str, ceiling: Rights) -> bool:
-    """Smaller than what is allowed, and yet more: in a root that is `.git` itself nothing is protected."""
+    """Whether the root is a protected directory: inside a root that is `.git` itself nothing would be protected."""
     inside = [os.path.relpath(root, above) for above in ceiling.writable_roots or ()]
     inside = [path for path in inside if path.split("/")[0] != ".."]
     return bool(inside) and all(protected_part(path) is not None for path in inside)
@@ -132,11 +132,11 @@ class ProjectMasks(msgspec.Struct, frozen=True):
     masks: dict[str, Any]
     """The user's own, and what the project adds."""
     warnings: list[str]
-    """What it asked for in vain, with file and key."""
+    """What was refused of it, with file and key."""
 
 
 def merge_project_masks(path: Path, written: object, users: Mapping[str, Any]) -> ProjectMasks:
-    """Lay a project's masks over the user's. `path` is its file; relative paths count from the project.
+    """Add a project's masks to the user's. `path` is its file; relative paths count from the project.
 
     A path outside of the project is ignored: the file of a project could hide from commands what they need to run.
     """

@@ -1,4 +1,4 @@
-"""What a session is started with, and where each of it came from. The only module that reads the environment.
+"""The settings of a session, and where each came from. The only module that reads the environment.
 
 Later wins: defaults, the user's file, the environment, `-c`, flags. A project's file comes after the user's file and
 can only take away from it; what the user says on the command line holds against both.
@@ -115,7 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agents: Mapping[str, AgentTable | Table] = {}
     """Agents by name: what a conversation is opened with that is one. See docs/agents.md."""
     agent: str | None = None
-    """Which of them the root conversation is; None: none."""
+    """The one of them that the root conversation is; None: it is none."""
     providers: Sequence[NamedProvider] = ()
     """The context providers of its agents."""
     tools: Sequence[Tool | Callable[..., Any] | str] = ()
@@ -153,7 +153,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """No one can answer approvals in this session: models are told so, and what would have to be asked is refused,
     unless a grant covers it."""
     is_broker: bool = False
-    """Each conversation is a program that shares the MCP servers with others: it has a share, and no workspace."""
+    """Each conversation stands for a program that shares the MCP servers: it has a share of them, and no workspace."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -164,7 +164,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The settings that the command line would have: `Settings()` itself reads no file.
 
         Reads the user's `config.toml`, the files of the project that `cwd` lies in, which may only narrow, and the
-        variables that the command line reads. What a project asked for in vain is logged.
+        variables that the command line reads. What was refused of a project's file is logged.
 
         Args:
             cwd: Where conversations work; None: where the process was started.
@@ -331,11 +331,11 @@ def _add_history_variables(layers: SettingLayers, environment: Environment) -> N
 
 
 def _merge_overrides(overrides: Sequence[str]) -> list[dict[str, Any]]:
-    """Each for itself, but for MCP servers: a server is checked when all of it is said, in whatever order."""
+    """Each by itself, but parts of MCP servers together: a server is checked when all its keys are known."""
     read = list(map(read_override, overrides))
     parts = [override.pop("mcp_servers") for override in read if "mcp_servers" in override]
     if {} in parts:
-        # What came before it counts no more.
+        # An empty table replaces what came before it.
         start = len(parts) - parts[::-1].index({})
         parts = parts[start:]
         read.append({"mcp_servers": {}})
@@ -349,7 +349,7 @@ def _add_file(layers: SettingLayers, config: Table, source: str, cwd: Path, envi
     folder = cwd if source == "-c" else environment.config_file.parent
     for name, value in config.items():
         if source == "-c" and value == {}:
-            # Of a table that is merged, nothing would change: an empty one is meant to take the place of all.
+            # Merging an empty table would change nothing: it is meant to replace the whole one.
             layers.clear(name, source)
             if name == "mcp_servers":
                 layers.clear("project_servers", source)

@@ -34,7 +34,7 @@ from tertulia.rollout.sweep.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
 PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers", "unattended"})
-"""Settings that no file can hold."""
+"""Settings that cannot be set in a file."""
 
 OLD_STORAGE_SWITCH = "disable_response_storage"
 
@@ -51,7 +51,7 @@ def parse_setting(name: str, value: object) -> Any:
 
 
 def rename_old_settings(config: Mapping[str, Any], storage: StoragePolicy, source: str) -> dict[str, Any]:
-    """The settings of a file with `disable_response_storage`, a switch of old, as the storage policy that it means.
+    """The settings of a file in which `disable_response_storage`, an old switch, is replaced by a storage policy.
 
     True is headers_only, and never more than the file itself or what lies below it (`storage`) allows; False asks for
     nothing.
@@ -168,7 +168,7 @@ def _tables(name: str, value: object) -> dict[str, Any]:
 
 
 def _servers(name: str, value: object) -> dict[str, Any]:
-    # Checked here and kept as it was said: a later layer may add to a table. What a server is called is checked when it
+    # Checked here and kept as written: a later layer may add to a table. What a server is called is checked when it
     # is started, because a bad name concerns that server only (S000-31).
     servers = _table(name, value)
     for key, entry in servers.items():
@@ -196,7 +196,7 @@ def _slots(name: str, value: object) -> int:
 
 
 def _executors(name: str, value: object) -> dict[str, Any]:
-    # Checked here and kept as it was said: a later layer may add to a table.
+    # Checked here and kept as written: a later layer may add to a table.
     tables = _tables(name, value)
     if tables:
         executors_from_wire(tables)
@@ -205,7 +205,7 @@ def _executors(name: str, value: object) -> dict[str, Any]:
 
 
 def _agents(name: str, value: object) -> dict[str, Any]:
-    # Checked here and kept as it was said: a later layer may add to a table.
+    # Checked here and kept as written: a later layer may add to a table.
     for key, entry in _table(name, value).items():
         if not isinstance(entry, Mapping):
             raise InvalidParamsError(
@@ -228,7 +228,7 @@ def _agent(name: str, value: object) -> str:
 
 
 def _shell_environment(name: str, value: object) -> dict[str, Any]:
-    # Checked here and kept as it was said: a context shows the table.
+    # Checked here and kept as written: a context shows the table.
     table = _table(name, value)
     if table:
         shell_environment_from_wire(table)

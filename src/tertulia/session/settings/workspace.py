@@ -15,7 +15,7 @@ from tertulia.session.settings.settings import Settings
 
 
 def guarded_paths_of(settings: Settings, environment: Environment) -> GuardedPaths:
-    """Masks and protected paths of a session's commands. InvalidParams where a setting names what is not masked."""
+    """Masks and protected paths of a session's commands. InvalidParams where a setting unmasks what is not masked."""
     chosen = settings.masks
     return _guarded_paths(
         tuple(dict.fromkeys(_homes(environment))),
@@ -26,7 +26,7 @@ def guarded_paths_of(settings: Settings, environment: Environment) -> GuardedPat
     )
 
 
-# Names only, nothing of the disk: hundreds of paths are joined, and every start of a session asks more than once.
+# No disk access: hundreds of paths are joined, several times for each session that starts.
 _guarded_paths = lru_cache(maxsize=16)(guarded_paths)
 
 
@@ -78,7 +78,7 @@ def _homes(environment: Environment) -> Iterator[str]:
 def check_directory_exists(cwd: object) -> None:
     """InvalidParams where a path is named at which there is no directory.
 
-    Only what a caller names now: a session of the past comes back though its directory is gone. Whether the path may be
+    Only what a caller names now: a stored session is resumed even if its directory is gone. Whether the path may be
     named at all is settled with the other terms.
     """
     if isinstance(cwd, str) and os.path.isabs(cwd) and not os.path.isdir(cwd):
