@@ -21,24 +21,24 @@ class ExecutorPlan(TurnOptions, Protocol):
 
     @property
     def input(self) -> tuple[UserMessage, ...]:
-        """What is said first. It stands in the history already."""
+        """The input of the task. It is in the history already."""
         ...
 
     @property
     def task_type(self) -> Literal["code", "chat"] | None:
-        """How much the agent is told of what was said before depends on it."""
+        """It decides how much of the history the agent is told."""
         ...
 
     @property
     def previous_result(self) -> Any:
-        """What the step before this one of a pipeline came to; None where there was none."""
+        """The result of the pipeline's step before this one; None where there was none."""
         ...
 
 
 class Backend(Protocol):
     """Does the tasks of conversations that are not native.
 
-    Contract of `run`: it says and publishes only through the scope; every call that it tells the beginning of gets
+    Contract of `run`: it adds items and publishes only through the scope; every call whose beginning it publishes gets
     exactly one end, in every ending (`TaskScope.call_at_break`); it raises TertuliaError to fail. Cancelled, it has
     stopped, and
     nothing of it runs any more when it comes back. It hands nothing over: such conversations are targets only.
@@ -59,11 +59,11 @@ class BackendTable(Protocol):
 
     @property
     def sandboxes(self) -> Mapping[str, Collection[SandboxMode]]:
-        """The sandbox modes that each can be held to; one that is not there has no sandbox of its own to set."""
+        """The sandbox modes that each supports; one that is missing here has no sandbox that could be set."""
         ...
 
     def find(self, conversation: ConversationState) -> Backend:
-        """Who does this conversation's tasks; InvalidParams where its backend is not there any more."""
+        """The backend of this conversation; InvalidParams where it does not exist any more."""
         ...
 
 

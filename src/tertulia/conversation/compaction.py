@@ -30,14 +30,14 @@ _OVERFLOW_SHARE = 0.5
 
 
 def trim_to_limits(scope: TaskScope) -> None:
-    """Trim when a configured limit is passed; say so."""
+    """Trim when a configured limit is exceeded, and publish that."""
     history = scope.conversation.history
     if history.over_limit():
         _publish_compaction(scope, trim(history), "limit")
 
 
 def trim_for_overflow(scope: TaskScope) -> bool:
-    """Trim because the model said that it was too much; whether anything could be removed."""
+    """Trim because the model refused the history as too long; returns whether anything could be removed."""
     history = scope.conversation.history
     window = scope.conversation.terms.wire.context_window
     target = min(int(window * _OVERFLOW_SHARE), int(history.approx_tokens * _OVERFLOW_SHARE))
@@ -52,7 +52,7 @@ def _publish_compaction(scope: TaskScope, done: Compaction, trigger: CompactionT
 
 
 def compacted_event(done: Compaction, trigger: CompactionTrigger) -> HistoryCompacted:
-    """The event for what a compaction came to."""
+    """The event that reports a compaction."""
     return HistoryCompacted(
         done.compacted, done.before_tokens, done.after_tokens, done.removed_items, trigger, done.reason
     )

@@ -1,6 +1,6 @@
-"""A task done by an executor: what it is told, how it goes on with what it knows, and what becomes of its steps.
+"""A task done by an executor: its prompt, its own session where it can be resumed, and the events of its steps.
 
-One history: the agent's words join the conversation's own, and the transcript it is told is a rendering of that.
+There is one history: the agent's answers are added to it, and the transcript in its prompt is made from it.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ MakeHost = Callable[[TaskScope, str], ExecutorHost | None]
 
 
 def no_server(scope: TaskScope) -> AbstractAsyncContextManager[tuple[str, ...]]:
-    """For an agent that cannot be told of any."""
+    """For an agent that cannot use an MCP server of ours."""
     return nullcontext(())
 
 
 class ExecutorError(ModelError):
-    """The agent gave up, or its program did."""
+    """The agent or its program failed."""
 
     def __init__(self, failed: RunFailed) -> None:
         super().__init__(failed.message)
@@ -97,7 +97,7 @@ class ExecutorBackend:
         self._host = host
 
     async def run(self, scope: TaskScope, commission: ExecutorPlan) -> None:
-        """See `Backend`. What is put in meanwhile is the agent's next message, in the same task."""
+        """See `Backend`. A message that comes while it runs is the agent's next message, in the same task."""
         if scope.rights().approval_policy.needs_asking and not self._executor.can_ask:
             raise UnsupportedByBackendError(
                 f"{self._executor.name} cannot ask a person, and the approval policy of this task needs that"
@@ -124,7 +124,7 @@ class ExecutorBackend:
                         messages = [again]
         finally:
             if _is_passing(commission):
-                # It was for the rest of this task, and is written down nowhere.
+                # It was for the rest of this task only, and is not recorded.
                 scope.conversation.native_session = None
             if scope.conversation.closed or scope.conversation.terms.backend != self._executor.name:
                 # It was closed, or given to another backend, meanwhile, while the agent was at work.
@@ -138,7 +138,7 @@ class ExecutorBackend:
         telling: TaskHistorySettings,
         previous: object,
     ) -> None:
-        """One answer: by the agent's own memory where that holds, else by the transcript; never by both."""
+        """One answer: in the agent's own session where that fits, else with the transcript; never both."""
         conversation = scope.conversation
         if any(isinstance(part, ImagePart) for item in messages for part in item.parts):
             scope.publish(
@@ -177,13 +177,13 @@ class ExecutorBackend:
     def _mismatch(
         self, conversation: ConversationState, native_session: NativeSession, messages: Sequence[UserMessage]
     ) -> str | None:
-        """Why the agent's own memory does not fit; None where it does."""
+        """Why the agent's own session cannot be resumed; None where it can."""
         why = native_session.mismatch(
             identity_digest(self._executor.identity), conversation.terms.cwd, conversation.history.revision
         )
         since = _messages_after(conversation, native_session.upto)
         if why is None and (since is None or [item.id for item in since] != [item.id for item in messages]):
-            # There was a message whose task never came to the agent, or in whose task the process died.
+            # There was a message whose task never reached the agent, or during which the process ended.
             return "it was not told all that was said"
         return why
 
@@ -212,7 +212,7 @@ class ExecutorBackend:
         """One run of the agent, told as it happens: (its ending, whether its session had begun).
 
         `former`: what it remembered so far. Its id is kept as the retry mode says, and never where it was told less
-        than what was said. Who sets another context meanwhile takes it away.
+        than what was said. A change of the context removes it.
         """
         conversation, executor = scope.conversation, self._executor
         room, clock = assignment.rights.limits.max_output_bytes, scope.around.clock
@@ -231,7 +231,7 @@ class ExecutorBackend:
         try:
             async with aclosing(executor.run(assignment)) as steps:
                 async for step in steps:
-                    # An agent that goes on although it was stopped says nothing more.
+                    # What an agent says that goes on although it was stopped is dropped.
                     scope.check_wanted()
                     await progress.tell_any(step)
                     has_steps = has_steps or not isinstance(step, NativeSessionId)
@@ -285,7 +285,7 @@ def _record_native_session(
     *,
     noted: bool,
 ) -> None:
-    """A run is over: have its id written down, for a later life of the session too, or that there is none any more.
+    """A run has ended: record its session id, also for a resumed session, or that there is none any more.
 
     Not `noted`, it is for the rest of this task alone.
     """
@@ -317,7 +317,7 @@ async def _finish_task(scope: TaskScope, ending: RunEnd, earlier: str | None) ->
 
 
 def _interrupted_error(scope: TaskScope, ending: RunFailed) -> ExecutorError:
-    """How it did is unknown: the task ends like one that was stopped. Why is told beside it."""
+    """The outcome is unknown: the task ends like one that was stopped, and a warning says why."""
     scope.publish(WarningEvent(ending.message, "interrupted"))
     task = scope.conversation.task
     if task is not None and task.reason is None:
@@ -331,7 +331,7 @@ def _newest_item_id(conversation: ConversationState) -> ItemId:
 
 
 def _unasked(call: str) -> None:
-    """No step of an agent that cannot ask was allowed by anything of ours."""
+    """An agent that cannot ask has no step that was allowed here."""
 
 
 def _failure_text(ending: RunEnd) -> str:
@@ -344,7 +344,7 @@ def _is_private(scope: TaskScope) -> bool:
 
 
 def _messages_after(conversation: ConversationState, item_id: ItemId) -> list[UserMessage] | None:
-    """What users said after that item, oldest first; None where it does not stand there any more."""
+    """What users said after that item, oldest first; None where the item is not in the history any more."""
     messages: list[UserMessage] = []
     for segment in conversation.history.snapshot().newest_first():
         for item in reversed(segment.items):

@@ -1,4 +1,4 @@
-"""What the session does for an agent that works for one of its conversations, as if the model asked.
+"""What the session does for an executor's agent: the same as for a model of ours that asks.
 
 Files are read and written, and commands run, in the sandbox of the strictest rights of the chain; what has to be
 approved goes to the session's approvals.
@@ -41,7 +41,7 @@ _WRITING_KINDS = ("edit", "delete", "move")
 
 
 class TaskExecutorHost:
-    """Implements `Host` for one run. `backend`: what the agent is called; `run`: what its calls are told under."""
+    """Implements `Host` for one run. `backend`: the agent's name; `run`: the id under which its calls are published."""
 
     def __init__(self, scope: TaskScope, place: CommandEnvironment, backend: str, run: str) -> None:
         self._scope = scope
@@ -128,7 +128,7 @@ class TaskExecutorHost:
         return await self._place.runner.start(approved.command, on_output)
 
     def allowed_by(self, call: str) -> Decider | None:
-        """Who or what allowed that step of the agent so far."""
+        """Who or what has allowed that step of the agent."""
         return self._deciders.get(call)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────

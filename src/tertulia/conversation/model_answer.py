@@ -1,4 +1,4 @@
-"""Reading one answer of a model: deltas are published as they come, the whole is given back.
+"""Reads one answer of a model: publishes deltas as they come, and returns the whole.
 
 Sampling is one question to the same model beside the conversation: no tools, no history, nothing of it is kept.
 """
@@ -58,7 +58,7 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):
-    """What the model said, whole, in order."""
+    """The whole answer, in order."""
 
     items: tuple[AnswerHistoryItem, ...]
     finished: AnswerEnd
@@ -76,17 +76,17 @@ class ProviderError(ModelError):
         super().__init__(bound(failed.message, _MAX_REASON_BYTES).text)
         self.code = _valid(failed.code)
         self.overflow = failed.overflow
-        """The history does not fit the model's window: met once with trimming, then told."""
+        """The history does not fit the model's window: trimmed once, then reported."""
 
 
 async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *, aloud: bool = True) -> ModelAnswer:
-    """One request, one answer; ModelError when there is none. Not aloud, no event tells it as it comes.
+    """One request, one answer; ModelError when there is none. Without `aloud` no deltas are published.
 
     Nothing of an answer counts before it is whole: items are given back at the end, so that a stream that is
     cut or made again leaves no call behind.
     """
     reader = _AnswerReader(scope, aloud=aloud)
-    # A generator is closed here and not by the collector: closing is what hangs up on the provider.
+    # The generator is closed here, not by the garbage collector: closing it ends the request.
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
             if isinstance(piece, TextDelta | ReasoningDelta) and len(piece.text) > LONG_CHARACTERS:
@@ -237,7 +237,7 @@ async def _stream_text(wire: Wire, request: ModelRequest, max_tokens: int, input
                 case TextDelta(text=text):
                     streamed += text
                     if len(streamed) > room:
-                        # Hanging up is the one bound that every provider knows; then the cost is an estimate.
+                        # Closing the connection works as a limit with every provider; the cost is an estimate then.
                         return streamed[:room], Usage(input_tokens, 0, max_tokens, 0, input_tokens + max_tokens)
                 case AnswerItem(item=AssistantMessage() as item):
                     whole += item.text

@@ -17,11 +17,11 @@ STALE = -1
 
 
 class NativeSession(msgspec.Struct, frozen=True):
-    """Good for the same agent with the same home, in the same directory, and while the history is only added to."""
+    """It can be resumed by the same agent with the same home and directory, while the history was only added to."""
 
     native_id: str
     agent: str
-    """Who made it, and where it keeps its sessions: see `whose`."""
+    """The agent and where it keeps its sessions, see `identity_digest`."""
     cwd: str
     revision: int
     """The revision of the history."""
@@ -41,7 +41,7 @@ class NativeSession(msgspec.Struct, frozen=True):
         return None if self.revision == revision else "the history was rewritten"
 
     def noted(self) -> dict[str, Any]:
-        """As it is written down. Not the revision: it counts what this process has rewritten."""
+        """As it is recorded, without the revision, which counts rewrites in this process."""
         written: dict[str, Any] = msgspec.to_builtins(self)
         del written["revision"]
         return written
@@ -53,7 +53,7 @@ def identity_digest(identity: tuple[str, ...]) -> str:
 
 
 def native_session_from(value: Mapping[str, Any] | None, revision: int) -> NativeSession | None:
-    """The same, read back for a history that is at this revision now; None for nothing, and for what makes no sense."""
+    """Read a recorded one for a history at this revision; None where there is none or it makes no sense."""
     try:
         native_session = msgspec.convert({**(value or {}), "revision": revision}, NativeSession)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""What the final answer of a task must be, and one more request to the model where it is not.
+"""Checks the final answer of a task against its schema, and asks the model once to repair it.
 
 The schema is handed to the model, but not every API holds the model to it: so the answer is checked here. Not here:
 the events and the end of a task that fails over it, which are as for any other error.
@@ -48,7 +48,7 @@ class OutputOptions(Protocol):
 
     @property
     def output(self) -> OutputCheck | None:
-        """What the answer must be; None where anything will do."""
+        """What the answer must be; None where any answer will do."""
         ...
 
     @property

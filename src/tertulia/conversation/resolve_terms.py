@@ -1,4 +1,4 @@
-"""How a conversation gets its terms: parsed from what was asked, narrowed to what is allowed, explained.
+"""Resolves the terms of a conversation: parses what was asked, narrows it to what is allowed, says what was cut.
 
 Absent keeps, null goes back to the default. Nothing here has a side effect: a refusal leaves nothing behind.
 """
@@ -55,13 +55,13 @@ class TermsBase(msgspec.Struct, frozen=True):
     mcp: McpManager = NoServers()
     """Which tools a name of the allowlist may mean, besides those in the view."""
     let_go: Callable[[Wire], object] = lambda _: None
-    """For a wire that was found, and that no conversation will use."""
+    """Called with a wire that was found and that no conversation will use."""
     conversation: ConversationId | None = None
-    """Whose terms they are, where it may have servers of its own."""
+    """The conversation, where it may have servers of its own."""
 
 
 class ResolvedTerms(msgspec.Struct, frozen=True):
-    """New terms, and what has to be said about them."""
+    """New terms, what was narrowed, and warnings."""
 
     terms: Terms
     narrowed: tuple[Narrowing, ...]
@@ -200,7 +200,7 @@ def _backend(requested: object, current: Terms, ground: TermsBase) -> str:
 
 
 def _check_asking(backend: str, rights: Rights, ground: TermsBase) -> None:
-    # One that is not there any more is refused when it is to work.
+    # One that does not exist any more is refused when it gets a task.
     if backend != NATIVE and rights.approval_policy.needs_asking and not ground.backends().get(backend, True):
         raise InvalidParamsError(
             f"backend {backend} cannot ask a person, and this approval policy needs that; use on-request or never"
@@ -208,7 +208,7 @@ def _check_asking(backend: str, rights: Rights, ground: TermsBase) -> None:
 
 
 def _sandbox_warnings(backend: str, rights: Rights, ground: TermsBase) -> Iterator[str]:
-    """Not a refusal: the mode may change before the first task. But that task would be the first to say so."""
+    """A warning, not a refusal: the mode may change before the first task, which would be refused otherwise."""
     modes, mode = None if backend == NATIVE else ground.sandboxes().get(backend), rights.sandbox
     if modes is not None and mode not in modes and mode != "danger_full_access":
         yield (

@@ -76,7 +76,7 @@ class TaskHandle:
 
     @property
     def over(self) -> bool:
-        """Whether nothing of it runs any more; its end may still have to be told."""
+        """Whether nothing of it runs any more; its end may not be published yet."""
         return self.status != "running" or (self._job is not None and self._job.done())
 
     def attach(self, job: asyncio.Task[Any]) -> None:
@@ -126,7 +126,7 @@ MAX_PENDING = 100
 
 
 class Lineage:
-    """Where a conversation stands below others. It outlives them: closing a parent moves no child."""
+    """The place of a conversation in the tree. It outlives its parents: closing one moves no child."""
 
     __slots__ = ("above", "id")
 
@@ -136,7 +136,7 @@ class Lineage:
 
 
 class ConversationState:
-    """The inside of a conversation."""
+    """The state of a conversation."""
 
     __slots__ = (
         "__weakref__",
@@ -178,12 +178,12 @@ class ConversationState:
         self.place = Lineage(id)
         self.title: str | None = None
         self.lost_title = False
-        """Whether it had a title in an earlier life of the session, which was not stored."""
+        """Whether it had a title before the session was resumed, which was not stored."""
         self.closed = False
         self.task: TaskHandle | None = None
-        """A light handle: it does not know the conversation, so there is no cycle."""
+        """It has no reference to the conversation, so there is no cycle."""
         self.native_session: NativeSession | None = None
-        """What another agent that does its tasks remembers of it. Forks have none."""
+        """The executor's own session of it. Forks have none."""
         self.awaiting = 0
         """How many continuations wait for another conversation's answer."""
         self._pending: list[UserMessage] | None = None
@@ -207,7 +207,7 @@ class ConversationState:
         self.note(ItemsRecord(self.id, tuple(items), pinned=True, seed=True))
 
     def inherit(self, source: ConversationState, rounds: Rounds) -> None:
-        """Begin with what another conversation has said, and with what is different here."""
+        """Begin with another conversation's history, and with messages about what is different here."""
         self.history = source.history.fork()
         self.note(ForkRecord(self.id, source.id, self.history.item_count, source.history.item_count))
         if isinstance(rounds, int) and (done := keep_rounds(self.history, rounds)) is not None:
@@ -230,7 +230,7 @@ class ConversationState:
 
     @property
     def storage(self) -> StoragePolicy:
-        """Its own policy; what it is told may bring a stricter one along."""
+        """Its own policy; an item from elsewhere may have a stricter one."""
         return self.terms.rights.storage_policy
 
     @property
@@ -255,13 +255,13 @@ class ConversationState:
             self.touch()
 
     def has_ended(self, output: ToolOutput, storage: StoragePolicy) -> ToolOutput:
-        """A tool has answered: written down now, said when the turn of its call comes. The output to be said."""
+        """Record a tool's output; it joins the history when its call's turn comes. Returns the output to add then."""
         (marked,) = _with_storage((output,), storage, self.storage)
         self.note(ToolOutputRecord(self.id, marked))
         return marked
 
     def note(self, record: Record) -> None:
-        """Have something written down with, or before, the next event."""
+        """Hand a record to the journal, to be stored with the next event or before."""
         self._journal.keep(record)
 
     def note_rewrites(self, rewrites: Iterable[Rewrite]) -> None:
@@ -270,7 +270,7 @@ class ConversationState:
             self.note(RewriteRecord(self.id, done.kept, done.end, done.place, done.summary, done.total))
 
     def touch(self) -> None:
-        """Something happened here just now."""
+        """Set the time of the last activity to now."""
         self.last_active = self._clock.now()
 
     def queue_input(self, *messages: UserMessage) -> None:
@@ -283,7 +283,7 @@ class ConversationState:
             self.note(QueuedInputRecord(self.id, message))
 
     def put_back(self, messages: Iterable[UserMessage]) -> None:
-        """Input that was accepted in an earlier life of the session."""
+        """Restore input that was accepted before the session was resumed."""
         self._pending = [*messages] or None
 
     @property
@@ -316,7 +316,7 @@ class ConversationState:
         self.history.limits = history_limits(terms.rights)
 
     def hear_project(self, text: str) -> None:
-        """The files of its project say this now: told, if it is not what it was told last."""
+        """Tell the conversation what the files of its project say now, if that is new to it."""
         if self._project is None:
             self._project = told_project_text(self.history.snapshot())
         if (message := project_update(self._project, text)) is not None:
@@ -335,7 +335,7 @@ class ConversationState:
         )
 
     def instruct(self, messages: Sequence[UserMessage]) -> None:
-        """Say something of ours. Pinned like the seeds it takes the place of: trimming must not leave only what no
+        """Add messages of the session. Pinned like the seeds that they replace: trimming must not leave only what no
         longer holds.
         """
         # Between a call and its output some models accept nothing: then it is read after the output.

@@ -19,7 +19,7 @@ BATCH_PERIOD_S = 0.2
 
 
 class StepPublisher:
-    """The way from the steps of one run to the task scope. Order is kept; a whole answer waits for nothing."""
+    """Publishes the steps of one run through the task scope, in order; a whole answer is published at once."""
 
     __slots__ = ("_scope", "_step_events", "_timer", "_waiting")
 
@@ -46,7 +46,7 @@ class StepPublisher:
                 self.tell(step)
 
     def tell(self, step: Step) -> None:
-        """What this step comes to."""
+        """Add the events of this step."""
         for event in self._step_events.tell(step):
             self._add(event)
 
@@ -60,7 +60,7 @@ class StepPublisher:
             self._tell(event)
 
     def break_off(self) -> None:
-        """The run has ended and did not say so: what it began is over. Again is nothing."""
+        """The run ended without saying so: publish the ends of what it began. Calling it twice has no effect."""
         self.tell(RunInterrupted())
         self.close()
 

@@ -1,6 +1,6 @@
 """What a running task works through: its conversation's history, events and journal. Revoked when the task is over.
 
-A tool or wire that ignores cancellation may go on after its task was given up. Whatever it then tries to say
+A tool or wire that ignores cancellation may go on after its task was given up. Whatever it then tries to publish
 through the scope raises CancelledError: a task has one end, and nothing of it comes after.
 """
 
@@ -58,7 +58,7 @@ class TaskServices(msgspec.Struct, frozen=True):
     tool_timeout_s: float
     shell_environment: dict[str, object]
     make_ready: Callable[[TaskScope], Awaitable[object]] | None = None
-    """Awaited before a task's first request: what changes between tasks, and never inside one, changes here."""
+    """Awaited before a task's first request: the place for changes that happen only between tasks."""
 
 
 class PartialAnswer:
@@ -85,7 +85,7 @@ class PartialAnswer:
 
 
 class TaskScope:
-    """One task's right to speak, and its notes: what was half said, which calls have begun."""
+    """What one task publishes and records through: with unfinished answers, and the calls that have begun."""
 
     __slots__ = (
         "_begun",
@@ -125,21 +125,21 @@ class TaskScope:
         self.scope = scope
         self.around = around
         self.rights = rights
-        """The strictest of the whole chain, asked for at each use."""
+        """The strictest rights of the whole chain, computed at each use."""
         self.chain = chain
-        """Where in its chain this task stands, asked for likewise."""
+        """Where in its chain this task stands, computed at each use."""
         self.storage = storage or (lambda: rights().storage_policy)
-        """The storage policy of those rights; a way of its own, because it is asked for at every word."""
+        """The storage policy of those rights; separate, because it is needed for every delta."""
         self.tally = tally
         self.spent: Usage = NO_USAGE
         """By this task alone; the tally is the chain's."""
         self.last_text: str | None = None
-        """The last whole answer of this very task."""
+        """The last whole answer of this task."""
         self.repaired = False
         """Whether the model was asked to repair its answer, see `output_check.py`."""
         self._on_break: Callable[[], None] | None = None
         self.partial: PartialAnswer | None = None
-        """What was said so far of an answer that is not whole."""
+        """The part so far of an answer that is not complete."""
         self._begun: dict[CallId, float] = {}
         self.clean_texts: CleanTexts = ()
         """What may be published of long texts, see the function of that name."""
@@ -149,16 +149,16 @@ class TaskScope:
         self._revoked = False
 
     def publish(self, data: EventData, storage: StoragePolicy | None = None) -> Event:
-        """Tell the session, under this task's ids; kept by the chain's policy, or the stricter one given."""
+        """Publish an event under this task's ids; stored by the chain's policy, or by the stricter one given."""
         self._check()
         return self.around.bus.publish(data, self.scope, storage or self.storage(), self.clean_texts)
 
     def call_at_break(self, tell_ends: Callable[[], None]) -> None:
-        """Have this called first at an unplanned end: a backend that told the beginning of something tells its end."""
+        """Have this called first at an unplanned end: a backend publishes the ends of what it has begun."""
         self._on_break = tell_ends
 
     def pass_on(self, data: EventData) -> None:
-        """Publish for a tool. Ends are not for it to tell, nor what could not be written down or sent."""
+        """Publish an event of a tool. Refused are ends of calls, and what cannot be stored or sent."""
         self._check()
         try:
             msgspec.json.encode(data)
@@ -174,12 +174,12 @@ class TaskScope:
         self.conversation.say(items, storage=self.storage())
 
     def take_pending(self) -> bool:
-        """Move what was put in meanwhile into the history; whether there was any."""
+        """Move pending input into the history; returns whether there was any."""
         self._check()
         return self.conversation.take_pending(self.storage())
 
     async def commit(self) -> None:
-        """Wait until all that was said and published is written down. A task that was to stop stops here at last."""
+        """Wait until all items and events are stored. A task that was cancelled ends here at the latest."""
         try:
             await self.around.bus.flush()
         except TertuliaError:
@@ -189,7 +189,7 @@ class TaskScope:
         self.check_wanted()
 
     def check_wanted(self) -> None:
-        """A task that was to stop stops here, although a tool or wire kept the cancellation to itself."""
+        """Raise CancelledError in a task that was cancelled, even if a tool or wire swallowed the cancellation."""
         self._check()
         job = asyncio.current_task()
         if job is not None and job.cancelling():
@@ -250,9 +250,9 @@ class TaskScope:
         self.say([outputs[call_id] for call_id in self.conversation.history.open_calls if call_id in outputs])
 
     def tidy(self, reason: str) -> None:
-        """Make the history whole at an unplanned end.
+        """Repair the history at an unplanned end.
 
-        What was half said is kept, each open call gets its one output, and each call its begin and end.
+        An unfinished answer is kept, each open call gets its one output, and each call its begin and end.
         """
         if self._on_break is not None:
             self._on_break()
@@ -276,7 +276,7 @@ class TaskScope:
         self._on_break = None
 
     def _tell_again(self) -> None:
-        """The journal took back what it could not write; but a call that has begun, or ended, has."""
+        """Publish again the begins and ends of calls that the journal could not store: they have happened."""
         unsure, self._unsure = self._unsure, []
         last = self.around.bus.last_seq
         for event, storage in unsure:

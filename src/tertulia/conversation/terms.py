@@ -34,14 +34,14 @@ class Agent(msgspec.Struct, frozen=True):
     name: str
     archetype: str
     meta: dict[str, Any]
-    """All that was said of it, in wire spelling: what it is made from again after a resume."""
+    """Its description in wire spelling, from which it is made again after a resume."""
     additions: tuple[ContextAddition, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     """Internal tools, in the order of the providers."""
 
 
 NATIVE = "native"
-"""The backend that is our own loop; every other one is another program."""
+"""The backend that is the turn loop here; every other one is another program."""
 
 _LOCAL_SHELL = frozenset({"codex-mini"})
 """Model families that were trained on their provider's own `local_shell`."""
@@ -96,7 +96,7 @@ class Terms(msgspec.Struct, frozen=True):
     shell_mode: ShellMode | None
     """As asked; None derives it from the approval policy and the model's family."""
     agent: Agent | None = None
-    """Of a conversation that was opened as one. No other conversation inherits it."""
+    """The agent that it was opened as. No other conversation inherits it."""
     functions: tuple[Tool, ...] = ()
     """Python functions that only this conversation can call. A child does not inherit them, a fork has them."""
     reasoning_effort: ReasoningEffort | None = None
@@ -117,7 +117,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 def tool_preferences(rights: Rights, shell_mode: ShellMode | None, family: str) -> ToolsPrefs:
-    """The preferences that the rights leave; equal ones are one object."""
+    """The preferences within the rights; equal ones are one object."""
     return _prefs(_switches(rights), _shell(rights, shell_mode, family))
 
 

@@ -1,4 +1,4 @@
-"""The turn as a loop: ask, listen, act, until the model has nothing more to do.
+"""The turn loop: request, read the answer, run its calls, until the model has nothing more to do.
 
 Pure in the sense that matters: it knows no session, no queue and no surface. Everything it does to the world goes
 through the task scope.
@@ -31,7 +31,7 @@ from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls, refusal
 from tertulia.tools.tool import CallContext, Handoff
 
 Admit = Callable[[Handoff], None]
-"""Raises an AgentError where a handoff may not happen; has no other effect then."""
+"""Raises a TertuliaError where a handoff may not happen; has no other effect then."""
 
 
 class TurnOptions(OutputOptions, Protocol):
@@ -102,7 +102,7 @@ class _PreparedTurn(msgspec.Struct, frozen=True):
     record: ModelRequestRecord
     context: TurnContext
     known: OfferedTools
-    """Those that answer. More than are offered: who asks for too much is told which limit it was."""
+    """The tools that answer calls. More than are offered, so that a call beyond a limit is told which one."""
     request: ModelRequest
 
 
@@ -191,7 +191,7 @@ async def _run_calls(
         timeout_s=scope.around.tool_timeout_s,
     )
     await dispatch.run()
-    # Not only before the next request: a task that was to stop must not hand over either.
+    # Not only before the next request: a cancelled task must not hand over either.
     scope.check_wanted()
     if any(ended.result.ends_task for ended in dispatch.outputs):
         scope.tidy("not run: another call ended the task")
@@ -202,7 +202,7 @@ async def _run_calls(
 
 
 def _hand_over(scope: TaskScope, call: ToolCall, handoff: Handoff, admit: Admit) -> HandedOffCall | None:
-    """Ready to be handed over, or None: refused, and answered."""
+    """The call as it can be handed over; None where it was refused and answered."""
     try:
         message = to_user_message(None, handoff.input, cwd=scope.conversation.terms.cwd)
         admit(handoff)

@@ -1,6 +1,6 @@
-"""From what a client sent to what the model reads: one user message, checked whole before anything happens.
+"""Makes one user message of what a client sent, checked as a whole before anything happens.
 
-And the messages that a history starts with: the user's standing instructions, then the environment, then what the files
+Also the messages that a history starts with: the user's instructions, then the environment, then what the files
 of the project say. Each starts with a tag, so that models, people and listings can tell them from what a user said.
 """
 
@@ -104,7 +104,7 @@ def _read_image(path: str, named: str) -> str:
 
 
 INSTRUCTIONS_WITHDRAWN = "The instructions above no longer hold."
-"""Said when a user takes instructions back: a history is added to, never rewritten."""
+"""The message for instructions that the user withdraws: a history is added to, never rewritten."""
 
 NO_ANSWERS = "no one can answer; what needs an approval is refused, unless exactly that was allowed before"
 
@@ -184,7 +184,7 @@ def _environment(cwd: str, approval: str, sandbox: str, network: bool, no_answer
 
 
 def not_stored_message() -> UserMessage:
-    """Stands where a conversation goes on whose earlier part was not allowed to be stored."""
+    """The message of a resumed conversation whose earlier part was not stored."""
     text = "<not_stored>\nThe earlier part of this conversation was not stored and is not known.\n</not_stored>"
     return UserMessage(new_item_id(), (TextPart(text),), injected=True)
 

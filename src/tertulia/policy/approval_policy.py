@@ -31,7 +31,7 @@ class ApprovalPolicy(msgspec.Struct, frozen=True, gc=False, forbid_unknown_field
 
     @property
     def needs_asking(self) -> bool:
-        """Whether a caller that never asks cannot hold to it. What may be asked for on request need not be."""
+        """Whether it cannot be kept without asking a person. What may be asked on request need not be asked."""
         return self.auto_run == "trusted" or self.retry_outside_on_failure
 
 

@@ -1,4 +1,4 @@
-"""Numbers that bound what a conversation may use. None bounds nothing; the smaller of two limits holds."""
+"""Numbers that bound what a conversation may use. None is no limit; the smaller of two holds."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _MOST = 32
 
 def describe_error(error: BaseException, storage: StoragePolicy) -> str:
     """The whole traceback where texts may be stored for good, else types and places of code only. Not redacted yet."""
-    # A log is never swept: what has to go after a while may not get there.
+    # A log is never swept: what has to expire must not get there.
     if isinstance(storage, Full):
         return "".join(traceback.format_exception(error)).rstrip()
     return "\n".join(_line(entry) for entry, _ in zip(_family(error), range(_MOST), strict=False))
@@ -221,23 +221,23 @@ class Redactor:
             self._json.add(form.encode(), b"[redacted:secret]")
 
     def register_token(self, token: str) -> None:
-        """From now on no more than the first eight characters of this session token are let through."""
+        """From now on show no more than the first eight characters of this session token."""
         self._tokens.add(token)
-        # The writer of a log knows of no session.
+        # The log handlers of the process do not know the session.
         _SHAPES._tokens.add(token)
 
     def retire_token(self, token: str) -> None:
-        """The token is valid no more. It stays a secret for a while: what holds it may still have to be written."""
+        """The token is not valid any more. It stays a secret for a while: texts with it may not be written yet."""
         self._tokens.retire(token)
         _SHAPES._tokens.retire(token)
 
     def without_tokens(self, data: T) -> T:
-        """Data that crosses to listeners, without session tokens; the same object where there are none.
+        """Data for clients, without session tokens; the same object where there are none.
 
-        What is no JSON is left as it is: it is passed on to no other side.
+        Data that cannot be encoded as JSON is left alone: it is sent to no client.
         """
         if not self._tokens:
-            # Most sessions have none, and every event would pay for it.
+            # Most sessions have no tokens: this saves a pass over every event.
             return data
         try:
             body = msgspec.json.encode(data)
@@ -357,7 +357,7 @@ WINDOW = 128 * 1024
 OVERLAP = 16 * 1024
 """A match longer than this, where two steps meet, may be missed."""
 _NEAR = 64
-"""So near to the end of a step a match may go on behind it, or be none for what stands there."""
+"""A match that ends so near to the end of a step may go on after it, or be none because of what follows."""
 
 
 # A search in C lets no other thread run until it is done: a long text is searched in short steps.
@@ -383,7 +383,7 @@ def replace_all(pattern: re.Pattern[AnyStr], instead: AnyStr, text: AnyStr) -> A
 
 
 def _next_match(pattern: re.Pattern[AnyStr], text: AnyStr, position: int) -> re.Match[AnyStr] | None:
-    """The first match from there on. No pattern here matches nothing at all."""
+    """The first match from there on. No pattern here matches an empty text."""
     end = len(text)
     while position < end:
         limit = min(position + WINDOW, end)

@@ -1,4 +1,4 @@
-"""Which variables a command gets: little of ours, and nothing that is called like a secret.
+"""Which variables a command gets: a few of this process, and none whose name looks like a secret's.
 
 Reads no environment by itself; the variables are handed to it.
 """
@@ -36,7 +36,7 @@ class ShellEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     set: Mapping[str, str] = {}
     """What to add, in any case: these names were chosen by the user, whatever they are called."""
     include_only: tuple[str, ...] = ()
-    """Patterns of what may be there at all, `set` included; none: whatever is."""
+    """Patterns of the only names that are allowed, `set` included; empty: every name."""
 
     def build(self, variables: Mapping[str, str]) -> dict[str, str]:
         """The environment of a command, out of these variables."""

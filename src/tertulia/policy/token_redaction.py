@@ -76,7 +76,7 @@ class TokenRedactor:
         self._longest = max(self._longest, len(token))
 
     def retire(self, token: str) -> None:
-        """It is valid no more, and is forgotten when enough others have followed."""
+        """It is not valid any more, and is forgotten when enough others have followed."""
         self._retired.append(token)
         if len(self._retired) > _RETIRED:
             gone = self._retired.popleft()

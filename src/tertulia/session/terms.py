@@ -275,7 +275,7 @@ class TermsResolver:
         return OpenTerms(resolved, ground.default, ground.ceiling, ground.because)
 
     def caught_up(self, conversation: ConversationState) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
-        """Its terms with the current tools, for its next task; what changed; and names that two tools have since then."""
+        """Its terms with the current tools, for its next task; what changed; and names that two tools have now."""
         terms, old = conversation.terms, conversation.terms.context.mcp_view
         view, changed = old.refreshed(self._mcp().list_tools(conversation.id))
         if view is old:

@@ -65,7 +65,7 @@ _LONG = 4 * 1024
 
 
 class Permission(msgspec.Struct, frozen=True, gc=False):
-    """It may be done, and why. There is no counterpart: a denial is an error, which no caller can overlook."""
+    """That something is allowed, and why. A denial is an error, so that no caller can overlook it."""
 
     decider: Decider
     scope: GrantScope | None = None
@@ -77,7 +77,7 @@ class Permission(msgspec.Struct, frozen=True, gc=False):
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """What became of an answer. True when it was this answer that counted."""
+    """The effect of an answer. True when this answer was the one that counted."""
 
     resolved: bool
     scope: GrantScope | None = None
@@ -117,12 +117,12 @@ class _PendingApproval(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_open(self) -> bool:
-        """False also from the moment on at which its asker was cancelled: a yes would say what is not done."""
+        """False also once its caller was cancelled: a yes would have no effect."""
         return not self.answer.done()
 
 
 class ApprovalQueue:
-    """Asks, remembers, forgets.
+    """The open requests and the grants of one session.
 
     Every request that is published as `approval_request` is published once as `approval_resolved`, in every ending.
     The first answer counts; a later one changes nothing and is no error.
@@ -163,7 +163,7 @@ class ApprovalQueue:
 
     @contextlib.contextmanager
     def attended(self, conversation: ConversationId | None = None) -> Generator[None]:
-        """An approver attends as long as the block lasts: it can answer everything, or what shows in a conversation."""
+        """Count an approver inside the block: it can answer everything, or what shows in a conversation."""
         self._attending[conversation] += 1
         try:
             yield
@@ -173,14 +173,14 @@ class ApprovalQueue:
                 del self._attending[conversation]
 
     def is_heard(self, request: RequestedAction, *, elicitation: bool = False) -> bool:
-        """Whether a client attends that would hear of this one, and could answer; also what an MCP server asks."""
+        """Whether there is an approver that gets this request and could answer it; also one of an MCP server."""
         here = (None, request.conversation_id, *request.chain)
         return any(where in self._attending for where in here) or self._is_seen(request, elicitation)
 
     async def ask(
         self, request: RequestedAction, policy: ApprovalPolicy, publish: Publish, *, known_safe: bool = False
     ) -> Permission:
-        """Come back when it is allowed, or raise ApprovalDenied; NoApprover at once where no approver attends.
+        """Return when it is allowed, or raise ApprovalDenied; NoApprover at once where there is no approver.
 
         `policy` is the strictest of the whole chain. A cancelled caller withdraws its request.
         """
@@ -212,7 +212,7 @@ class ApprovalQueue:
     ) -> Resolution:
         """Answer a request. Not resolved: it was settled before, and nothing changes. An unknown id is NotFound.
 
-        `conversation` is where the one who answers stands, if that is only one: it must be the request's own, or one
+        `conversation`: the only one that the answering client sees, if so: it must be the request's own, or one
         that waits for it. A yes with a scope that was not offered holds once, and says so. A yes is refused with a
         time to live but no scope that lasts, and where one for the project cannot be stored; a no never is.
         """

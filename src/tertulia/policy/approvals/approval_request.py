@@ -111,7 +111,7 @@ def event_texts(texts: Mapping[PartName, str], matches: Sequence[str], parts: Ap
     whole = sum(len(text.encode()) for text in texts.values()) <= MAX_EVENT_BYTES
     remaining, lines = dict(texts), [visible(match) for match in matches]
     if not whole:
-        # The detail says all that the others say: so it is the last to be cut.
+        # The detail contains all other texts, so it is cut last.
         lines = [make_display_text(match, max_characters=_CUT_PART).text for match in matches[:_CUT_FILES]]
         files = files[:_CUT_FILES]
         for name in ("command", "script", "arguments", "justification"):
@@ -181,7 +181,7 @@ class GrantSubject(msgspec.Struct, frozen=True):
 
 
 class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to be allowed or denied. Texts are as they are; they are made fit to show on the way out."""
+    """One thing to be allowed or denied. Its texts are raw; they are made safe to show when they are published."""
 
     kind: ApprovalKind
     conversation_id: ConversationId
@@ -197,7 +197,7 @@ class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
     named: NamedFiles = WORDS_ALONE
     """The scripts and programs that a grant will be bound to as well. Where they are not known it holds once."""
     changed: tuple[str, ...] = ()
-    """Those that are not what they were when the same words were last allowed for longer."""
+    """Files that have changed since the same words were last allowed for longer."""
 
     def key(self, conversation: ConversationId | None, expires_at: float | None = None) -> GrantKey:
         """What a grant of this request is found by; None: in every conversation of the session."""
@@ -227,7 +227,7 @@ class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def whole_detail(self) -> str:
-        """With what has changed said first."""
+        """The text with the changed files first."""
         if not self.changed:
             return self.detail
         label = f"CHANGED since this was last allowed for longer ({len(self.changed)})"

@@ -58,9 +58,9 @@ class _StoredGrant(msgspec.Struct, frozen=True):
     key: GrantKey
     grant: Grant
     policy: ApprovalPolicy
-    """Under which it was given: where less is allowed, it does not hold."""
+    """The policy under which it was given: where less is allowed, it does not hold."""
     named: NamedFiles
-    """What the files were then."""
+    """The digests of the files at that time."""
 
 
 class Grants:

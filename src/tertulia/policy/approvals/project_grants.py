@@ -38,9 +38,9 @@ class ProjectGrant(msgspec.Struct, frozen=True, kw_only=True):
     binding: str
     """The digest of words, directory, environment and sandbox."""
     policy: ApprovalPolicy
-    """Under which it was given: where less is allowed, it does not hold."""
+    """The policy under which it was given: where less is allowed, it does not hold."""
     files: tuple[NamedFile, ...]
-    """What the files were that its words name."""
+    """The digests of the files that its words name."""
     matches: list[str]
     """All that it matches, for people; secrets are replaced."""
     given_at: float
@@ -48,7 +48,7 @@ class ProjectGrant(msgspec.Struct, frozen=True, kw_only=True):
     """Both in seconds since 1970."""
 
     def holds_at(self, now: float) -> bool:
-        """Whether it is neither over nor from a time that is still to come."""
+        """Whether it has begun and not expired."""
         return self.given_at <= now < self.expires_at
 
     def as_grant(self, now: float) -> Grant:
