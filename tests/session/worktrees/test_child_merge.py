@@ -249,7 +249,7 @@ async def test_a_person_is_asked_and_answers(tmp_path: Path) -> None:
         request = event.data
         assert isinstance(request, tertulia.ApprovalRequest)
         assert (request.kind, request.conversation_id) == ("patch", session.root.id)
-        assert "commit it on main" in request.detail
+        assert "committed on main, to 1 file in" in request.title
         assert "│ +new" in request.detail
         await session.approvals.resolve(request.approval_id, "allow")
         assert (await waiting).onto == "main"

@@ -180,6 +180,23 @@ async def test_a_path_outside_of_the_writable_roots_is_refused(tmp_path: Path) -
         assert "outside" in error.message
 
 
+async def test_a_caller_that_may_write_a_part_of_the_repository_merges_that_part(tmp_path: Path) -> None:
+    async with stage(tmp_path) as made:
+        made.write("sub/new", "x")
+        (made.ours.top / "sub").mkdir()
+        made.bench.with_rights("on-request", writable_roots=(str(made.ours.top / "sub"),))
+        await made.merge()
+        assert (made.ours.top / "sub" / "new").read_text() == "x"
+
+
+async def test_without_a_sandbox_it_merges_as_well(tmp_path: Path) -> None:
+    async with stage(tmp_path) as made:
+        made.write("new", "x")
+        made.bench.with_rights("on-request", sandbox="danger_full_access")
+        await made.merge("commit")
+        assert (made.ours.top / "new").read_text() == "x"
+
+
 async def test_an_ignored_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
     async with stage(tmp_path) as made:
         made.ours.write(".git/info/exclude", "secret\n")

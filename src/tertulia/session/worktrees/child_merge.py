@@ -91,10 +91,11 @@ async def merge_child(parts: SessionParts, conversation_id: str, mode: MergeMode
     """
     child, caller = find_child(parts, conversation_id)
     rights, task = caller.terms.rights, new_task_id()
+    storage = strictest(rights.storage_policy, child.storage)
     scope = EventScope(f"outside/{task}", caller.id, task, new_trace_id(), new_span_id())
 
     def publish(data: EventData) -> None:
-        parts.bus.publish(data, scope, rights.storage_policy)
+        parts.bus.publish(data, scope, storage)
 
     call = CallContext(
         conversation_id=caller.id,

@@ -35,7 +35,6 @@ from tertulia.tools.tool import CallContext
 
 MergeMode = Literal["apply", "commit"]
 _MERGED = "refs/tertulia/merged/"
-_PREFIX = "tertulia/"
 _EVENT_KINDS = {"added": "add", "deleted": "delete", "modified": "update", "renamed": "update"}
 
 
@@ -165,10 +164,10 @@ class WorktreeMerge:
 
     async def _approve(self, prepared: _Prepared) -> Decider:
         branch, commit = self._sides.worktree.branch, prepared.commit
-        then = "" if commit is None else f" and commit it on {visible(commit.branch)}"
+        then = "" if commit is None else f", committed on {visible(commit.branch)},"
         left_out = prepared.merge.left_out
         without = f" (not merged: {', '.join(map(str, left_out))})" if left_out else ""
-        about = PatchSource(f"merge {branch}{then}, applied", f"What the merge of {branch} changes{then}{without}")
+        about = PatchSource(f"apply the merge of {branch}{then}", f"What the merge of {branch}{then} changes{without}")
         files = as_approval_files(prepared.merge.files)
         return await self._place.approve_patch(prepared.merge.diff, files, self._call, about)
 
@@ -239,7 +238,8 @@ async def _commit_of(sides: MergeSides, ref: str) -> str | None:
 
 
 def _merged_ref(worktree: Worktree) -> str:
-    return f"{_MERGED}{worktree.branch.removeprefix(_PREFIX)}"
+    # Not by the branch: that may be removed, and one day have the name again.
+    return f"{_MERGED}{worktree.conversation_id}"
 
 
 def _check_seen(merge: TreeMerge, ours: WrittenState) -> None:

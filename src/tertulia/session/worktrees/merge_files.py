@@ -172,6 +172,13 @@ async def plan_files(
     ]
     if in_the_way:
         raise conflict_error("the files are not as git sees them", in_the_way)
+    # Megabytes are encoded and hashed.
+    return await run_in_thread(_disk_plan, merge, contents, there, undoable)
+
+
+def _disk_plan(
+    merge: TreeMerge, contents: Mapping[str, bytes], there: Mapping[str, dict[str, str] | None], undoable: bool
+) -> DiskPlan:
     renamed = {file.path: file.renamed_from for file in merge.files if file.renamed_from is not None}
     apply = [_change(change, there[change.path], contents, renamed) for change in merge.changes]
     undo = [_reverse(change, there[change.path], contents) for change in merge.changes] if undoable else []
