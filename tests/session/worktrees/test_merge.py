@@ -207,6 +207,33 @@ async def test_an_ignored_file_in_the_way_is_not_overwritten(tmp_path: Path) -> 
         assert error.detail["conflicts"] == ["ignored file in the way: secret"]
 
 
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+async def test_a_change_that_git_was_told_not_to_see_is_not_undone(tmp_path: Path, flag: str) -> None:
+    async with stage(tmp_path) as made:
+        made.ours.git("update-index", flag, "text")
+        made.ours.write("text", LINES + "mine, and unseen\n")
+        made.write("text", LINES.replace("line 1\n", "theirs\n"))
+        error = await refused(made)
+        assert error.detail["conflicts"] == ["changed: text"]
+
+
+async def test_names_that_need_quotes_and_old_links_are_merged(tmp_path: Path) -> None:
+    async with stage(tmp_path) as made:
+        made.ours.git("worktree", "remove", "--force", str(made.child))
+        made.ours.git("branch", "-q", "-D", "tertulia/ab12")
+        for name in ('"quoted\\', "plain ü", "-dash"):
+            made.ours.write(name, "old\n")
+        (made.ours.top / "link").symlink_to("text")
+        await made.begin()
+        for name in ('"quoted\\', "plain ü", "-dash"):
+            made.write(name, "new\n")
+        (made.child / "link").unlink()
+        (made.child / "link").symlink_to("old")
+        assert len((await made.merge()).files) == 4
+        assert (made.ours.top / '"quoted\\').read_text() == "new\n"
+        assert os.readlink(made.ours.top / "link") == "old"
+
+
 async def test_a_file_that_becomes_a_directory_is_refused(tmp_path: Path) -> None:
     async with stage(tmp_path) as made:
         (made.child / "old").unlink()

@@ -24,11 +24,12 @@ from tertulia.session.worktrees.merge_files import (
     as_approval_files,
     check_links,
     check_merge_paths,
+    check_old_contents,
     new_contents,
     plan_files,
     write_files,
 )
-from tertulia.session.worktrees.merge_trees import FileDiff, TreeMerge, conflict_error, merge_commits, names_of
+from tertulia.session.worktrees.merge_trees import FileDiff, TreeMerge, conflict_error, merge_commits
 from tertulia.session.worktrees.worktree import LeftOut, RepositoryTree, Worktree, WrittenState, snapshot, write_state
 from tertulia.tools.command_environment import CommandEnvironment, PatchSource
 from tertulia.tools.tool import CallContext
@@ -149,9 +150,7 @@ class WorktreeMerge:
             contents = await new_contents(sides.tree.git, merge)
             check_links(merge, contents, sides.tree.top)
             plan = await plan_files(merge, contents, self._place, call, undoable=self._mode == "commit")
-            # What was read for the plan is what was merged, if both sides of the reading are the same.
-            again = await write_state(sides.tree, Path(folder, "after"), [ours.commit], "State of the caller\n")
-        _check_same(merge, await names_of(sides.tree.git, "diff-tree", "-r", ours.commit, again.commit))
+        await check_old_contents(sides.tree.git, merge)
         commit = (
             await prepare_commit(sides.tree, merge, self._message(theirs.commit)) if self._mode == "commit" else None
         )
@@ -248,14 +247,6 @@ def _check_seen(merge: TreeMerge, ours: WrittenState) -> None:
     found = [f"{unseen[change.path]}: {visible(change.path)}" for change in merge.changes if change.path in unseen]
     if found:
         raise conflict_error("files that would be changed are not in what git sees here", found)
-
-
-def _check_same(merge: TreeMerge, changed: set[str]) -> None:
-    found = sorted(changed & {change.path for change in merge.changes})
-    if found:
-        raise conflict_error(
-            "files change at this moment; merge again", [f"changed: {visible(path)}" for path in found]
-        )
 
 
 def _different(one: TreeMerge, other: TreeMerge) -> set[str]:

@@ -190,6 +190,40 @@ async def write_files(request: dict[str, Any], place: CommandEnvironment, call: 
     check_disk_answer(await place.on_disk(request, call, _FAILED), "the merge")
 
 
+async def check_old_contents(git: Git, merge: TreeMerge) -> None:
+    """Refuse files that are not what was merged: git does not look at all of them, and others may write them.
+
+    A user can have git leave changes of a file unseen (`assume-unchanged`, `skip-worktree`); a merge would undo them.
+    """
+    files = [change for change in merge.changes if change.old is not None and change.old.kind != "link"]
+    listed = "".join(f"{_quoted(change.path)}\n" for change in files).encode()
+    ids = (await git.run("hash-object", "--stdin-paths", stdin=listed)).decode().split() if files else []
+    different = [
+        change.path for change, id in zip(files, ids, strict=True) if change.old is not None and change.old.blob != id
+    ]
+    links = [change for change in merge.changes if change.old is not None and change.old.kind == "link"]
+    different += [change.path for change in links if not await _points_as_merged(git, change)]
+    if different:
+        raise conflict_error(
+            "files are not what git has of them (they change just now, or it was told not to look)",
+            [f"changed: {visible(path)}" for path in different],
+        )
+
+
+async def _points_as_merged(git: Git, change: TreeChange) -> bool:
+    assert change.old is not None
+    try:
+        target = os.fsencode(os.readlink(git.directory / change.path))
+    except OSError:
+        return False
+    return target == await git.run("cat-file", "blob", change.old.blob)
+
+
+def _quoted(path: str) -> str:
+    """As git reads it in a list: a quote at its beginning would begin a quoted one."""
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"' if path.startswith('"') else path
+
+
 def _kind_on_disk(found: dict[str, str] | None) -> str | None:
     return None if found is None else found["kind"]
 
