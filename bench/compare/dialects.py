@@ -24,6 +24,10 @@ class Dialect(Protocol):
         """The text of the last message; None where that is the output of a tool."""
         ...
 
+    def last_output(self, body: Body) -> str:
+        """The last message as JSON, where it is the output of a tool."""
+        ...
+
     def tool_names(self, body: Body) -> Sequence[str]:
         """The tools that the model may call."""
         ...
@@ -45,6 +49,9 @@ class ChatCompletions:
     def last_text(self, body: Body) -> str | None:
         message = body["messages"][-1]
         return None if message["role"] == "tool" else _text(message["content"])
+
+    def last_output(self, body: Body) -> str:
+        return json.dumps(body["messages"][-1]["content"])
 
     def tool_names(self, body: Body) -> Sequence[str]:
         return [tool["function"]["name"] for tool in body.get("tools") or () if "function" in tool]
@@ -78,6 +85,9 @@ class Responses:
             return items
         item = items[-1]
         return None if item.get("type", "message").endswith("_output") else _text(item["content"])
+
+    def last_output(self, body: Body) -> str:
+        return json.dumps(body["input"][-1]["output"])
 
     def tool_names(self, body: Body) -> Sequence[str]:
         """A tool of a namespace, as Codex offers those of MCP servers, goes by its own name."""
@@ -125,6 +135,9 @@ class Gemini:
     def last_text(self, body: Body) -> str | None:
         parts = body["contents"][-1]["parts"]
         return None if any("functionResponse" in part for part in parts) else _text(parts)
+
+    def last_output(self, body: Body) -> str:
+        return json.dumps(body["contents"][-1]["parts"][-1]["functionResponse"]["response"])
 
     def tool_names(self, body: Body) -> Sequence[str]:
         tools = body.get("tools") or ()

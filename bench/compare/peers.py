@@ -68,4 +68,28 @@ PEERS: tuple[PeerSpec, ...] = (
         "langgraph",
         "from langgraph.graph import MessagesState, StateGraph; from langchain_openai import ChatOpenAI",
     ),
+    PeerSpec(
+        "agno",
+        "Agno",
+        "agno",
+        "from agno.agent import Agent; from agno.models.openai import OpenAIChat",
+    ),
+    PeerSpec(
+        "autogen",
+        "AutoGen",
+        "autogen-agentchat",
+        "import autogen_agentchat.agents, autogen_ext.models.openai",
+    ),
+    PeerSpec(
+        "google_adk",
+        "Google ADK",
+        "google-adk",
+        "import google.adk.agents, google.adk.models, google.adk.runners, google.adk.sessions",
+    ),
+    PeerSpec(
+        "strands",
+        "Strands Agents",
+        "strands-agents",
+        "from strands import Agent; from strands.models.openai import OpenAIModel",
+    ),
 )

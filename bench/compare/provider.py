@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -32,6 +33,8 @@ class Provider:
         self.refused = ""
         """The hosts that were asked for as of a proxy, each with a space behind it."""
         self._hung = asyncio.Event()
+        self.last_output = ""
+        """The beginning of the last output of a tool that a model was sent."""
         self._numbers = itertools.count()
 
     async def serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,6 +79,8 @@ class Provider:
         request = json.loads(body)
         self.last_size = len(body)
         text = dialect.last_text(request)
+        if text is None:
+            self.last_output = dialect.last_output(request)[:2_000]
         if text is not None and _HANG in text:
             self.hanging += 1
             self._hung.set()
@@ -111,6 +116,8 @@ async def main() -> None:
     server = await asyncio.start_server(Provider().serve_connection, "127.0.0.1", 0, limit=2**26, backlog=1_000)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
+    # Requests that hang are still open, and nothing is lost with them.
+    os._exit(0)
 
 
 if __name__ == "__main__":

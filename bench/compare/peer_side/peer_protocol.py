@@ -27,6 +27,7 @@ INSTRUCTIONS = "You are a helpful assistant. Answer in one or two sentences."
 CHILD_INSTRUCTIONS = "You do one small piece of work and say what you found."
 WORK = "Look at one small piece of the work, and say in a few words what you found there."
 BIG_OUTPUT_BYTES = 10_000_000
+ANSWER_START = "It is as"
 PADDING = "The question is as long as a person would write it, with some context around it that is not needed. " * 3
 _LOOPBACK = ("127.", "::1", "localhost")
 
@@ -163,6 +164,7 @@ async def _mcp(peer: Peer, sizes: dict[str, Any]) -> Figures:
     text = call_text(*peer.mcp_call)
     first = await peer.conversation("mcp")
     _check(await peer.turn(first, text))
+    await _check_output(peer, peer.mcp_call[1]["text"])
     figures: Figures = {"CPU": await _cpu_ms(peer, lambda: peer.turn(first, text), sizes["calls"])}
     held = [first]
     for count in sizes["counts"]:
@@ -182,6 +184,7 @@ async def _delegation(peer: Peer, sizes: dict[str, Any]) -> Figures:
         return await peer.turn(await peer.conversation("delegate"), text)
 
     _check(await once())
+    await _check_output(peer, ANSWER_START)
     return {"CPU": await _cpu_ms(peer, once, sizes["times"])}
 
 
@@ -197,6 +200,7 @@ async def _output(peer: Peer, sizes: dict[str, Any]) -> Figures:
         return await peer.turn(await peer.conversation("tool"), text)
 
     cpu = await _cpu_ms(peer, once, sizes["times"])
+    await _check_output(peer, "0123456789abcdef")
     peak = (peer.peak_bytes() - memory) / 2**20
     sent = float(await _control(peer.url, "last_size"))
     return {"CPU": cpu, "peak memory": max(peak, 0), "sent to the model": sent / 2**20}
@@ -230,6 +234,7 @@ async def _children(peer: Peer, sizes: dict[str, Any]) -> Figures:
     begun = time.monotonic()
     cpu = await _cpu_ms(peer, lambda: peer.turn(conversation, text), 1)
     clock = (time.monotonic() - begun) * 1e3
+    await _check_output(peer, ANSWER_START)
     requests = int(await _control(peer.url, "answered")) - before
     if requests != sizes["children"] + 2:
         raise AssertionError(f"{requests} requests were made for {sizes['children']} children")
@@ -261,8 +266,15 @@ def call_text(tool: str, arguments: dict[str, Any], times: int = 1) -> str:
 
 
 def _check(answer: str) -> None:
-    if not answer.startswith("It is as"):
+    if not answer.startswith(ANSWER_START):
         raise AssertionError(f"the answer is not the provider's: {answer[:200]!r}")
+
+
+async def _check_output(peer: Peer, text: str) -> None:
+    """The model was sent what the tool returned, and not that it failed."""
+    output = await _control(peer.url, "last_output")
+    if text not in output:
+        raise AssertionError(f"the tool did not answer: {output[:200]}")
 
 
 async def _cpu_ms(peer: Peer, once: Callable[[], Awaitable[str]], times: int) -> float:
