@@ -1,6 +1,6 @@
 """The jobs of a store, and the order in which they are done: appends together, failures by attempt.
 
-The part of the contract that all stores share. What a commit is, each of them knows for itself.
+The part of the contract that all stores share; how each commits is its own.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RecordStorage(Protocol):
 
 
 class JobRunner:
-    """Has jobs carried out by a keeper, and remembers which attempts have failed."""
+    """Has a keeper carry out jobs, and remembers which attempts have failed."""
 
     def __init__(self, keeper: RecordStorage) -> None:
         self._keeper = keeper

@@ -30,7 +30,7 @@ _skeleton = frozenset(SKELETON)
 
 
 class _PendingRecord:
-    """Something on its way to the store."""
+    """An entry that is not stored yet."""
 
     __slots__ = ("conversation", "policy", "ts", "what", "written")
 
@@ -133,7 +133,7 @@ class Recorder:
             await written
 
     async def close(self) -> None:
-        """Commit what is left and let go; raises a StorageError where the store is not there any more (R1)."""
+        """Commit what is left and close; raises a StorageError where the stored file is gone (R1)."""
         if self._closed is None:
             self._commit()
             closed = self._closed = asyncio.get_running_loop().create_future()
@@ -149,7 +149,7 @@ class Recorder:
         return own if storage is None or storage == own else strictest(own, storage)
 
     def _agree(self, record: TermsRecord) -> None:
-        """What is stricter holds for what was said before, wherever it is by now. What is wider holds from now on."""
+        """A stricter policy holds for earlier records too, stored or not. A wider one holds from now on."""
         conversation, policy = record.conversation_id, record.storage
         former = self._policies.get(conversation)
         self._policies[conversation] = policy
@@ -186,14 +186,14 @@ class Recorder:
             self._commit()
 
     def _commit(self) -> None:
-        """Hand over what has come together. Erasing goes first: what is in the batch obeys already."""
+        """Hand the batch to the store. Erasing goes first: what is in the batch obeys the new policy already."""
         if self._refusal is not None:
             return
         to_erase, self._to_erase = self._to_erase, {}
         for conversation, policy in to_erase.items():
             self._erase(conversation, policy)
         if self._to_erase:
-            # It failed at once. Nothing new may be stored beside what should be gone.
+            # Erasing failed at once. Nothing new may be stored beside what should have been erased.
             return
         entries, self._batch = self._batch, []
         if not entries:
@@ -241,7 +241,7 @@ class Recorder:
         self._give_up_refused()
 
     def _refuse(self, act: _StoreCall, error: StoragePolicyViolationError) -> None:
-        """The store saw a text where none may be. What went before is still good, so this fails when its turn comes."""
+        """The store refused a text that its policy forbids. Earlier rows are still good, so this fails in its turn."""
         self._under_way.remove(act)
         self._codec.naming.forget(act.first)
         self._batch = act.entries + self._batch

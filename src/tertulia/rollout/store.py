@@ -92,7 +92,7 @@ class StoredRow(msgspec.Struct, frozen=True, gc=False):
 def stays_as_header(kind: str, type: str) -> bool:
     """Whether the header of a record outlives its text wherever records are deleted whole.
 
-    Without the beginning of a session or a conversation it could not be gone on with; without the end of a task its
+    Without the beginning of a session or a conversation it could not be resumed; without the end of a task its
     message, sent again under the same id, would run again.
     """
     return kind == "agreed" or type in LASTING
@@ -102,7 +102,7 @@ LASTING = ("session_configured", "conversation_opened", "task_complete", "turn_a
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """What a sweep came to."""
+    """The result of a sweep."""
 
     bodies: int = 0
     """How many texts were removed, their headers kept."""
@@ -130,7 +130,7 @@ class RolloutStore(Protocol):
     """
 
     def claim(self, done: Callable[[StorageError | BusyError | None], None]) -> None:
-        """Become the owner before anything is appended: who resumes does so before reading.
+        """Become the owner before anything is appended: a resumed session does so before it reads.
 
         BusyError where another process is; an append that finds the session owned says the same as a StorageError.
         """
@@ -180,7 +180,7 @@ class RolloutReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Which tier will confine commands here, found out before there is a command, and what to do where none will.
+"""Finds out which tier can confine commands here, before the first command, and what to do where none can.
 
 A session asks when it begins. So neither tier is loaded here, and nothing but bubblewrap itself is started, once in a
 process: the self-test of a tier still comes before its first command.
@@ -47,16 +47,16 @@ _RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 _RELEASE_IDS = re.compile(r"^ID(?:_LIKE)?=[\"']?([^\"'\n]*)", re.MULTILINE)
 
 _tried: dict[tuple[object, ...], str | SandboxUnavailableError] = {}
-"""What came of the last trial of each file: its version, or what was wrong."""
+"""The result of the last trial of each file: its version, or what was wrong."""
 
 
 class TierOutlook(msgspec.Struct, frozen=True):
-    """What commands have to expect."""
+    """How commands will be confined."""
 
     tier: TierName | None
     """None where they are refused, because nothing can confine them."""
     message: str | None = None
-    """What people are told of it; None where it is the tier that was asked for."""
+    """The warning for people; None where it is the tier that was asked for."""
 
 
 def tier_outlook(choice: TierChoice, *, waits: bool = True) -> TierOutlook:
@@ -123,7 +123,7 @@ class SandboxNotice:
         self._published: set[str] = set()
 
     def begin(self, rights: Rights, start: Callable[[Coroutine[Any, Any, None], str], object]) -> None:
-        """Look what commands have to expect, where there may be any; what takes time is left to a task."""
+        """Find out how commands will be confined, where there may be any; what takes time is left to a task."""
         if not _needs_tier(rights):
             return
         self._publish_outlook(tier_outlook(self._choice, waits=False))
@@ -131,7 +131,7 @@ class SandboxNotice:
             start(self._try_out(), "sandbox tier")
 
     def publish_lesser(self, message: str) -> None:
-        """The sandbox came to the lesser tier by its self-test."""
+        """The self-test has chosen the lesser tier: publish that."""
         self._publish_once(message, self.LESSER)
 
     async def _try_out(self) -> None:

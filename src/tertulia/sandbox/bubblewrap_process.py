@@ -42,7 +42,7 @@ class LimitWatch:
         self._timer = self._loop.call_later(meter.pause_s, self._look)
 
     def stop(self) -> None:
-        """Look no more; again does nothing."""
+        """Stop looking. Calling it twice has no effect."""
         self._stopped = True
         self._timer.cancel()
 
@@ -148,7 +148,7 @@ class BubblewrapProcess:
             self._outer.kill()
 
     def terminate(self) -> None:
-        """Nothing: from outside, the command cannot be told from those around it."""
+        """Does nothing: from outside, the command cannot be told from the processes around it."""
 
     def leader(self) -> int | None:
         """The first that the first process of the namespace has started."""

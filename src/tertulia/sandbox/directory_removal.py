@@ -18,7 +18,7 @@ def remove_tree(path: str) -> None:
     for folder, folders, _ in os.walk(path):
         for name in folders:
             inner = os.path.join(folder, name)
-            # A link is removed, and what it points to is none of ours.
+            # A link is removed, not what it points to.
             if not os.path.islink(inner):
                 with suppress(OSError):
                     os.chmod(inner, 0o700)

@@ -69,13 +69,13 @@ class ForegroundJob:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, leader: Callable[[], int | None]) -> None:
-        """From now on; `leader` names the command itself. We are not told that it was stopped, so it is looked at."""
+        """Begin to watch; `leader` is the command itself. No signal tells that it was stopped, so it is polled."""
         self._leader = leader
         if self._terminal is not None:
             self._timer = self._loop.call_later(_PERIOD_S, self._look)
 
     def close(self) -> None:
-        """The command has ended, or never began. Again is nothing."""
+        """The command has ended, or never began. Calling it twice has no effect."""
         if self._timer is not None:
             self._timer.cancel()
         if self._terminal is not None:

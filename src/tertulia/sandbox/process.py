@@ -72,12 +72,12 @@ class CommandStreams:
         return {fd for fd in (self.reader, self.errors, self.writer) if fd is not None}
 
     def close_theirs(self) -> None:
-        """Once the command has them, so that an end of file is seen."""
+        """Close the command's ends once it has them, so that an end of file is seen."""
         while self._theirs:
             os.close(self._theirs.pop())
 
     def close_ours(self) -> None:
-        """No more is read or written."""
+        """Close our ends: no more is read or written."""
         if self._relay is not None:
             self._relay.finish()
         for fd in self._ours():

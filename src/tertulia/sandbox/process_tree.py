@@ -13,7 +13,7 @@ _THREADS_AT = 17
 def descendants(pid: int) -> Iterator[tuple[int, int]]:
     """(process, its threads that have not ended) of all below this one; a zombie has none.
 
-    Who ends or is adopted meanwhile may be missed.
+    A process that ends or is adopted meanwhile may be missed.
     """
     waiting = children(pid)
     while waiting:

@@ -35,7 +35,7 @@ _MOST_TOLD = 20
 
 
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command and its children may use; None bounds nothing."""
+    """What a command and its children may use; None is no limit."""
 
     processes: int | None = 4096
     """Processes and threads of the command, together."""
@@ -230,7 +230,7 @@ class RunningCommand(Protocol):
         ...
 
     def close_stdin(self) -> None:
-        """End of file for it (on a terminal: Ctrl-D). Again is nothing."""
+        """End of file for it (on a terminal: Ctrl-D). Calling it twice has no effect."""
         ...
 
     def take(self) -> Output:
@@ -242,7 +242,7 @@ class RunningCommand(Protocol):
         ...
 
     def resume(self) -> None:
-        """Read on. Both are nothing when it is so already."""
+        """Read on. Both have no effect when it is so already."""
         ...
 
     def terminate(self) -> None:
@@ -254,7 +254,7 @@ class RunningCommand(Protocol):
         ...
 
     async def kill(self) -> CommandResult:
-        """End the whole tree, daemons included, and wait until it is gone. Again is nothing."""
+        """End the whole tree, daemons included, and wait until it is gone. Calling it twice has no effect."""
         ...
 
 

@@ -47,10 +47,10 @@ class Sandbox:
     def __init__(
         self, *, tier: TierChoice | Tier = "bubblewrap", clock: Clock, on_lesser: Callable[[str], object] = str
     ) -> None:
-        """`on_lesser` is told, once, that `auto` came to the lesser tier, and why."""
+        """`on_lesser` is called once, with the reason, where `auto` has chosen the lesser tier."""
         self._tier = _TIERS[tier]() if isinstance(tier, str) else tier
         self._lesser: Callable[[], Tier] | None = LandlockTier if tier == "auto" else None
-        """What else may be chosen, until something is."""
+        """The tiers that may be chosen instead, until one is chosen."""
         self._on_lesser = on_lesser
         self._choice: TierChoice | None = tier if isinstance(tier, str) else None
         """None: a tier that was passed in, whose name does not say what it does."""
@@ -98,7 +98,7 @@ class Sandbox:
         return any(process.finished is None and process.writes for process in self._running)
 
     async def check(self) -> TierReport:
-        """Try the tier out, until it succeeds, and when it has been replaced; who asks meanwhile waits as well."""
+        """Try the tier out until it succeeds, and again when it was replaced; callers that come meanwhile wait too."""
         while self._report is None or self._tested != self._tier.identity():
             if self._testing is not None:
                 await self._testing.wait()

@@ -19,7 +19,7 @@ class Streams(msgspec.Struct, frozen=True):
 
 
 class ProcessEnd(msgspec.Struct, frozen=True):
-    """Nothing of the command runs any more."""
+    """How a command ended: nothing of it runs any more."""
 
     exit_code: int
     """128 + n where signal n ended it."""
@@ -43,7 +43,7 @@ class SpawnedProcess(Protocol):
     """A command with all processes that it has started."""
 
     def kill(self) -> None:
-        """End all of it, at once and without waiting. Again, or too late, is nothing."""
+        """End all of it, at once and without waiting. Calling it twice, or too late, has no effect."""
         ...
 
     def terminate(self) -> None:
@@ -94,5 +94,5 @@ class Tier(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what is kept between commands."""
+        """Release what is kept between commands."""
         ...

@@ -1,6 +1,6 @@
 """Where commands run: one session's sandbox, directory, environment and approval queue, for every tool that needs them.
 
-A tool says what is to be done and in whose name; what that may touch is read here from the rights of the call.
+A tool says what is to be done and for which call; what that may touch is read here from the call's rights.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     environment_policy: str
     """How that was made, in one spelling: a grant is bound to it."""
     timeout_s: float
-    """How long one command may take at most, where a call waits for it."""
+    """The most seconds that a command may take for which a call waits."""
     copies: str | None = None
     """Where copies are kept of what was written to protected files, by commands of which everything may be kept."""
 
@@ -78,7 +78,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return Watch(self.copies if isinstance(rights.storage_policy, Full) else None)
 
     def directory(self, workdir: str | None, call: CallContext) -> str:
-        """Where a command begins. Being there gives no right to write there."""
+        """The directory in which a command starts, which gives no right to write there."""
         if workdir is not None and "\0" in workdir:
             raise InvalidParamsError("workdir must not contain a NUL")
         return os.path.realpath(os.path.join(call.cwd, workdir or "."))
@@ -152,7 +152,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     async def approve_patch(
         self, text: str, files: tuple[ApprovalFile, ...], call: CallContext, about: PatchSource | None = None
     ) -> Decider:
-        """Come back when this patch may be applied; else ApprovalDenied, or InvalidParams where it never may.
+        """Return when this patch may be applied; else ApprovalDenied, or InvalidParams where it never may.
 
         `about`: where it comes from, if it is not the text of a model.
         """
@@ -196,7 +196,7 @@ def _check_startup_names(path: str, confinement: Confinement) -> None:
 
 
 def _check_lasting(path: str, confinement: Confinement) -> None:
-    """Refuse a place that is a command's own and gone with it, however well the writing went."""
+    """Refuse a place that exists only for one command and is removed with it: what is written there would be lost."""
     roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
     private = next((place for place in HIDDEN if is_inside(path, place)), None)
     if private is not None and not any(is_inside(path, root) for root in roots):

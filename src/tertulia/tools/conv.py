@@ -208,7 +208,7 @@ class ConvCreate(_SendingTool):
         self.spec = create_spec(agents)
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what could not be opened. The file is read later, and before anything happens as well."""
+        """Refuse what could not be opened. The file is read later, before anything happens."""
         call.chain.check(call.rights.limits, opens=True)
         params = _read(arguments, _Create)
         _message(params.user_instruction, params.items, "user_instruction")
@@ -292,7 +292,7 @@ class ConvList(_ConvTool):
 
 
 class ConvHistory(_ConvTool):
-    """`conv_history`: what was said in a conversation."""
+    """`conv_history`: the messages of a conversation."""
 
     __slots__ = ()
     parallel_safe = True
@@ -306,7 +306,7 @@ class ConvHistory(_ConvTool):
     )
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse a conversation that is not there."""
+        """Refuse a conversation that does not exist."""
         self._directory.history(call, arguments["conversation_id"], 1)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
@@ -332,7 +332,7 @@ class ConvDestroy(_ConvTool):
         self._directory.check_destroy(call, arguments["conversation_id"])
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Close it. One's own task ends with the call, which is answered all the same."""
+        """Close it. A caller that closes itself ends with the call, which is answered all the same."""
         own = await self._directory.destroy(call, arguments["conversation_id"])
         return replace(success_result({}), ends_task=own)
 
@@ -347,7 +347,7 @@ CONV_SPECS = conv_specs(NO_AGENTS)
 
 
 def _read(arguments: Any, kind: type[T]) -> T:
-    """The schema has said all but what an item must look like."""
+    """Check the items; the schema checks everything else."""
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as error:

@@ -14,7 +14,7 @@ from tertulia.tools.output_truncation import MAX_OUTPUT_BYTES, bound
 from tertulia.tools.tool import ConversationEntries, Result, TargetResult
 
 MAX_ECHO_BYTES = 1_000
-"""Of what the caller said itself."""
+"""The most characters of the caller's own input that are repeated."""
 _MAX_REASON_BYTES = 2_000
 _SILENT = "the conversation ended its task without an answer"
 
@@ -41,7 +41,7 @@ def target_result(result: TargetResult, echoed: Mapping[str, Any]) -> Result:
 
 
 def shorten_echo(text: str) -> str:
-    """The caller's own words, short enough to be repeated to it."""
+    """The caller's own input, shortened to be repeated."""
     return bound(text, MAX_ECHO_BYTES).text
 
 

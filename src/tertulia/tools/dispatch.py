@@ -74,11 +74,11 @@ class CallProgress:
         self.checked = checked
         self.begun = False
         self.outcome: CompletedCall | Handoff | None = None
-        """None while it has not begun, while it runs, and for ever if it was cancelled meanwhile."""
+        """None until it has ended; it stays None where it was cancelled."""
 
 
 class _LoopTurns:
-    """Many calls of one answer are many short steps, and others run in between."""
+    """Yields to the loop between calls, so that many calls of one answer are many short steps."""
 
     __slots__ = ("_since",)
 
@@ -128,7 +128,7 @@ def check_call(call: ToolCall, tools: ToolLookup, offered: Container[str], conte
         arguments, added = _read_arguments(call, tool, tools)
         tool.check(arguments, context_for(call))
         if added:
-            # What is told and recorded of the call is what is done. The model's own words stay in its answer.
+            # Events and records have the call as it runs. The model's own words stay in its answer.
             call = replace(call, arguments=msgspec.json.encode(arguments).decode())
     except TertuliaError as error:
         return CheckedCall(call, tool, None, refusal(error))
@@ -239,7 +239,7 @@ class Dispatch:
         for batch in self._batches():
             await turns.give()
             if _is_cancelled():
-                # A tool kept the cancellation to itself; no other begins after it.
+                # A tool swallowed the cancellation; no other begins after it.
                 raise asyncio.CancelledError
             await self._begin(batch)
             if len(batch) == 1:
@@ -358,7 +358,7 @@ def _settled(returned: object) -> Outcome:
 
 
 def _describe(error: BaseException) -> str:
-    """For the model: what it was and what it says, never where it came from."""
+    """The error for the model: its type and text, without a traceback."""
     name = type(error).__name__
     try:
         text = str(error)

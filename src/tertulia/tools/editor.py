@@ -1,4 +1,4 @@
-"""The user's editor, as far as tools know of it: what the text of a file is there, saved or not.
+"""The user's editor for tools: the text of a file as it is there, saved or not.
 
 An editor reads and writes with all that the user may, whatever stands at a path by then. So it is asked only about
 files that the call's own sandbox has just read, and believed only where the path leads to the same file afterwards,
@@ -34,7 +34,7 @@ class EditorFile(msgspec.Struct, frozen=True):
 
     saved: bytes
     shown: str | None
-    """None: the editor has nothing to say that can be believed."""
+    """None: the editor gave no text that can be trusted."""
 
     def unsaved(self) -> bytes | None:
         """Unsaved text of the editor, with the line ends and marks that the file has; None where there is none."""
@@ -105,7 +105,7 @@ class EditorView:
         return seen
 
     async def approve(self, patch: str, path: str, files: tuple[ApprovalFile, ...], call: CallContext) -> Decider:
-        """Come back when the editor may change this file; else ApprovalDenied, or InvalidParams where it never may."""
+        """Return when the editor may change this file; else ApprovalDenied, or InvalidParams where it never may."""
         if call.rights.sandbox == "read_only":
             raise InvalidParamsError(f"{path} cannot be changed: the sandbox is read-only")
         if not self._buffers.can_write:
@@ -135,7 +135,7 @@ class EditorView:
     async def write(self, path: str, old: EditorFile, new: str, call: CallContext) -> bool:
         """Have the editor write a file that is still as it was seen, and that the sandbox itself could write.
 
-        Whether exactly this is there now: editors format what they save.
+        Returns whether exactly this text is there now: editors format what they save.
         """
         root, relative = self.locate(path, call)
         now = await self._below(root, [relative], call, write=True)

@@ -87,7 +87,7 @@ MAX_TASK_BYTES = 32 * 1024 * 1024
 
 
 class WorkspaceImages:
-    """Reads them, and knows how much the running task has had read."""
+    """Reads pictures, and counts how much the running task has read."""
 
     __slots__ = ("_hidden", "_read", "_task")
 

@@ -112,12 +112,12 @@ def _publish(call: CallContext, data: EventData) -> None:
     except TertuliaError as error:
         _log.warning("call %s: %s", call.call_id, error.message)
     except asyncio.CancelledError:
-        # Its task is over, and a thread cannot be told to stop.
+        # Its task has ended, and a thread cannot be stopped.
         pass
 
 
 class _Delivery(Generic[T]):
-    """Carries what happened inside its `with` from a thread to the loop that waits for it."""
+    """Carries the result of its `with` block from a thread to the loop that waits for it."""
 
     __slots__ = ("_loop", "arrived", "value")
 

@@ -1,4 +1,4 @@
-"""The interface of a tool, and what running one can come to."""
+"""The interface of a tool, and the outcomes of running one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tertulia.sandbox.masks.guarded_paths import is_inside
 
 
 class ChainView(msgspec.Struct, frozen=True, gc=False):
-    """What a call may know of the chain it is made in."""
+    """What a call is told about its chain."""
 
     depth: int = 0
     """How many conversations wait for an answer already; the one that calls is not among them."""
@@ -54,7 +54,7 @@ class ChainView(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallContext(msgspec.Struct, frozen=True):
-    """What a running call may know of the world."""
+    """What a running call is given."""
 
     conversation_id: ConversationId
     task_id: TaskId
@@ -63,7 +63,7 @@ class CallContext(msgspec.Struct, frozen=True):
     rights: Rights
     """The strictest of the whole chain, at the moment of the call."""
     publish: Callable[[EventData], object]
-    """Tell the session; the ids of conversation and task are put on by the receiver."""
+    """Publish an event; the receiver adds the ids of conversation and task."""
     clock: Clock
     chain: ChainView = ChainView()
     unhurried: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -95,7 +95,7 @@ class Result(msgspec.Struct, frozen=True):
     storage: StoragePolicy | None = None
     """The strictest policy of what it was made from, when that is stricter than the conversation's own."""
     ends_task: bool = False
-    """The conversation that called is gone with this call; no further turn."""
+    """The calling conversation is closed by this call; it gets no further turn."""
     truncated: bool = False
     """Something was left out of the text already."""
     structured: Any = None
@@ -109,7 +109,7 @@ class TargetResult(msgspec.Struct, frozen=True):
     """None where it was to be opened and could not be."""
     status: Literal["completed", "failed", "cancelled"]
     text: str | None
-    """The target's last answer of that very task, partial if it failed."""
+    """The target's last answer in that task, partial if it failed."""
     code: str | None = None
     reason: str | None = None
     storage: StoragePolicy | None = None
@@ -124,7 +124,7 @@ Rounds = Annotated[int, msgspec.Meta(ge=1)] | Literal["all"] | None
 
 
 class Handoff(msgspec.Struct, frozen=True):
-    """The call cannot be answered here: another conversation must speak first.
+    """The call cannot be answered here: another conversation must answer first.
 
     The caller's task ends as replaced, the target's task runs, and a continuation of the caller closes the call
     with what `render` makes of the result. A tool that returns one must have had no side effect.
@@ -143,7 +143,7 @@ Outcome = Result | Handoff
 class Tool(Protocol):
     """One thing a model can do.
 
-    Contract: `check` raises an AgentError to refuse, has no side effect and does not wait; all calls of an answer
+    Contract: `check` raises a TertuliaError to refuse, has no side effect and does not wait; all calls of an answer
     are checked before any runs. `run` may raise anything: dispatch turns it into an output with success=False.
     `run` must stop when it is cancelled. Arguments were validated against the schema before `check`.
     """
@@ -164,7 +164,7 @@ class Tool(Protocol):
         ...
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse now, or not at all."""
+        """Refuse the call now; it is not refused later."""
         ...
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
@@ -173,7 +173,7 @@ class Tool(Protocol):
 
 
 class ConversationEntries(msgspec.Struct, frozen=True):
-    """What a call gets to see of other conversations: entries as plain JSON, made only when asked for."""
+    """What a call sees of other conversations: entries as plain JSON, made only when they are read."""
 
     count: int
     entry: Callable[[int], dict[str, Any]]
@@ -183,7 +183,7 @@ class ConversationEntries(msgspec.Struct, frozen=True):
 
 
 class VisibleConversations(Protocol):
-    """The session's conversations, from where the caller stands.
+    """The session's conversations as the caller may see them.
 
     Contract: what the caller's visibility hides is not found, exactly as what never existed. Nothing but `destroy`
     has an effect; the checks raise what the operation would, and none of them waits.

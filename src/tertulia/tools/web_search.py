@@ -1,4 +1,4 @@
-"""`web_search`: the provider searches, we never do. Here is only what a conversation that may have it is offered."""
+"""`web_search`: the provider searches. Here is only the definition that a conversation is offered."""
 
 from __future__ import annotations
 

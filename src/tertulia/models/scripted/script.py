@@ -264,7 +264,7 @@ class ScriptedRequest(msgspec.Struct, frozen=True):
 
 
 ScriptedAnswer = str | Mapping[str, Any] | ScriptedCall | ScriptedReply | Exception
-"""What an answer can be given as. An AgentError is a failure with its code; any other exception is raised."""
+"""What an answer can be given as. A TertuliaError is a failure with its code; any other exception is raised."""
 AnswerFunction = Callable[[ScriptedRequest], ScriptedAnswer | Awaitable[ScriptedAnswer]]
 QueuedReply = ScriptedReply | Exception | AnswerFunction
 

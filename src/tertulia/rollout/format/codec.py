@@ -47,7 +47,7 @@ _skeleton = frozenset(SKELETON)
 
 
 class Codec:
-    """Makes rows, and remembers what they named. `redact` sees every body, encoded, before it leaves."""
+    """Makes rows, and remembers what they named. `redact` gets every encoded body before it is stored."""
 
     def __init__(self, redact: Callable[[bytes], bytes], known: RecordState | None = None) -> None:
         self._make = RowEncoder(redact, 0 if known is None else known.last_n)
@@ -142,7 +142,7 @@ class Codec:
 
     def _agreed(self, record: TermsRecord, conversation: ConversationRows, ts: float, policy: StoragePolicy) -> None:
         header: Json = {"storage": storage_to_wire(record.storage), "rights": record.rights, "place": record.place}
-        # Said again, in case the row that said it is damaged: without it nothing of the conversation could be read.
+        # Repeated, in case the first row is damaged: without it nothing of the conversation could be read.
         header["id"] = pack_ids(record.conversation_id)
         if not record.terms:
             header["empty"] = True

@@ -27,7 +27,7 @@ class Interner:
         self._session: tuple[str, int, int] | None = None
         self._conversations: dict[ConversationId, ConversationRows] = {}
         self._closed: dict[ConversationId, int] = {}
-        """The rows of conversations of which hardly anything more will be heard."""
+        """The rows of closed conversations, of which hardly any more events come."""
         for conversation, former in (RecordState() if known is None else known).conversations.items():
             if former.closed:
                 self._closed[conversation] = former.n
@@ -53,7 +53,7 @@ class Interner:
         return self._closed.get(conversation) if state is None else state.n
 
     def forget(self, n: int) -> None:
-        """Rows from this number on were never written: nothing may point to them."""
+        """Rows from this number on were never written: no row may refer to them."""
         if self._session is not None and self._session[2] >= n:
             self._session = None
         self._conversations = {
@@ -64,13 +64,13 @@ class Interner:
             state.forget(n)
 
     def erased(self, conversation: ConversationId) -> None:
-        """Bodies of a conversation, perhaps whole rows, are going: nothing later may point to what there was."""
+        """Bodies of a conversation, perhaps whole rows, are being erased: later rows must not refer to them."""
         state = self._conversations.get(conversation)
         if state is not None:
             self._conversations[conversation] = state.erased()
 
     def closed(self, conversation: ConversationId) -> None:
-        """All but its row is forgotten: a session may have many thousand, one after the other."""
+        """Forget all but its row: a session may have many thousand conversations, one after the other."""
         state = self._conversations.pop(conversation, None)
         if state is not None:
             self._closed[conversation] = state.n

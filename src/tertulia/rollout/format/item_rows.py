@@ -89,7 +89,7 @@ def _put_others(item: Item, header: Json, body: Json) -> None:
 def join_item(tag: str, header: Json, body: Json | None, n: int, call_id: CallId | None) -> Item:
     """The item of a row, or a placeholder of the same kind. `call_id` is that of an output's call, if its row is known.
 
-    Raises msgspec.ValidationError or an AgentError for what no item was ever made of.
+    Raises msgspec.ValidationError or a TertuliaError for a row that is no item.
     """
     given = _placeholder(tag, header, n) if body is None else body
     kind = _KINDS[tag]

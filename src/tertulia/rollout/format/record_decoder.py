@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 
 class RecordDecoder:
-    """Raises what taking apart a row that makes no sense raises."""
+    """Raises whatever decoding a wrong row raises."""
 
     def __init__(self, learned: DecodeContext) -> None:
         self._learned = learned
@@ -132,7 +132,7 @@ def _of(item: Item, kind: type[Any]) -> Any:
 
 
 class EventDecoder:
-    """Raises what taking apart a row that makes no sense raises."""
+    """Raises whatever decoding a wrong row raises."""
 
     def __init__(self, learned: DecodeContext) -> None:
         self._learned = learned

@@ -27,7 +27,7 @@ class RecordLine(msgspec.Struct, frozen=True):
     missing: tuple[int, ...] = ()
     """Rows of it whose text is not there. Placeholders stand for items, empty values for the fields of events."""
     absent: tuple[int, ...] = ()
-    """Which items of a Said are placeholders, by their place in it."""
+    """Which items of an `ItemsRecord` are placeholders, by their place in it."""
     damaged: tuple[int, ...] = ()
     """Rows of it that cannot be trusted, wholly or their text."""
     raw: StoredRow | None = None
@@ -35,7 +35,7 @@ class RecordLine(msgspec.Struct, frozen=True):
 
 
 class PartialSegment:
-    """A Said of which not all rows have come."""
+    """An `ItemsRecord` of which not all rows have come."""
 
     __slots__ = ("absent", "damaged", "first", "header", "items", "missing", "next", "of")
 

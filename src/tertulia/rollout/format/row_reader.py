@@ -28,11 +28,11 @@ _BROKEN = (
     ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError,
     ValueError,
 )  # fmt: skip
-"""All that taking apart what is not what it should be may raise. A broad catch would hide faults of our own."""
+"""All that decoding a wrong row may raise. A broad catch would hide our own faults."""
 
 
 class RowReader:
-    """Takes rows in order, gives lines, and learns on the way what there is.
+    """Takes rows in order, gives lines, and collects the state of the record.
 
     With `keep_items` no more than so many items of a conversation are remembered, which bounds the memory; what points
     further back is told as damaged or without its text.

@@ -23,12 +23,12 @@ _MAX_STATEMENT = 10_000
 
 
 def connect_owner(file: Path, *, durable: bool) -> sqlite3.Connection:
-    """For writing; the file exists. Raises StorageError for a form we do not write, sqlite3.Error for the rest."""
+    """Open an existing file for writing. StorageError for another version of the format, sqlite3.Error for the rest."""
     connection = _connect(file, "mode=rw")
     try:
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        # The writer does it, and hears of what goes wrong; SQLite's own is silent about it.
+        # The writer does it and sees its errors; SQLite's own checkpoint hides them.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         check_schema(connection, file)
     except BaseException:
@@ -42,7 +42,7 @@ def connect_reader(file: Path) -> sqlite3.Connection:
     try:
         return _checked(_connect(file, "mode=ro"), file)
     except sqlite3.OperationalError:
-        # Without a journal there is nothing to wait for, and where none can be made SQLite wants to be told so.
+        # Without a journal there is nothing to wait for, and where none can be made SQLite needs to know that.
         if not _unchanging(file):
             raise
         return _checked(_connect(file, "mode=ro&immutable=1"), file)

@@ -37,7 +37,7 @@ class FileIdentity:
     __slots__ = ("_connection", "_db", "_files", "_lock", "_lock_id", "_paths", "_version", "_wal")
 
     def __init__(self, files: SessionFiles, connection: sqlite3.Connection) -> None:
-        """As they are now. FileNotFoundError where one is missing: an owner who has opened them has all three."""
+        """As they are now. FileNotFoundError where one is missing: an owner that has opened them has all three."""
         self._files = files
         self._connection = connection
         self._version = _changes_of_others(connection)
@@ -77,7 +77,7 @@ class FileIdentity:
             if known is self._db and now.st_size < known.st_size:
                 raise lost_file_error(self._files, path, "changed")
             if (now.st_size, now.st_mtime_ns) != (known.st_size, known.st_mtime_ns):
-                # Only the owner writes to either of them, and he has looked since.
+                # Only the owner writes to either of them, and it has looked since then.
                 self._read_again(path)
         if _id(self._found(self._lock)) != self._lock_id:
             raise lost_file_error(self._files, self._lock, "replaced")

@@ -31,7 +31,7 @@ _LAST = 2**63 - 1
 
 
 class HeadPart(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What one life of the session has written."""
+    """What one process has written of the session."""
 
     n: int
     """The number of its last record."""
@@ -47,7 +47,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Head:
-    """Kept by the owner of a file while he writes: what he adds costs what is added."""
+    """Kept by the owner of a file while it writes: adding a record costs no more than that record."""
 
     __slots__ = ("_count", "_hash", "_missing", "_n", "_parts", "_version", "is_behind")
 

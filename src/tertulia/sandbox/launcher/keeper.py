@@ -220,7 +220,7 @@ class _CommandWatch:
 
 
 def _read_control(control: int) -> bytes:
-    """What the product asks for; nothing where it is gone."""
+    """The requests of the product; empty where it has ended."""
     try:
         return os.read(control, 1)
     except OSError:

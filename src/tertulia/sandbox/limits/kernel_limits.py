@@ -44,7 +44,7 @@ def rlimits(limits: CommandLimits) -> Iterator[tuple[int, int, int]]:
 
 
 def set_rlimits(pid: int, limits: CommandLimits) -> None:
-    """On a process that has not begun the command. A limit that is already tighter stays."""
+    """Set them on a process that has not begun the command. A tighter limit stays."""
     for kind, soft, hard in rlimits(limits):
         _, now = resource.prlimit(pid, kind)
         if now == resource.RLIM_INFINITY or hard < now:
@@ -73,7 +73,7 @@ def find_delegated(membership: str, mount: Path) -> Path | None:
     """The directory in which we may make control groups (version 2), by the text of `/proc/self/cgroup`.
 
     Our own group, or the one above it, where its children may already be limited. Nothing is changed to
-    get there: who is given no such place gets limits for each process instead.
+    get there: without such a place each process gets its own limits instead.
     """
     paths = [line[3:] for line in membership.splitlines() if line.startswith("0::/")]
     if not paths or not (mount / "cgroup.controllers").is_file():
@@ -93,7 +93,7 @@ def _takes_children(group: Path) -> bool:
 
 
 class Cgroup:
-    """One command's. Raises OSError where the kernel refuses; then the command must not begin."""
+    """The control group of one command. Raises OSError where the kernel refuses; then the command must not begin."""
 
     __slots__ = ("_path",)
 
@@ -114,7 +114,7 @@ class Cgroup:
             raise
 
     def add(self, pid: int) -> None:
-        """This process and whatever it will start."""
+        """Move this process, and whatever it will start, into the group."""
         (self._path / "cgroup.procs").write_text(str(pid))
 
     def limit_met(self) -> LimitName | None:
@@ -124,7 +124,7 @@ class Cgroup:
         return "processes" if self._count("pids.events", "max") else None
 
     def remove(self) -> None:
-        """When all of it has ended. One that cannot be removed holds nothing any more."""
+        """Remove it when all processes have ended. One that cannot be removed is empty."""
         with suppress(OSError):
             self._path.rmdir()
 

@@ -51,7 +51,7 @@ def restore_child_limit(pid: int) -> None:
 
 
 def check_free_files() -> None:
-    """Limit where a session more would leave too little for those that run."""
+    """LimitError where another session would leave too few files for those that run."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = _count_open()
     if soft != resource.RLIM_INFINITY and used + _A_SESSION + RESERVE > soft:

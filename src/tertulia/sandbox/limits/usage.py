@@ -54,7 +54,7 @@ def usage_before(roots: Sequence[str], root: int | None = None) -> UsageBefore:
 
 
 class UsageMeter:
-    """One command's use, against its limits; None limits nothing. `root` is the process above all of it."""
+    """What one command uses, against its limits; None is no limit. `root` is the process above all of it."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class UsageMeter:
         return next((name for name, limit in self._limits.items() if limit is not None and used[name] > limit), None)
 
     def count_written(self, pids: Iterable[int] = ()) -> None:
-        """Bring `written` up to date; who has ended and been buried counts with the process that buried it."""
+        """Bring `written` up to date; an ended process counts with the one that has waited for it."""
         self.written = max(self.written, written_by([self._root, *pids]) - self._written_before)
 
     def conclude(self) -> None:
@@ -251,7 +251,7 @@ class _Held:
 
 
 def _shared_mappings(pids: Iterable[int]) -> int:
-    """How large they are, filled or not: who filled one may have ended, and then no process shows it."""
+    """How large they are, filled or not: the process that filled one may have ended, and then no process shows it."""
     found: dict[bytes, int] = {}
     for pid in pids:
         mappings, here = _read_of(pid, "maps"), dict[bytes, int]()
@@ -286,7 +286,7 @@ def _threads(pid: int) -> list[str]:
 
 
 def _read(*parts: object) -> bytes:
-    """Nothing where the process is gone, or not ours to look at."""
+    """Empty where the process is gone, or may not be looked at."""
     try:
         with open("/".join(["/proc", *map(str, parts)]), "rb") as file:
             return file.read()

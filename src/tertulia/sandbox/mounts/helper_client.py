@@ -59,7 +59,7 @@ class MountHelper:
             self._users += 1
 
     def release(self) -> None:
-        """One who has acquired it does not need it any more; with the last one it ends."""
+        """A tier does not need it any more; with the last one it ends."""
         with self._lock:
             self._users -= 1
             if self._users == 0:
@@ -127,7 +127,7 @@ class PendingMount:
         self._loop.add_reader(line, self._hear)
 
     def close(self) -> None:
-        """Forget the request; again does nothing."""
+        """Forget the request. Calling it twice has no effect."""
         if self._line is not None:
             self._loop.remove_reader(self._line)
             self._line.close()
@@ -179,7 +179,7 @@ class NamespaceMounts:
         self._request()
 
     def close(self) -> None:
-        """The command is gone. Again is nothing."""
+        """The command has ended. Calling it twice has no effect."""
         self._process = None
         if self._pending is not None:
             self._pending.close()
@@ -212,7 +212,7 @@ class NamespaceMounts:
                 passing.callback(os.close, plan)
                 self._pending = shared_helper.request(plan, namespace, self._answered)
             except (ProcessLookupError, FileNotFoundError):
-                # It is gone already; then its end says why.
+                # It has ended already; its end says why.
                 return
             except OSError as error:
                 self._on_mounted(f"the mount helper cannot be reached: {error.strerror}")

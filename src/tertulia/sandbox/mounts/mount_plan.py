@@ -1,4 +1,4 @@
-"""What a command sees of the file system in the bubblewrap tier: everything to read, little to write.
+"""What a command sees of the file system in the bubblewrap tier: all of it readable, little of it writable.
 
 Bubblewrap makes what no other command can interfere with: the whole file system read-only, devices, private directories
 that are empty. The writable roots, and whatever must be visible below a private directory, it only puts aside, by their
@@ -83,7 +83,7 @@ class MountPlan:
             os.close(self.fds.pop())
 
     def close(self) -> None:
-        """Everything, and the stubs are gone. Again is nothing."""
+        """Close everything and remove the stubs. Calling it twice has no effect."""
         with self._lock:
             self._closed = True
             self.close_fds()

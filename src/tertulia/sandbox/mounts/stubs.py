@@ -47,7 +47,7 @@ class Stub:
                 else:
                     _remove_file(self.fd, self._parent, self._name)
         except OSError:
-            # A process has put something there, or was quicker.
+            # A process has put something there meanwhile.
             pass
         finally:
             os.close(self.fd)
