@@ -1,4 +1,4 @@
-"""Session tokens: they identify an agent that calls back, as long as its conversation lives."""
+"""Session tokens: they identify an agent that calls back, as long as its conversation is open."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Ring:
         self.last = last
         """The number of the newest event, kept or not; 0 before the first of all."""
         self.behind: set[RingReader] = set()
-        """Who is told of what is forgotten. Readers put themselves in and take themselves out."""
+        """The readers that are told what the ring drops. They add and remove themselves."""
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._events: deque[Event] = deque()

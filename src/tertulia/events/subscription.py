@@ -1,4 +1,4 @@
-"""One listener of the bus: what lies ready for it, and what becomes of it when it is slow.
+"""One subscription of the bus: its queue, and what happens when its reader is slow.
 
 A subscription reads live while it keeps up: each matching event is put into its queue. When the queue is full
 it falls behind. Queued deltas are dropped and nothing more is queued; once the reader has emptied the queue it

@@ -109,7 +109,7 @@ class WebSearchAct(msgspec.Struct, frozen=True, gc=False):
 
 
 ToolAct = CommandAct | PatchAct | McpCallAct | WebSearchAct | None
-"""None: a tool of its own for which we have no finer word."""
+"""None: a tool of its own that has no kind here."""
 
 
 # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -186,7 +186,7 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
 
 
 class ForeignOutput(msgspec.Struct, frozen=True, gc=False):
-    """What we have no word for, as it came, or a note about what could not be kept."""
+    """Output of a kind that is not known here, as it came, or a note about what could not be kept."""
 
     raw: Any
 
@@ -267,7 +267,7 @@ class Assignment(msgspec.Struct, frozen=True):
     additions: tuple[str, ...] = ()
     """What the agent is told beside the prompt, each run."""
     passing: bool = False
-    """They hold for this task only, so what it remembers of the run is gone on with by no other task: many agents keep
+    """They hold for this task only, so no other task resumes the run's session: many agents keep
     what they were told in their own session."""
     rights: Rights = TOP
     """What it may do at most; an executor that has no way to hold to that refuses."""
@@ -280,7 +280,7 @@ class Assignment(msgspec.Struct, frozen=True):
     variables: Mapping[str, str] = {}
     """What that server's environment has besides the usual, and the agent's own in this run."""
     conversation: str = ""
-    """Whose task it is: an agent that lives longer than a run lives for one conversation."""
+    """The conversation of the task: an agent that stays between runs stays for one conversation."""
     host: ExecutorHost | None = None
     """The host that it may ask while it works; None: it may not ask."""
 
@@ -291,7 +291,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def is_told_already(self) -> bool:
-        """Whether the session that it goes on with was told the same the last time."""
+        """Whether the session that it resumes was given the same the last time."""
         return self.resume is not None and self.told == self.digest
 
 

@@ -70,7 +70,7 @@ def value_text(result: object) -> str:
 
 
 def is_plain_text(result: object) -> bool:
-    """Whether it says what it says in its own words, and not as JSON of ours."""
+    """Whether it is a text of its own, and not JSON that was made here."""
     text = result_text(result)
     return text == plain_text(result)
 

@@ -35,7 +35,7 @@ class _Open(NamedTuple):
 
 
 def item_of(run: str, step_id: str) -> ItemId:
-    """The id under which something of a run is told."""
+    """The id under which something of a run is published."""
     return ItemId(f"{run}:{step_id}")
 
 
@@ -88,7 +88,7 @@ class StepEvents:
     def _delta(self, step: x.AgentDelta | x.ThoughtDelta) -> EventList:
         offset = self._offsets.get(step.id, 0)
         if offset + len(step.text) > MAX_TEXT_BYTES:
-            # No message can become that long. From here on nothing of it is told: a gap would read like its text.
+            # No message may become that long. From here on nothing of it is published: a gap would read like its text.
             self._offsets[step.id] = MAX_TEXT_BYTES
             return []
         self._offsets[step.id] = offset + len(step.text)

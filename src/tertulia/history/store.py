@@ -166,7 +166,7 @@ class HistoryStore:
     def append(self, items: Sequence[Item], *, pinned: bool = False) -> Segment | None:
         """Seal the items as one segment at the end; nothing for none.
 
-        A pinned one that says anew what an earlier one said takes its pin: who changes his mind a thousand times
+        A pinned one that replaces an earlier one takes its pin: a user who changes instructions a thousand times
         must not make a history that cannot be trimmed. The seeds keep theirs. Raises Internal when a call or an
         output would break the pairing, and for pinned calls: what is never dropped must not hold a half of a pair.
         """

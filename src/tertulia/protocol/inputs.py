@@ -352,7 +352,7 @@ class Initialize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_id: str | None = None
     """A session that others began, or that is stored, instead of a new one."""
     attend: bool | None = None
-    """The client answers approvals of the sessions that it hears of. Without it what has to be asked is refused."""
+    """The client answers approvals of the sessions that it follows. Without it what has to be asked is refused."""
     observe: bool | None = None
     """No session is made and none is the connection's own: requests name the session that they mean."""
 

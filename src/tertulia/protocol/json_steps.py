@@ -281,7 +281,7 @@ def _text(raw: bytes | bytearray, at: int) -> str:
 
 _encode = msgspec.json.Encoder().encode
 _MARK = uuid4().hex
-"""Stands for a long string while the rest is encoded; no text has it, as it is told to no side."""
+"""Stands for a long string while the rest is encoded; no text contains it, because it is given to no caller."""
 _MARKED = re.compile(rb'"%b([0-9]+)"' % _MARK.encode())
 
 

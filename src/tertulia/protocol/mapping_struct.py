@@ -51,5 +51,5 @@ class BaseEventData(MappingStruct, frozen=True, gc=False):
 
     @property
     def data(self) -> Self:
-        """Itself: who is handed the payload alone reads it like one in its envelope."""
+        """The payload itself, so that a payload alone is read like one in its envelope."""
         return self

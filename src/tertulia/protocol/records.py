@@ -132,7 +132,7 @@ NATIVE_SESSION = "bond"
 
 
 class NoteRecord(msgspec.Struct, frozen=True, gc=False):
-    """Something small that a conversation has to remember. The last word under a name holds."""
+    """Something small that a conversation has to remember. The last value under a name holds."""
 
     conversation_id: ConversationId
     name: str

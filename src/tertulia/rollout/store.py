@@ -180,7 +180,7 @@ class RolloutReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the store: nothing can be read after it."""
         ...
 
 

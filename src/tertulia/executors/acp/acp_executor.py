@@ -157,7 +157,7 @@ class AcpExecutor:
             yield RunFailed(f"{self.name} cannot be started: {error.strerror}")
 
     async def forget(self, conversation: str) -> None:
-        """The conversation is closed, or has another executor now. Again is nothing."""
+        """The conversation is closed, or has another executor now. Calling it twice has no effect."""
         agent = self._idle_agents.pop(conversation, None)
         if agent is not None:
             await self._end(agent, self._grace_s)

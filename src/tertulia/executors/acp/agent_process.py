@@ -53,7 +53,7 @@ _LAST_WORDS_S = 0.5
 _encode = msgspec.json.Encoder().encode
 PROTOCOL = 1
 START_S = 60.0
-"""For the program to say who it is, and again to begin a session."""
+"""Seconds for the program to answer `initialize`, and again to begin a session."""
 GRACE_S = 2.0
 """For a program without a task, between being asked to leave and being killed."""
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
@@ -231,7 +231,7 @@ class AcpProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has said who it is."""
+        """Whether it has answered `initialize`."""
         return self._can is not None
 
     @property
@@ -244,7 +244,7 @@ class AcpProcess:
         return self._can or {}
 
     async def start(self, command: Command) -> None:
-        """Have it run, and say who we are."""
+        """Start it, and send `initialize`."""
         from acp.connection import Connection
 
         self._running = await self.pipe.start(self._runner, command)
@@ -292,7 +292,7 @@ class AcpProcess:
         await self._ask("session/set_mode", {"sessionId": self.session, "modeId": mode})
 
     async def work(self, task: AcpTask, prompt: str) -> None:
-        """Do one task; its end is told to the task. Runs beside the reader of the steps."""
+        """Do one task, and put its end among the steps. Runs beside the reader of the steps."""
         self._task, task.may_read = task, self.pipe.may_read
         self.pipe.begin_task()
         blocks = [{"type": "text", "text": prompt}]
@@ -313,7 +313,7 @@ class AcpProcess:
                 await connection.send_notification("session/cancel", {"sessionId": self.session})
 
     async def close(self, grace_s: float = GRACE_S) -> None:
-        """End it: asked by the end of its input, then told, then killed. Again is nothing."""
+        """End it: by the end of its input, then SIGTERM, then SIGKILL. Calling it twice has no effect."""
         running, connection = self._running, self._connection
         self._connection = None
         try:

@@ -41,8 +41,8 @@ class TemporaryHome:
         self.path = tempfile.mkdtemp(prefix=_PREFIX)
 
     def furnish(self, home: AgentHome | None, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment of an agent that lives here; copies (mode 0600) are made of what it needs."""
-        # Agents keep what they heard in temporary files as well.
+        """The environment of an agent with this home; copies (mode 0600) are made of what it needs."""
+        # Agents keep prompts in temporary files as well.
         temporary = os.path.join(self.path, "tmp")
         os.mkdir(temporary, 0o700)
         moved = {**environment, "HOME": self.path, "TMPDIR": temporary}
@@ -128,7 +128,7 @@ def _link(file: str, path: str) -> None:
 
 
 def _sweep(path: str, before: float) -> None:
-    """Take away what a process that was killed has left: there is nothing behind it any more."""
+    """Remove what a killed process has left."""
     with suppress(OSError):
         # A young one may be alive: from another namespace of processes, nothing is to be seen behind it either.
         if os.path.islink(path) and not os.path.exists(path) and os.lstat(path).st_mtime < before:

@@ -245,7 +245,7 @@ class _OutputBuffer:
         self._news.set()
 
     async def more(self) -> None:
-        """Until something was said since the last time, or the program is gone."""
+        """Wait for new output, or for the program's end."""
         await self._news.wait()
         self._news.clear()
 

@@ -279,7 +279,7 @@ CLAUDE = ExecutorDefinition(
     no_shell=("--disallowedTools", "Bash"),
     no_search=("--disallowedTools", "WebSearch"),
     root=("--add-dir", "{root}"),
-    # What it was told first would otherwise be what it is told for ever.
+    # Otherwise the agent would keep what its first run was told.
     system=("--append-system-prompt-file", "{file}", "--system-prompt-snapshot", "off"),
     servers=("--strict-mcp-config",),
     server=(
@@ -297,7 +297,7 @@ CLAUDE = ExecutorDefinition(
 
 PRESETS: Mapping[str, ExecutorDefinition] = {"codex": CODEX, "claude": CLAUDE}
 COMMAND_PREFIX = "command:"
-"""Before the name of any other, so that no name of a user's takes the place of one of ours."""
+"""The prefix of every other one, so that no name of a user's replaces a built-in one."""
 
 
 def check_backend_name(family: str, name: str) -> None:

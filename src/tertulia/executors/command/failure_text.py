@@ -74,7 +74,7 @@ def failure_sentence(
 
 
 def failure_advice(definition: ExecutorDefinition, message: str) -> str:
-    """What can be done about what the agent says, in brackets; empty where nothing comes to mind."""
+    """What can be done about the agent's error, in brackets; empty where nothing is known."""
     if _UNKNOWN_WORD.search(message):
         newest = f"; the newest comes with `{definition.install}`" if definition.install else ""
         return f" (this version of `{definition.command[0]}` may not fit{newest})"

@@ -229,7 +229,7 @@ def _read(message: Mapping[str, object], where: str) -> EarlierMessage | None:
 def _before_current(earlier: list[EarlierMessage], current: str, previous: str) -> list[EarlierMessage]:
     """History ends before the current message, and the previous result, which has its own section, is not in it.
 
-    Who asks the same twice asks a second time: what was answered the first time stays, unless it is that result.
+    A message that repeats an earlier one is new: the earlier answer stays, unless it is that result.
     """
     before = earlier[:]
     if previous and before and before[-1].role == "assistant" and without_label(before[-1]) == previous:
