@@ -1246,7 +1246,7 @@ class RefreshServers(TypedDict):
 
 
 class ResolveAnswer(TypedDict):
-    """`approval/resolve`. True in Python when it was this answer that counted."""
+    """`approval/resolve`. True in Python when this answer was the one that counted."""
 
     resolved: bool
     scope: NotRequired[Literal["conversation", "once", "project", "session"] | None]

@@ -1128,7 +1128,7 @@ export interface RefreshServers {
   session_id?: string | null;
 }
 
-/** `approval/resolve`. True in Python when it was this answer that counted. */
+/** `approval/resolve`. True in Python when this answer was the one that counted. */
 export interface ResolveAnswer {
   resolved: boolean;
   scope?: "conversation" | "once" | "project" | "session" | null;

@@ -292,7 +292,7 @@ class AcpProcess:
         await self._ask("session/set_mode", {"sessionId": self.session, "modeId": mode})
 
     async def work(self, task: AcpTask, prompt: str) -> None:
-        """Do one task, and put its end among the steps. Runs beside the reader of the steps."""
+        """Do one task, and give it its end. Runs beside the reader of the steps."""
         self._task, task.may_read = task, self.pipe.may_read
         self.pipe.begin_task()
         blocks = [{"type": "text", "text": prompt}]
