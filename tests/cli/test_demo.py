@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -29,7 +30,7 @@ def rows(ran: Ran, name: str, label: str) -> list[str]:
 def test_it_works_without_a_key_and_fits_on_a_screen(ran: Ran) -> None:
     assert ran.code == 0
     assert ran.err == ""
-    assert len(ran.out.splitlines()) <= 56
+    assert len(ran.out.splitlines()) <= 68
     assert max(map(len, ran.out.splitlines())) <= 100
     assert "\x1b" not in ran.out
 
@@ -69,6 +70,21 @@ def test_one_conversation_asks_another_and_gets_one_answer_and_it_says_who_answe
     told = rows(ran, "guide", "gets")[-1]
     assert told.startswith('{"ok":true,"status":"completed"')
     assert rows(ran, "guide", "calls")[-1].startswith("conv_create ")
+
+
+def test_three_colleagues_work_side_by_side_and_each_says_how_long_it_took(ran: Ran) -> None:
+    """Issue 20: real waits; together they take as long as the slowest and not as long as all."""
+    team = ("Ana", "Blas", "Celia")
+    lines = ran.out.splitlines()
+    asked = [next(at for at, line in enumerate(lines) if line.split()[:2] == [name, "is"]) for name in team]
+    first_answer = min(at for at, line in enumerate(lines) if line.split()[:2] in [[name, "says"] for name in team])
+    assert max(asked) < first_answer
+    took = [float(re.fullmatch(r"after ([\d.]+) s", rows(ran, name, "done")[0])[1]) for name in team]
+    assert (took[0] >= 0.9, took[1] >= 0.6, took[2] >= 0.3) == (True, True, True)
+    told = re.fullmatch(r"([\d.]+) s in all; one after the other they take ([\d.]+) s", rows(ran, "guide", "done")[-1])
+    assert told is not None
+    assert float(told[2]) == pytest.approx(sum(took), abs=0.2)
+    assert rows(ran, "guide", "says")[-1].startswith("Walk down at six")
 
 
 def test_what_one_was_told_the_other_was_never_sent(ran: Ran) -> None:

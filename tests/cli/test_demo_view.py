@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from tertulia.cli.demo import DemoView
+from tertulia.cli.demo_colleagues import ColleaguesView
+from tertulia.cli.demo_view import DemoView
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
@@ -93,3 +94,23 @@ def test_a_heading_stands_apart() -> None:
     out = io.StringIO()
     DemoView(TerminalOutput(out, {})).heading("Next")
     assert out.getvalue() == "\nNext\n"
+
+
+def test_who_is_at_work_stands_in_a_line_that_the_next_is_printed_over() -> None:
+    """On a screen only; the answer of the one that asked is not printed over."""
+    for screen, ends in ((Screen(), 2), (io.StringIO(), 0)):
+        stage, tell = DemoView(TerminalOutput(screen, {"NO_COLOR": "1"})), EventMaker()
+        stage.introduce(ROOT, "guide", "cyan")
+        view = ColleaguesView(stage, ROOT)
+        view.show(tell(e.ConversationOpened(ROOT, "Ana", "m", "native"), CHILD))
+        view.show(tell(e.TaskStarted("target", "where?"), CHILD))
+        view._show_work()
+        view.show(tell(e.AgentMessageDelta("no", ONE, 0), CHILD))
+        view.show(tell(e.AgentMessage("here", ONE), CHILD))
+        view.show(tell(e.TaskComplete("completed", "here", Usage()), CHILD))
+        for piece in ("one ", "two"):
+            view.show(tell(e.AgentMessageDelta(piece, ItemId("2"), 0)))
+        assert screen.getvalue().count("\r\x1b[K") == ends
+        assert screen.getvalue().count("at work: Ana 0.0 s") == ends // 2
+        assert "Ana         says  here\n" in screen.getvalue()
+        assert "no" not in screen.getvalue().split()

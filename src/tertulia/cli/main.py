@@ -57,7 +57,7 @@ VERBS = {
     "resume": "Continue a stored session, or watch one that is in use.",
     "sessions": "List, show, replay, fork, export and remove stored sessions.",
     "conv": "Open, message, read and close conversations of a stored session.",
-    "demo": "Watch two isolated conversations in one session; needs no key.",
+    "demo": "Watch isolated conversations, also three at once; needs no key.",
     "login": "Keep the key of a model provider, and show which keys there are.",
     "logout": "Forget the key that was kept for a model provider.",
     "models": "List models, fetch and remove the embedded one, try one out.",
