@@ -34,7 +34,7 @@ class ColleaguesView:
         self._since: dict[ConversationId | None, float] = {}
         """Those who work, with the moment in which they began."""
         self._worked = 0.0
-        """Seconds of all together."""
+        """Seconds that all of them took, added up."""
 
     async def tick(self) -> None:
         """Show again and again how long each has been at work."""
