@@ -163,7 +163,7 @@ ENDINGS: dict[str, tuple[Any, Callable[[tertulia.Session], Awaitable[Any]]]] = {
     "the model, or the way to it, failed": (errors.ModelError("overloaded"), by_itself),
     "the answer does not fit what was [asked for](#typed-answers)": ("Yes.", by_itself),
     "`task_timeout_s` has passed": (None, by_itself),
-    "it was interrupted, or nobody waits for it any more": (
+    "it was interrupted, or no caller waits for it any more": (
         None,
         lambda session: session.conversations()[-1].interrupt(),
     ),
