@@ -90,9 +90,10 @@ class Responses:
         return json.dumps(body["input"][-1]["output"])
 
     def tool_names(self, body: Body) -> Sequence[str]:
-        """A tool of a namespace, as Codex offers those of MCP servers, goes by its own name."""
+        """A tool of a namespace, as Codex offers those of MCP servers, is written `namespace/name`."""
         tools = body.get("tools") or ()
-        return [inner["name"] for tool in tools for inner in tool.get("tools", [tool]) if "name" in inner]
+        named = [tool["name"] for tool in tools if "name" in tool]
+        return [*named, *(f"{tool['name']}/{inner['name']}" for tool in tools for inner in tool.get("tools", ()))]
 
     def whole(self, calls: Sequence[Call]) -> Body:
         return self._response("completed", self._items(calls))
@@ -113,11 +114,14 @@ class Responses:
         if not calls:
             content = [{"type": "output_text", "text": ANSWER, "annotations": []}]
             return [{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}]
-        return [
-            {"type": "function_call", "id": f"fc_{id}", "call_id": id, "name": name, "arguments": arguments,
-             "status": "completed"}
-            for id, name, arguments in calls
-        ]  # fmt: skip
+        return [self._call(call) for call in calls]
+
+    def _call(self, call: Call) -> Body:
+        id, path, arguments = call
+        namespace, _, name = path.rpartition("/")
+        place = {"namespace": namespace} if namespace else {}
+        head = {"type": "function_call", "id": f"fc_{id}", "call_id": id, "status": "completed"}
+        return {**head, "name": name, "arguments": arguments, **place}
 
     def _response(self, status: str, items: list[Body]) -> Body:
         details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}

@@ -52,7 +52,7 @@ def prepare(spec: PeerSpec, cache: Path) -> PeerEnvironment:
     python = folder / "bin" / "python"
     uv = _uv()
     if not (folder / "ready").exists():
-        _run([uv, "venv", "--quiet", "--clear", "--python", spec.python or sys.executable, str(folder)])
+        _run([uv, "venv", "--quiet", "--clear", "--python", _python(spec.python), str(folder)])
         install = [uv, "pip", "install", "--quiet", "--system-certs", "--require-hashes", "--compile-bytecode"]
         _run([*install, "--python", str(python), "-r", str(spec.path / "requirements.lock")])
         (folder / "ready").touch()
@@ -120,6 +120,14 @@ def _npm() -> list[str]:
     if npm is None:
         raise InstallError("npm is not there: `make setup` brings it.")
     return [npm]
+
+
+def _python(version: str) -> str:
+    """The interpreter of a version: that of this process, one of pyenv, or what uv finds or fetches."""
+    if not version or sys.version.startswith(f"{version}."):
+        return sys.executable
+    found = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python{version}"))
+    return str(found[-1]) if found else version
 
 
 def _uv() -> str:

@@ -92,4 +92,12 @@ PEERS: tuple[PeerSpec, ...] = (
         "strands-agents",
         "from strands import Agent; from strands.models.openai import OpenAIModel",
     ),
+    PeerSpec(
+        "openhands",
+        "OpenHands SDK",
+        "openhands-sdk",
+        "from openhands.sdk import LLM, Agent, Conversation",
+        python="3.12",
+    ),
+    PeerSpec("codex", "Codex app-server", "@openai/codex", "", npm=True),
 )

@@ -14,11 +14,12 @@ import json
 import os
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
+
+from sitecustomize import tried
 
 Kind = Literal["plain", "tool", "mcp", "delegate"]
 Figures = dict[str, float]
@@ -29,7 +30,6 @@ WORK = "Look at one small piece of the work, and say in a few words what you fou
 BIG_OUTPUT_BYTES = 10_000_000
 ANSWER_START = "It is as"
 PADDING = "The question is as long as a person would write it, with some context around it that is not needed. " * 3
-_LOOPBACK = ("127.", "::1", "localhost")
 
 
 class NoSuchFeatureError(Exception):
@@ -49,6 +49,8 @@ class Peer:
         """Where the provider is, without a path."""
         self.mcp_command = mcp_command
         """What starts the server of W3; the last argument is a word that no other process has."""
+        self.process = os.getpid()
+        """Which process is measured: this one, unless another program does the work."""
         self.variant = variant
         """Which of the forms of this peer it is, where a program has several."""
 
@@ -71,20 +73,21 @@ class Peer:
         """Let go of what `start` built."""
 
     def cpu_s(self) -> float:
-        """CPU seconds of the peer so far; another program's where that does the work."""
-        return time.process_time()
+        """CPU seconds of the peer so far."""
+        # The CPU clock of a process, as clock_getcpuclockid(3) has it.
+        return time.clock_gettime((~self.process << 3) | 2)
 
     def resident_bytes(self) -> int:
         """Memory that the peer holds now."""
-        return _status_bytes("VmRSS", os.getpid())
+        return _status_bytes("VmRSS", self.process)
 
     def peak_bytes(self) -> int:
         """The most that the peer held since `forget_peak`."""
-        return _status_bytes("VmHWM", os.getpid())
+        return _status_bytes("VmHWM", self.process)
 
     def forget_peak(self) -> None:
         """Let `peak_bytes` begin anew."""
-        Path("/proc/self/clear_refs").write_text("5")
+        Path(f"/proc/{self.process}/clear_refs").write_text("5")
 
 
 def big_output() -> str:
@@ -97,10 +100,9 @@ def serve(kind: type[Peer]) -> None:
     # Whatever a library prints goes to standard error: standard output belongs to the protocol.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    refused = _refuse_other_addresses()
     request = json.loads(sys.stdin.readline())
     report = asyncio.run(_do(kind, request))
-    json.dump({**report, "refused": sorted(refused)}, answers)
+    json.dump({**report, "refused": sorted(tried)}, answers)
     answers.close()
     sys.stderr.flush()
     # Threads of a library that never end must not hold the referee up: everything has been said.
@@ -313,26 +315,3 @@ def _processes_with(word: str) -> int:
             except OSError:
                 continue
     return count
-
-
-def _refuse_other_addresses() -> set[str]:
-    """Refuse every connection and every look-up of a name that leaves the loopback; the set has what was tried."""
-    tried: set[str] = set()
-    lock = threading.Lock()
-
-    def hook(event: str, details: tuple[Any, ...]) -> None:
-        if event == "socket.connect":
-            address = details[1]
-            host = address[0] if isinstance(address, tuple) else "127.0.0.1"
-        elif event == "socket.getaddrinfo":
-            host = details[0] or "127.0.0.1"
-        else:
-            return
-        host = host.decode() if isinstance(host, bytes) else str(host)
-        if not host.startswith(_LOOPBACK):
-            with lock:
-                tried.add(host)
-            raise PermissionError(f"this peer may not reach {host}")
-
-    sys.addaudithook(hook)
-    return tried
