@@ -255,10 +255,11 @@ class Session:
             stops the rest.
 
         Raises:
-            InvalidParamsError: `max_parallel` is less than 1. An input that is refused is a reply with `error`.
+            InvalidParamsError: The first reply was asked for, and `fields` is no mapping, `inputs` is one text or
+                `max_parallel` less than 1. An input that is refused is a reply with `error`.
         """
         most = self.parts.scheduler.slots if max_parallel is None else max_parallel
-        return map_inputs(lambda: self.open(**fields), inputs, max_parallel=most, keep=keep, nursery=self.parts.nursery)
+        return map_inputs(self.open, fields, inputs, max_parallel=most, keep=keep, nursery=self.parts.nursery)
 
     def events(
         self,

@@ -474,6 +474,38 @@ async def test_map_gives_an_input_that_is_refused_as_a_reply_and_goes_on() -> No
             await anext(on.session.map({}, ["x"], max_parallel=0))
 
 
+@pytest.mark.parametrize(
+    ("fields", "inputs", "most", "named"),
+    [
+        ({}, ["x"], 1.5, "max_parallel"),
+        ({}, ["x"], "2", "max_parallel"),
+        ({}, ["x"], True, "max_parallel"),
+        ({}, ["x"], -1, "max_parallel"),
+        ({}, "one text", None, "inputs must be several texts"),
+        ({}, b"bytes", None, "inputs must be several texts"),
+        ({}, None, None, "inputs must be several texts"),
+        (None, ["x"], None, "fields must be a mapping"),
+    ],
+)
+async def test_map_of_what_makes_no_sense_is_refused_before_anything_is_opened(
+    fields: Any, inputs: Any, most: Any, named: str
+) -> None:
+    """Found under attack: a text was taken letter by letter, and 1.5 bounded nothing."""
+    async with stage("never", slots=2) as on:
+        with pytest.raises(InvalidParamsError, match=named):
+            await anext(on.session.map(fields, inputs, max_parallel=most))
+        assert len(on.session.conversations()) == 1
+
+
+async def test_a_thousand_inputs_that_fail_are_a_thousand_replies() -> None:
+    async with stage(model=ScriptedModel([fail("no")], repeat=True), slots=8) as on:
+        replies = [reply async for reply in on.session.map({}, map(str, range(1_000)), max_parallel=16)]
+        assert sorted(reply.index for reply in replies) == list(range(1_000))
+        assert {reply.error.code for reply in replies if reply.error} == {"model_error"}
+        assert len(on.session.conversations()) == 1
+        on.check_idle()
+
+
 async def test_map_that_is_left_early_stops_and_closes_the_rest() -> None:
     crew = Crew()
     async with stage(model=crew.model, slots=3) as on:

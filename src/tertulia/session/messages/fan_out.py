@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import asdict
@@ -26,7 +26,8 @@ class MappedReply(Reply, frozen=True, kw_only=True):
 
 
 async def map_inputs(
-    open_one: Callable[[], Awaitable[Conversation]],
+    open_with: Callable[..., Awaitable[Conversation]],
+    fields: Mapping[str, Any],
     inputs: Iterable[str],
     *,
     max_parallel: int,
@@ -34,8 +35,11 @@ async def map_inputs(
     nursery: Nursery,
 ) -> AsyncGenerator[MappedReply, None]:
     """At most so many conversations at once; one that is left early closes those it has opened."""
-    if max_parallel < 1:
-        raise InvalidParamsError(f"max_parallel must be at least 1, not {max_parallel}")
+    _check(fields, inputs, max_parallel)
+
+    def open_one() -> Awaitable[Conversation]:
+        return open_with(**fields)
+
     coming = enumerate(inputs)
     running: set[asyncio.Task[MappedReply]] = set()
     try:
@@ -54,6 +58,16 @@ async def map_inputs(
             task.cancel()
         if running:
             await asyncio.wait(running)
+
+
+def _check(fields: object, inputs: object, max_parallel: object) -> None:
+    """Refuse, before a conversation is opened, what would fail for every input or run without a bound."""
+    if not isinstance(fields, Mapping):
+        raise InvalidParamsError(f"map: the fields must be a mapping, as `open` takes them, not {fields!r:.100}")
+    if isinstance(inputs, str | bytes) or not isinstance(inputs, Iterable):
+        raise InvalidParamsError(f"map: inputs must be several texts, such as a list of them, not {inputs!r:.100}")
+    if isinstance(max_parallel, bool) or not isinstance(max_parallel, int) or max_parallel < 1:
+        raise InvalidParamsError(f"max_parallel must be a whole number of at least 1, not {max_parallel!r:.100}")
 
 
 async def _answer(open_one: Callable[[], Awaitable[Conversation]], index: int, text: str, keep: bool) -> MappedReply:
