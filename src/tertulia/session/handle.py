@@ -9,7 +9,7 @@ from tertulia.conversation.output_check import OutputCheck
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Approval
 from tertulia.protocol.ids import ConversationId, ItemId
-from tertulia.protocol.inputs import ChangeFromPython, GetHistory, Message, StopScope
+from tertulia.protocol.inputs import ChangeFromPython, GetHistory, InterruptConversation, Message, StopScope
 from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.session import describe, submission
 from tertulia.session.answers import (
@@ -201,9 +201,13 @@ class Conversation(_ById):
 
         Returns:
             Whether there was anything to stop.
+
+        Raises:
+            InvalidParamsError: The scope is another; nothing was stopped.
         """
+        params = parse(InterruptConversation, {"conversation_id": self.id, "scope": scope})
         conversation = self._parts.conversations.find(self.id)
-        return InterruptAnswer(self._parts.scheduler.interrupt(conversation.id, scope))
+        return InterruptAnswer(self._parts.scheduler.interrupt(conversation.id, params.scope))
 
     async def compact(self) -> CompactAnswer:
         """Have the model replace the older part of the history by notes, as a task of its own.

@@ -24,7 +24,7 @@ from tertulia.history.compaction import Compaction
 from tertulia.models.no_model import NoModel
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import TaskId, new_item_id
-from tertulia.protocol.inputs import Message, StopScope, check_text
+from tertulia.protocol.inputs import CancelTask, Message, StopScope, check_text
 from tertulia.protocol.items import UserMessage
 from tertulia.protocol.records import SubmissionRecord
 from tertulia.protocol.storage import StoragePolicy, strictest
@@ -32,6 +32,7 @@ from tertulia.scheduler.plan import Chain, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe
 from tertulia.session.answers import CompactAnswer, TaskInfo
+from tertulia.session.inputs import parse
 from tertulia.session.parts import SessionParts
 
 MAX_MESSAGE_ID = 256
@@ -251,8 +252,12 @@ class SessionActivity:
         return describe.task(self._parts, task_id)
 
     def cancel(self, task_id: str, *, scope: StopScope = "chain") -> bool:
-        """Stop the chain of a task, or its branch, whether it runs or waits; False where there was nothing to stop."""
-        return self._parts.scheduler.cancel(TaskId(task_id), scope)
+        """Stop the chain of a task, or its branch, whether it runs or waits; False where there was nothing to stop.
+
+        InvalidParams for another scope.
+        """
+        params = parse(CancelTask, {"task_id": task_id, "scope": scope})
+        return self._parts.scheduler.cancel(TaskId(params.task_id), params.scope)
 
     def watch_conversations(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Have `changed` called when the list of conversations or a title in it has changed; returns what ends that.

@@ -278,6 +278,24 @@ async def test_one_branch_is_stopped_and_its_caller_goes_on(how: str) -> None:
         assert [(result["ok"], result.get("code")) for result in heard(on, a)] == [(False, "cancelled"), (True, None)]
 
 
+@pytest.mark.parametrize("scope", ["tree", "", None, 1, True, "Branch"])
+async def test_a_scope_that_there_is_not_is_refused_and_stops_nothing(scope: Any) -> None:
+    """Found under attack: from Python any other word meant the branch."""
+    crew = Crew()
+    async with stage(model=crew.model, slots=2) as on:
+        (a,) = await crew.open(on, "a")
+        reply = on.begin(a.message("hold"))
+        await until_running(on, "a")
+        (task,) = on.parts.registry.running()
+        with pytest.raises(InvalidParamsError, match="scope"):
+            await a.interrupt(scope=scope)
+        with pytest.raises(InvalidParamsError, match="scope"):
+            on.session.activity.cancel(task.task_id, scope=scope)
+        assert running(on) == ["a"]
+        crew.gate("a").set()
+        assert (await reply).text == "a held"
+
+
 async def test_a_branch_that_waits_is_stopped_with_all_below_it() -> None:
     crew = Crew()
     async with stage(model=crew.model, slots=3) as on:
