@@ -7,7 +7,7 @@ from html import escape
 
 from bench.compare.charts import Series, bars, lines
 from bench.compare.results import Cell, Comparison, WorkTable
-from bench.compare.show import number_text, ratio_text
+from bench.compare.show import number_text, ratio_text, rounds_text
 from bench.compare.works import Metric
 
 _STYLE = """
@@ -44,7 +44,7 @@ def html_report(comparison: Comparison) -> str:
 def _body(comparison: Comparison) -> Iterator[str]:
     machine = ", ".join(f"{name} {value}" for name, value in comparison.machine.items())
     size = "A quick run" if comparison.is_quick else "A full run"
-    yield f"<h1>Tertulia and its peers</h1><p>{escape(comparison.date)}. {size} of {comparison.rounds} rounds; "
+    yield f"<h1>Tertulia and its peers</h1><p>{escape(comparison.date)}. {size} of {rounds_text(comparison.rounds)}; "
     yield f"{escape(machine)}.</p>"
     yield (
         f"<p>All do the same work against the same mock provider, in turns. A ratio is taken to "

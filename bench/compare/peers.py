@@ -22,8 +22,6 @@ class PeerSpec:
     """What a program that uses it has to import."""
     folder: str = ""
     variant: str = ""
-    python: str = ""
-    """The version of Python that it needs, where it is not that of the referee."""
     npm: bool = False
     """Whether it comes from npm and is driven by a program without any library."""
     checkout: bool = False
@@ -33,6 +31,12 @@ class PeerSpec:
     def path(self) -> Path:
         """The folder with the program and its locked requirements."""
         return FOLDER / (self.folder or self.name)
+
+    @property
+    def python(self) -> str:
+        """The version of Python that it needs, where it is not that of the referee."""
+        file = self.path / "python-version"
+        return file.read_text().strip() if file.exists() else ""
 
 
 # With what `import tertulia` leaves for the first turn: the HTTP client and the wire.
@@ -97,7 +101,6 @@ PEERS: tuple[PeerSpec, ...] = (
         "OpenHands SDK",
         "openhands-sdk",
         "from openhands.sdk import LLM, Agent, Conversation",
-        python="3.12",
     ),
     PeerSpec("codex", "Codex app-server", "@openai/codex", "", npm=True),
 )

@@ -116,6 +116,7 @@ def provider() -> Iterator[str]:
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.compare.provider"],
         cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,  # Ctrl-C is for the referee, which ends it by closing its input
     )  # fmt: skip
     with process:
         assert process.stdout is not None

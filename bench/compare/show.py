@@ -11,7 +11,7 @@ from bench.compare.works import Metric
 def table_lines(comparison: Comparison) -> Iterator[str]:
     """The lines of all tables; the notes stand below the table they belong to."""
     least = comparison.title(comparison.least)
-    yield f"Medians of {comparison.rounds} rounds; ×: against {least} in the same round (least–greatest)."
+    yield f"Medians of {rounds_text(comparison.rounds)}; ×: against {least} in the same round (least–greatest)."
     yield ", ".join(f"{name} {value}" for name, value in comparison.machine.items())
     for work in comparison.works:
         yield ""
@@ -37,6 +37,11 @@ def _work_lines(comparison: Comparison, work: WorkTable) -> Iterator[str]:
         yield "  " + "  ".join([first, *others]).rstrip()
     for title, note in notes.items():
         yield f"    {title}: {note}"
+
+
+def rounds_text(rounds: int) -> str:
+    """How many rounds there were."""
+    return "one round" if rounds == 1 else f"{rounds} rounds"
 
 
 def cell_text(cell: Cell, metric: Metric) -> str:
