@@ -171,7 +171,7 @@ bench: setup ## measure; BENCH=name chooses what
 	@$(BIN)/tertulia bench $(BENCH)
 
 COMPARE ?=
-compare: setup ## measure Tertulia against its peers, an hour or two (COMPARE=--quick: minutes); report in build/compare.html
+compare: setup ## measure Tertulia against its peers, three hours (COMPARE=--quick: half an hour); report in build/compare.html
 	@mkdir -p build
 	@$(BIN)/tertulia bench compare --json build/compare.json --html build/compare.html $(COMPARE)
 

@@ -17,8 +17,7 @@ from bench.compare.results import Comparison
 from bench.compare.show import table_lines
 from bench.compare.works import WORKS
 
-FULL_ROUNDS = 5
-QUICK_ROUNDS = 3
+ROUNDS = 3
 _BAR = 24
 
 
@@ -51,7 +50,7 @@ def run(
     plan = Plan(
         peers=chosen,
         works=_chosen("work", {work.id: work for work in WORKS}, [name.upper() for name in works]),
-        rounds=rounds or (QUICK_ROUNDS if quick else FULL_ROUNDS),
+        rounds=rounds or ROUNDS,
         is_quick=quick,
         prepare=partial(prepare, cache=cache_folder()),
     )

@@ -70,7 +70,10 @@ def run_peer(spec: PeerSpec, environment: PeerEnvironment, request: PeerRequest,
         folder = Path(home) / "project"
         folder.mkdir()
         out = _communicate(command, line + "\n", variables, folder, timeout_s)
-    report = json.loads(out)
+    try:
+        report = json.loads(out)
+    except ValueError:
+        raise PeerError(f"It failed: its report is no JSON: {out[:100]!r}") from None
     hosts = [*report["refused"], *_refused_hosts(request.url)[len(refused) :]]
     if hosts:
         raise PeerError(f"It tried to reach {', '.join(hosts)}: peers may use the loopback only.")

@@ -182,6 +182,20 @@ def test_a_peer_gets_nothing_of_the_users_environment(tmp_path: Path, monkeypatc
     assert variables["HTTPS_PROXY"] == variables["https_proxy"] == "http://127.0.0.1:9"
 
 
+def test_a_report_that_is_no_json_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "garbled").mkdir()
+    (tmp_path / "garbled" / "program.py").write_text("print('hello')")
+    garbled = PeerSpec("garbled", "Garbled", "none", "", folder=str(tmp_path / "garbled"))
+    found = compare([garbled], [work("W2", {"count": 1})])
+    assert found.works[0].cells["garbled"]["CPU"].note == "It failed: its report is no JSON: 'hello\\n'"
+
+
+def test_a_tool_that_failed_gives_no_figure(tmp_path: Path) -> None:
+    answers = 'return "It is as " + text if text.startswith("@call") else ""'
+    found = compare([peer(tmp_path, "idle", turn=answers)], [work("W5", {"times": 1})])
+    assert "the tool did not answer" in found.works[0].cells["idle"]["CPU"].note
+
+
 # ---- the provider
 
 
