@@ -11,7 +11,7 @@ import pytest
 from tests.cli.running import Shell
 from tests.cli.stored_sessions import DELEGATING, held, run_session
 
-ACTS = ("ls", "create", "send", "history", "destroy", "call")
+ACTS = ("ls", "create", "send", "history", "merge", "destroy", "call")
 
 
 def listed(shell: Shell) -> list[dict[str, object]]:

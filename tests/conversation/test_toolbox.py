@@ -130,6 +130,18 @@ def test_a_function_with_the_name_of_a_switched_off_tool_is_offered() -> None:
     assert "web_search" in box.offered(terms(off), off).names
 
 
+def test_merging_adds_one_tool_and_leaves_the_list_without_it_alone() -> None:
+    """Issue 20 (8): the five of seed 004 stay as they are."""
+    box = Toolbox(ToolRegistry([Named(spec("conv_list", "conv")), Named(spec("conv_merge", "conv"))]))
+    usual = box.offered(terms(TOP), TOP)
+    merging = box.offered(terms(TOP), TOP, merging=True)
+    assert "conv_list" in usual.names
+    assert [tool.name for tool in merging.specs] == [*(tool.name for tool in usual.specs), "conv_merge"]
+    assert box.offered(terms(TOP), TOP).digest == usual.digest
+    off = replace(TOP, include_conv_tools=False)
+    assert not {"conv_list", "conv_merge"} & box.offered(terms(off), off, merging=True).names
+
+
 def test_tools_are_assembled_from_terms_and_rights_alone() -> None:
     """S000-08: there is no tools_config of a session or a turn to ask."""
     flags = ["delegating", "merging"]

@@ -51,6 +51,15 @@ def test_tools_stand_in_the_order_of_the_contract() -> None:
     assert tools.conflicts == ()
 
 
+def test_the_tool_that_comes_and_goes_is_the_last_of_all() -> None:
+    """Issue 20 (8): what a provider has cached of the list before it stays good."""
+    usual = assemble_tools(every_kind())
+    merging = assemble_tools([spec("conv_merge", "conv"), *every_kind()])
+    assert names(merging) == [*names(usual), "conv_merge"]
+    dialect = ItemsDialect()
+    assert merging.encoded(dialect).startswith(usual.encoded(dialect)[:-1])
+
+
 def test_only_what_is_ordered_by_registration_depends_on_the_order_it_came_in() -> None:
     """S002-29, X-27: built-ins and MCP tools have their places."""
     backwards = names(assemble_tools(reversed(every_kind())))
