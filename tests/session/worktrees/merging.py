@@ -13,8 +13,9 @@ from msgspec.structs import replace
 import tertulia
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.worktree import OwnWorktree
-from tertulia.session.worktrees.merge import MergeMode, MergeOutcome, MergeSides, WorktreeMerge
+from tertulia.session.worktrees.merge import MergeOutcome, MergeSides, WorktreeMerge
 from tertulia.session.worktrees.worktree import RepositoryTree, Worktree, write_state
+from tertulia.tools.conv_merge import MergeMode
 from tests.session.worktrees.repository import Repository, variables
 from tests.tools.calling import call
 from tests.tools.workbench import Answer, Workbench, workbench

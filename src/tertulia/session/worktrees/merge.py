@@ -7,15 +7,15 @@ names it.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
+from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.policy.display_text import visible
 from tertulia.protocol.tool_events import Decider, PatchApplyBegin, PatchApplyEnd
 from tertulia.session.worktrees.merge_commit import BranchCommit, add_to_branch, prepare_commit
@@ -32,9 +32,9 @@ from tertulia.session.worktrees.merge_files import (
 from tertulia.session.worktrees.merge_trees import FileDiff, TreeMerge, conflict_error, merge_commits
 from tertulia.session.worktrees.worktree import LeftOut, RepositoryTree, Worktree, WrittenState, snapshot, write_state
 from tertulia.tools.command_environment import CommandEnvironment, PatchSource
+from tertulia.tools.conv_merge import MergeMode
 from tertulia.tools.tool import CallContext
 
-MergeMode = Literal["apply", "commit"]
 _MERGED = "refs/tertulia/merged/"
 _EVENT_KINDS = {"added": "add", "deleted": "delete", "modified": "update", "renamed": "update"}
 
@@ -99,6 +99,7 @@ class WorktreeMerge:
         self._place = place
         # Paths of a repository count from its top, wherever in it the caller works.
         self._call = replace(call, cwd=str(sides.tree.top))
+        self._to_top = os.path.relpath(sides.tree.top, os.path.realpath(call.cwd))
         self._check_idle = check_idle
 
     async def run(self) -> MergeOutcome:
@@ -118,7 +119,9 @@ class WorktreeMerge:
         if not prepared.merge.changes:
             return self._outcome(prepared)
         ended, decider = "interrupted", None
-        self._call.publish(PatchApplyBegin(self._call.call_id, [_described(file) for file in prepared.merge.files]))
+        self._call.publish(
+            PatchApplyBegin(self._call.call_id, [self._described(file) for file in prepared.merge.files])
+        )
         try:
             decider = await self._approve(prepared)
             if decider.kind != "policy":
@@ -195,6 +198,14 @@ class WorktreeMerge:
     async def _remember(self, commit: str) -> None:
         await self._sides.tree.git.run("update-ref", "--no-deref", _merged_ref(self._sides.worktree), commit)
 
+    def _described(self, file: FileDiff) -> dict[str, str]:
+        """As a patch tells its changes: from the caller's directory."""
+        path = os.path.normpath(os.path.join(self._to_top, file.path))
+        if file.renamed_from is not None:
+            old = os.path.normpath(os.path.join(self._to_top, file.renamed_from))
+            return {"kind": "update", "path": old, "move_to": path}
+        return {"kind": _EVENT_KINDS[file.status], "path": path}
+
     def _publish_end(self, prepared: _Prepared, failure: str, decider: Decider | None) -> None:
         names = "\n".join(f"{_EVENT_KINDS[file.status][0].upper()} {file.path}" for file in prepared.merge.files)
         text = failure or f"Merged {self._sides.worktree.branch}:\n{names}"
@@ -252,17 +263,3 @@ def _check_seen(merge: TreeMerge, ours: WrittenState) -> None:
 def _different(one: TreeMerge, other: TreeMerge) -> set[str]:
     """The paths of two merges that are not the same in both."""
     return {change.path for change in {*one.changes} ^ {*other.changes}}
-
-
-def _described(file: FileDiff) -> dict[str, str]:
-    """As a patch tells its changes."""
-    if file.renamed_from is not None:
-        return {"kind": "update", "path": file.renamed_from, "move_to": file.path}
-    return {"kind": _EVENT_KINDS[file.status], "path": file.path}
-
-
-def parse_mode(mode: Any) -> MergeMode:
-    """The mode, or InvalidParams that names both."""
-    if mode not in ("apply", "commit"):
-        raise InvalidParamsError(f'mode must be "apply" or "commit", not {mode!r:.40}')
-    return mode
