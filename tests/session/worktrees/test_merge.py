@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tertulia.errors import (
     ApprovalDeniedError,
@@ -21,6 +22,7 @@ from tertulia.errors import (
     SandboxError,
     TertuliaError,
 )
+from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.session.worktrees import merge
 from tertulia.session.worktrees.merge import WorktreeMerge
@@ -278,6 +280,37 @@ async def test_nothing_that_a_repository_names_is_started(tmp_path: Path) -> Non
         made.write("text", LINES.replace("line 18\n", "theirs\n"))
         assert (await made.merge("commit")).commit is not None
         assert not (tmp_path / "started").exists()
+
+
+async def test_a_repository_with_longer_ids_is_merged_as_well(tmp_path: Path) -> None:
+    async with stage(tmp_path, allow) as made:
+        made.bench.with_rights("untrusted")
+        shutil.rmtree(made.ours.top / ".git")
+        shutil.rmtree(made.child)
+        made.ours.git("init", "-q", "-b", "main", "--object-format=sha256")
+        made.ours.commit("first")
+        await made.begin()
+        (made.child / "old").unlink()
+        made.write("größe", "x\n")
+        assert len((await made.merge("commit")).commit or "") == 64
+        assert made.ours.git("status", "--porcelain") == ""
+        assert "+++ b/größe" in made.bench.asked[0].detail
+
+
+async def test_two_children_are_merged_one_after_the_other(tmp_path: Path) -> None:
+    async with stage(tmp_path) as made:
+        made.write("text", LINES.replace("line 1\n", "first child\n"))
+        await made.merge()
+        first = made.worktree
+        made.child = made.child.with_name("cd34")
+        made.ours.git("worktree", "add", "-q", "-b", "tertulia/cd34", str(made.child), "main")
+        assert first is not None
+        made.worktree = replace(first, path=made.child, branch="tertulia/cd34", conversation_id=ConversationId("two"))
+        made.write("text", LINES.replace("line 18\n", "second child\n"))
+        await made.merge()
+        text = (made.ours.top / "text").read_text()
+        assert "first child\n" in text
+        assert "second child\n" in text
 
 
 async def test_line_ends_are_as_the_attributes_say(tmp_path: Path) -> None:

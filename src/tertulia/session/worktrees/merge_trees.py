@@ -30,7 +30,12 @@ MAX_DIFF_BYTES = 8 * 1024 * 1024
 _MAX_NAMED = 20
 """Paths that a sentence lists; the detail of the error has all."""
 
-_NO_ATTRIBUTES = (("core.attributesfile", "/dev/null"), ("merge.default", "text"), ("merge.renames", "true"))
+_NO_ATTRIBUTES = (
+    ("core.attributesfile", "/dev/null"),
+    ("merge.default", "text"),
+    ("merge.renames", "true"),
+    ("core.quotepath", "false"),
+)
 _NO_FILE = "000000"
 _SUBMODULE = "160000"
 _KINDS: dict[str, Literal["file", "executable", "link"]] = {
@@ -252,13 +257,14 @@ async def _tree_with(git: Git, index: Path, ours: str, changes: Iterable[TreeCha
 
 def index_lines(changes: Iterable[TreeChange]) -> bytes:
     """The changes as `update-index -z --index-info` takes them."""
-    lines = (
-        f"0 {'0' * 40}\t{change.path}\0"
-        if change.new is None
-        else f"{change.new.mode} {change.new.blob}\t{change.path}\0"
-        for change in changes
-    )
-    return "".join(lines).encode("utf-8", "surrogateescape")
+    return "".join(f"{_index_entry(change)}\t{change.path}\0" for change in changes).encode("utf-8", "surrogateescape")
+
+
+def _index_entry(change: TreeChange) -> str:
+    if change.new is not None:
+        return f"{change.new.mode} {change.new.blob}"
+    # Ids are longer in some repositories.
+    return f"0 {'0' * (len(change.old.blob) if change.old is not None else 40)}"
 
 
 async def _diff(git: Git, ours: str, tree: str) -> str:
