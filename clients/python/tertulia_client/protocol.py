@@ -333,6 +333,7 @@ class CloseAnswer(TypedDict):
     closed: bool
     already_closed: bool
     forced: bool
+    kept_worktree: NotRequired[str | None]
 
 
 class CloseConversation(TypedDict):
@@ -1087,6 +1088,7 @@ class MessageAnswer(TypedDict):
     duration_ms: int
     trace_id: str
     error: NotRequired[Failure | None]
+    worktree: NotRequired[WorktreeReport | None]
 
 
 class MetricsAnswer(TypedDict):
@@ -1127,6 +1129,7 @@ class NewConversation(TypedDict):
     backend: NotRequired[str | None]
     agent: NotRequired[str | AgentSpec | None]
     cwd: NotRequired[str | None]
+    workspace: NotRequired[Literal["shared", "worktree"] | None]
     approval_policy: NotRequired[str | dict[str, Any] | None]
     storage_policy: NotRequired[str | dict[str, Any] | None]
     limits: NotRequired[dict[str, float | None] | None]
@@ -1158,6 +1161,7 @@ class OpenAnswer(TypedDict):
     context: ContextInfo
     narrowed: list[Narrowing]
     warnings: list[str]
+    worktree: NotRequired[WorktreeReport | None]
 
 
 class PatchApplyBegin(TypedDict):
@@ -1428,6 +1432,7 @@ class SetContext(TypedDict):
     backend: NotRequired[str | None]
     agent: NotRequired[str | AgentSpec | None]
     cwd: NotRequired[str | None]
+    workspace: NotRequired[Literal["shared", "worktree"] | None]
     approval_policy: NotRequired[str | dict[str, Any] | None]
     storage_policy: NotRequired[str | dict[str, Any] | None]
     limits: NotRequired[dict[str, float | None] | None]
@@ -1550,6 +1555,7 @@ class TaskInfo(TypedDict):
     started_at: str | None
     chain: list[str]
     last_assistant_message: NotRequired[str | None]
+    worktree: NotRequired[WorktreeReport | None]
 
 
 class TaskList(TypedDict):
@@ -1801,6 +1807,16 @@ class WebSearchEndEnvelope(TypedDict):
     trace_id: str | None
     span_id: str | None
     data: WebSearchEnd
+
+
+class WorktreeReport(TypedDict):
+    """What the work in a worktree has come to: part of every answer that a conversation gives that has one."""
+
+    branch: str
+    commit: str
+    diffstat: NotRequired[str]
+    left_out: NotRequired[list[str]]
+    began: NotRequired[str]
 
 
 AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope

@@ -300,6 +300,7 @@ export interface CloseAnswer {
   closed: boolean;
   already_closed: boolean;
   forced: boolean;
+  kept_worktree?: string | null;
 }
 
 /** The parameters of the operation `conversation/close`. */
@@ -984,6 +985,7 @@ export interface MessageAnswer {
   duration_ms: number;
   trace_id: string;
   error?: Failure | null;
+  worktree?: WorktreeReport | null;
 }
 
 /** `metrics/get`: the numbers of a session and of its conversations. */
@@ -1021,6 +1023,7 @@ export interface NewConversation {
   backend?: string | null;
   agent?: string | AgentSpec | null;
   cwd?: string | null;
+  workspace?: "shared" | "worktree" | null;
   approval_policy?: string | Record<string, unknown> | null;
   storage_policy?: string | Record<string, unknown> | null;
   limits?: Record<string, number | null> | null;
@@ -1049,6 +1052,7 @@ export interface OpenAnswer {
   context: ContextInfo;
   narrowed: Array<Narrowing>;
   warnings: Array<string>;
+  worktree?: WorktreeReport | null;
 }
 
 /** A patch is about to be applied. */
@@ -1295,6 +1299,7 @@ export interface SetContext {
   backend?: string | null;
   agent?: string | AgentSpec | null;
   cwd?: string | null;
+  workspace?: "shared" | "worktree" | null;
   approval_policy?: string | Record<string, unknown> | null;
   storage_policy?: string | Record<string, unknown> | null;
   limits?: Record<string, number | null> | null;
@@ -1406,6 +1411,7 @@ export interface TaskInfo {
   started_at: string | null;
   chain: Array<string>;
   last_assistant_message?: string | null;
+  worktree?: WorktreeReport | null;
 }
 
 /** `task/list`: what runs, then what waits, the next one first. */
@@ -1633,6 +1639,15 @@ export interface WebSearchEndEnvelope {
   trace_id: string | null;
   span_id: string | null;
   data: WebSearchEnd;
+}
+
+/** What the work in a worktree has come to: part of every answer that a conversation gives that has one. */
+export interface WorktreeReport {
+  branch: string;
+  commit: string;
+  diffstat?: string;
+  left_out?: Array<string>;
+  began?: string;
 }
 
 /** Each operation by its name. */

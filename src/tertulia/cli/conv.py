@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 import msgspec
@@ -25,6 +25,7 @@ from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.inputs import TextInput
 from tertulia.protocol.tool_spec import ALL_CONV_TOOLS
 from tertulia.protocol.validation_text import explain_decoding
+from tertulia.protocol.worktree import WorkspaceKind
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
@@ -143,6 +144,7 @@ def ls(flags: GlobalFlags, *, which: str | None, last: bool, as_json: bool) -> i
 @click.argument("words", nargs=-1, metavar="[TEXT|-]")
 @click.option("--title", metavar="TITLE", help="A short name for lists.")
 @click.option("--instructions", metavar="TEXT", help="Its base instructions.")
+@click.option("--workspace", type=click.Choice(get_args(WorkspaceKind)), help="worktree: a git worktree of its own.")
 @click.option("as_json", "--json", is_flag=True, help="Print events, one JSON object a line.")
 @with_session_options
 @click.pass_obj
@@ -152,6 +154,7 @@ def create(
     words: Sequence[str],
     title: str | None,
     instructions: str | None,
+    workspace: str | None,
     which: str | None,
     last: bool,
     as_json: bool,
@@ -163,12 +166,11 @@ def create(
     # Of the new conversation: for the whole session it would erase what others have stored.
     storage = flags.values.pop("storage_policy", None)
     loaded = flags.load()
-    fields = {"title": title, "base_instructions": instructions, "storage_policy": storage}
-    fields = {name: value for name, value in fields.items() if value is not None}
+    given = {"title": title, "base_instructions": instructions, "storage_policy": storage, "workspace": workspace}
+    fields = {name: value for name, value in given.items() if value is not None}
     if words:
-        return _run_message(
-            flags, loaded, (which, last), MessageRequest(_text_input(words), opens=fields), as_json=as_json
-        )
+        request = MessageRequest(_text_input(words), opens=fields)
+        return _run_message(flags, loaded, (which, last), request, as_json=as_json)
 
     async def act(host: Host, session: Session) -> Any:
         return (await operate(host, session, "conversation/open", fields)).answer
@@ -192,9 +194,8 @@ def send(
 ) -> int:
     """Send a message to a conversation and print the answer."""
     loaded = flags.load()
-    return _run_message(
-        flags, loaded, (which, last), MessageRequest(_text_input(words), conversation_id=conversation), as_json=as_json
-    )
+    request = MessageRequest(_text_input(words), conversation_id=conversation)
+    return _run_message(flags, loaded, (which, last), request, as_json=as_json)
 
 
 @command.command("history", epilog=_MORE_HISTORY)
@@ -231,11 +232,12 @@ def destroy(flags: GlobalFlags, *, conversation: str, which: str | None, last: b
     loaded = flags.load()
 
     async def act(host: Host, session: Session) -> str:
-        conversation_id = find_open_conversation(session, conversation)
-        await operate(host, session, "conversation/close", {"conversation_id": conversation_id})
-        return conversation_id
+        params = {"conversation_id": find_open_conversation(session, conversation)}
+        worktree = (await operate(host, session, "conversation/close", params)).answer.kept_worktree
+        stays = "" if worktree is None else f"; its worktree {worktree} stays: something in it is not committed"
+        return f"{params['conversation_id']} is closed{stays}"
 
-    _out(loaded).line(f"{_run(flags, loaded, (which, last), act)} is closed")
+    _out(loaded).line(_run(flags, loaded, (which, last), act))
     return 0
 
 

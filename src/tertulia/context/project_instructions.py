@@ -16,6 +16,8 @@ import msgspec
 from tertulia.context.git_repository import find_repository
 from tertulia.context.validation import escape_tags, one_line
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.worktree import OwnWorktree
+from tertulia.sandbox.masks.guarded_paths import is_inside
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """Of a directory that has both, the first is read and the second is not."""
@@ -45,9 +47,13 @@ class ProjectFiles:
         self._hidden = hidden
         self._warned: set[str] = set()
 
-    def read(self, cwd: str) -> tuple[str, list[str]]:
-        """What they say in that directory, and the warnings that were not given before."""
-        found = read_project_instructions(cwd, self._hidden)
+    def read(self, cwd: str, worktree: OwnWorktree | None = None) -> tuple[str, list[str]]:
+        """What they say in that directory, and the warnings that were not given before.
+
+        `worktree`: where that lies, if it is one: the masked folder of ours that it lies in does not hide it.
+        """
+        hidden = self._hidden if worktree is None else [h for h in self._hidden if not is_inside(worktree.path, h)]
+        found = read_project_instructions(cwd, hidden)
         new = [warning for warning in found.warnings if warning not in self._warned]
         if len(self._warned) < _MAX_WARNED:
             self._warned.update(new)

@@ -35,6 +35,7 @@ from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_spec import ALL_CONV_TOOLS, canonical_name
 from tertulia.protocol.validation_text import NOT_JSON
+from tertulia.protocol.worktree import WorktreeReport
 from tertulia.tools.dispatch import refusal
 from tertulia.tools.tool import ChainView, Result
 
@@ -59,6 +60,8 @@ class TaskServices(msgspec.Struct, frozen=True):
     shell_environment: dict[str, object]
     make_ready: Callable[[TaskScope], Awaitable[object]] | None = None
     """Awaited before a task's first request: the place for changes that happen only between tasks."""
+    report_worktree: Callable[[TaskScope], Awaitable[WorktreeReport | None]] | None = None
+    """Awaited after a task: what its conversation has come to in a worktree, committed. Raises nothing."""
 
 
 class PartialAnswer:

@@ -87,6 +87,11 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         setting="Python and `-C` only: an absolute directory; unset, where the process was started",
     ),
     ConversationField(
+        name="workspace",
+        kind=Structured(),
+        doc="`open` only: `shared` (default), or `worktree`: [a git worktree of its own](parallel.md#own-workspaces)",
+    ),
+    ConversationField(
         name="approval_policy",
         kind=Structured("see below"),
         doc="when a person is [asked](rights.md#approvals)",

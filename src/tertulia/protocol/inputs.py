@@ -15,6 +15,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS
 from tertulia.protocol.field_kinds import Number, Switch, Words
 from tertulia.protocol.records import MAX_CONTROLS, TOO_MANY, has_too_many_escapes
+from tertulia.protocol.worktree import OwnWorktree, WorkspaceKind
 
 ModelValue = Annotated[
     Any, Meta(description="provider/model; null: the default", extra_json_schema={"type": ["string", "null"]})
@@ -112,6 +113,7 @@ class ContextFields(_GeneratedFields, frozen=True, kw_only=True, forbid_unknown_
     agent: AgentSpec | str | None | UnsetType = UNSET
     """By name one that is set up, or an identity."""
     cwd: str | None | UnsetType = UNSET
+    workspace: WorkspaceKind | None | UnsetType = UNSET
     approval_policy: ApprovalValue = UNSET
     storage_policy: StorageValue = UNSET
     limits: dict[str, float | None] | None | UnsetType = UNSET
@@ -136,6 +138,8 @@ class OpenFromPython(NewConversation, frozen=True, kw_only=True, forbid_unknown_
 
     functions: tuple[Any, ...] | None | UnsetType = UNSET
     """Functions marked with `@tool`, see `tools/tool.py`."""
+    worktree: OwnWorktree | UnsetType = UNSET
+    """What was made for it, where it asks for a worktree; no caller gives it."""
 
 
 class ChangeFromPython(SetContext, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -33,6 +33,17 @@ class OwnWorktree(msgspec.Struct, frozen=True):
     began: str = ""
     """What that commit is, for people."""
 
+    @classmethod
+    def unknown(cls, conversation_id: ConversationId) -> OwnWorktree:
+        """One that was not stored, and that is gone: it is nowhere."""
+        return cls(conversation_id, *[f"/nonexistent/{conversation_id}"] * 4, branch="not stored", start="")
+
+    def beginning(self, conversation_id: ConversationId) -> WorktreeReport | None:
+        """What is said of it when the conversation is opened; None to one that only shares it."""
+        if conversation_id != self.conversation_id:
+            return None
+        return WorktreeReport(self.branch, self.start, began=self.began)
+
     def place_of(self, path: str) -> str:
         """The same place in the worktree, for a path of the tree it stands for, or of one around it."""
         if _lies_in(path, self.path):

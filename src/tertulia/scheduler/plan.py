@@ -23,6 +23,7 @@ from tertulia.protocol.ids import ConversationId, TaskId, new_task_id, new_trace
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import ToolCall, UserMessage
 from tertulia.protocol.storage import StoragePolicy, strictest
+from tertulia.protocol.worktree import WorktreeReport
 from tertulia.scheduler.reply import Failure, Reply
 from tertulia.tools.tool import ChainView, Result, Rounds, TargetResult
 
@@ -210,10 +211,13 @@ class TaskEnd(msgspec.Struct, frozen=True):
     """Whether its conversation was closed."""
     targets: tuple[Branch, ...] = ()
     """The branches that it has handed over to; they may start when its end is committed."""
+    worktree: WorktreeReport | None = None
+    """What its conversation has come to in a worktree, where it has one."""
 
     def for_caller(self, branch: Branch) -> TargetResult:
         """The result as the waiting continuation gets it."""
-        result = TargetResult(branch.conversation_id, "completed", self.text, storage=self.storage)
+        id, worktree = branch.conversation_id, self.worktree
+        result = TargetResult(id, "completed", self.text, storage=self.storage, worktree=worktree)
         if self.status == "completed":
             return result
         if self.failure is not None:

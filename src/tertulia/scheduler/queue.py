@@ -380,4 +380,5 @@ def _reply(chain: Chain, now: float, last_seq: int) -> Reply:
         trace_id=chain.trace_id,
         error=failure,
         last_seq=last_seq,
+        worktree=end.worktree,
     )

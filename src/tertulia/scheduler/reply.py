@@ -12,6 +12,7 @@ from tertulia.errors import InvalidOutputError, TaskCancelledError, TertuliaErro
 from tertulia.protocol.ids import TaskId
 from tertulia.protocol.items import Usage
 from tertulia.protocol.validation_text import explain_validation
+from tertulia.protocol.worktree import WorktreeReport
 from tertulia.schema.python_types import convert_value
 
 T = TypeVar("T")
@@ -68,6 +69,8 @@ class Reply(msgspec.Struct, frozen=True):
     error: Failure | None = None
     last_seq: int = 0
     """The last event of the chain; a client that orders answers after events waits for it."""
+    worktree: WorktreeReport | None = None
+    """Branch, commit and diffstat of a conversation that has a worktree."""
 
     def raise_for_status(self) -> Self:
         """The reply itself where the task was completed.

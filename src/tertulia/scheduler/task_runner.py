@@ -138,6 +138,8 @@ class TaskRunner:
             # Also for a worker that is cancelled now: the calls wait for an answer, and that is how they get one.
             targets = self._handoffs.expand(branch, scope, end.handed) if end.handed else ()
         end = replace(end, storage=scope.storage(), gone=conversation.closed, targets=targets)
+        if self._around.report_worktree is not None:
+            end = replace(end, worktree=await self._around.report_worktree(scope))
         await self._around.bus.flush()
         return end
 

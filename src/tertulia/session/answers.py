@@ -15,6 +15,7 @@ from tertulia.protocol.items import Usage
 from tertulia.protocol.mapping_struct import MappingStruct
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.protocol.tool_spec import ToolSource
+from tertulia.protocol.worktree import WorktreeReport
 from tertulia.scheduler.reply import Failure, Reply, ReplyStatus
 
 
@@ -113,13 +114,15 @@ class ContextInfo(Answer, frozen=True):
     cache_key: str
 
 
-class OpenAnswer(Answer, frozen=True):
+class OpenAnswer(Answer, frozen=True, omit_defaults=True):
     """`conversation/open` and `conversation/set_context`: the context that holds now, and what was narrowed."""
 
     conversation_id: ConversationId
     context: ContextInfo
     narrowed: list[Narrowing]
     warnings: list[str]
+    worktree: WorktreeReport | None = None
+    """Where a worktree of its own began."""
 
 
 class ForkAnswer(Answer, frozen=True):
@@ -245,12 +248,14 @@ class CompactAnswer(Answer, frozen=True):
     reason: str | None = None
 
 
-class CloseAnswer(Answer, frozen=True):
+class CloseAnswer(Answer, frozen=True, omit_defaults=True):
     """`conversation/close` and `session/close`: how it was closed."""
 
     closed: bool
     already_closed: bool
     forced: bool
+    kept_worktree: str | None = None
+    """The worktree of the conversation that stays because something in it is not committed."""
 
 
 class HistoryEntry(Answer, frozen=True, omit_defaults=True):
@@ -293,6 +298,8 @@ class TaskInfo(Answer, frozen=True):
     started_at: str | None
     chain: list[ConversationId]
     last_assistant_message: str | None = None
+    worktree: WorktreeReport | None = None
+    """Of one that has ended in a conversation with a worktree: what that has come to."""
 
 
 class TaskList(Answer, frozen=True):
@@ -377,6 +384,8 @@ class MessageAnswer(Answer, frozen=True, omit_defaults=True):
     duration_ms: int
     trace_id: str
     error: Failure | None = None
+    worktree: WorktreeReport | None = None
+    """What a conversation that has a worktree has come to there."""
 
 
 class DetachAnswer(Answer, frozen=True):
@@ -387,13 +396,5 @@ class DetachAnswer(Answer, frozen=True):
 
 def message_answer(reply: Reply) -> MessageAnswer:
     """A reply in wire spelling."""
-    return MessageAnswer(
-        task_id=reply.task_id,
-        status=reply.status,
-        last_assistant_message=reply.text,
-        usage=reply.usage,
-        tool_calls=reply.tool_calls,
-        duration_ms=round(reply.duration * 1000),
-        trace_id=reply.trace_id,
-        error=reply.error,
-    )
+    counted = reply.usage, reply.tool_calls, round(reply.duration * 1000)
+    return MessageAnswer(reply.task_id, reply.status, reply.text, *counted, reply.trace_id, reply.error, reply.worktree)

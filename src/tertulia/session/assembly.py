@@ -25,6 +25,7 @@ from tertulia.protocol.conversation_fields import PREFERENCES
 from tertulia.protocol.events import SessionConfigured, WarningEvent
 from tertulia.protocol.ids import ConversationId, new_conversation_id, new_session_id
 from tertulia.protocol.storage import StoragePolicy
+from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
 from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
 from tertulia.sandbox.runner import PROTECTED_NAMES
 from tertulia.scheduler.handoffs import Handoffs
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from tertulia.mcp.pool.session_servers import SessionServers
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
+    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
 _NO_SERVERS = NoServers()
 
@@ -163,7 +165,12 @@ def _restore(parts: SessionParts, past: RecordedState) -> None:
     from tertulia.session.resume.close_open import close_open_work
     from tertulia.session.resume.rebuild import ConversationRestorer
 
-    restored = list(ConversationRestorer(past, parts.terms_resolver, parts.clock, parts.journal).conversations())
+    def find_worktree(conversation_id: ConversationId) -> OwnWorktree | None:
+        record = parts.worktrees.folder.find(conversation_id)
+        return None if record is None else record.worktree
+
+    past_life = ConversationRestorer(past, parts.terms_resolver, parts.clock, parts.journal, find_worktree)
+    restored = list(past_life.conversations())
     for entry in restored:
         parts.conversations.restore(entry.conversation, entry.narrowed)
     for old in past.conversations.values():
@@ -263,7 +270,7 @@ def _read_project(parts: SessionParts, conversation: ConversationState) -> tuple
     terms = conversation.terms
     if not terms.project_instructions or terms.backend != NATIVE or parts.settings.is_broker:
         return "", ()
-    return parts.project_files.read(terms.cwd)
+    return parts.project_files.read(terms.cwd, terms.worktree)
 
 
 def _refresh_project(parts: SessionParts, scope: TaskScope) -> None:
@@ -286,11 +293,18 @@ def _scheduler(parts: SessionParts) -> Scheduler:
     settings, bus, clock, nursery = parts.settings, parts.bus, parts.clock, parts.nursery
 
     async def make_ready(scope: TaskScope) -> None:
+        if scope.conversation.terms.worktree is not None:
+            await parts.worktrees.ready(scope.conversation)
         if (agents := parts.made.agent_registry) is not None:
             await agents.refresh(scope.conversation)
         _refresh_project(parts, scope)
         if parts.made.servers is not None:
             await refresh_before_task(parts, scope)
+
+    async def report_worktree(scope: TaskScope) -> WorktreeReport | None:
+        if parts.made.worktrees is None:
+            return None
+        return await parts.worktrees.report(scope.conversation, scope.task_id)
 
     def find_backend(conversation: ConversationState) -> Backend:
         return parts.backends.find(conversation)
@@ -302,6 +316,7 @@ def _scheduler(parts: SessionParts) -> Scheduler:
         settings.tool_timeout_s,
         dict(settings.shell_environment),
         make_ready,
+        report_worktree,
     )
     occupancy, grace = Occupancy(), settings.close_timeout_s
     handoffs = Handoffs(parts.conversations, bus, clock, occupancy)
@@ -353,6 +368,12 @@ def _backends(parts: SessionParts) -> BackendTable:
     return backends_for(parts)
 
 
+def _worktrees(parts: SessionParts) -> ConversationWorktrees:
+    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
+
+    return ConversationWorktrees(parts.session_id, parts.environment, parts.bus, lambda: parts.conversations)
+
+
 _MAKERS = PartMakers(
     bus=_bus,
     wires=_wires,
@@ -368,4 +389,5 @@ _MAKERS = PartMakers(
     agent_registry=members.agent_registry_for,
     backends=_backends,
     project_files=_project_files,
+    worktrees=_worktrees,
 )

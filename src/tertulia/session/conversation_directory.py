@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import NATIVE
@@ -18,7 +19,7 @@ from tertulia.errors import (
     TertuliaError,
     UnsupportedByBackendError,
 )
-from tertulia.protocol.ids import CallId, new_item_id, new_task_id
+from tertulia.protocol.ids import CallId, TaskId, new_conversation_id, new_item_id, new_task_id
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import ToolCall
 from tertulia.protocol.storage import StoragePolicy, strictest
@@ -29,6 +30,7 @@ from tertulia.session import describe
 from tertulia.session.parts import SessionParts
 from tertulia.session.shutdown import close_conversation, start_closing
 from tertulia.session.submission import new_sub_id, submit_plan
+from tertulia.session.terms import with_worktree
 from tertulia.tools.dispatch import Dispatch, check_call, refusal, render_result
 from tertulia.tools.tool import CallContext, ConversationEntries, Handoff, Result, TargetResult
 
@@ -80,6 +82,28 @@ class ConversationDirectory:
         if isinstance(spec.model, str) and spec.model.startswith(_SCRIPTED) and not _is_scripted(caller):
             raise InvalidParamsError("model: only a scripted conversation may open one with a script")
         self._parts.conversations.check_child(spec, caller)
+        if self._kind_of_workspace(spec) == "worktree":
+            self._check_worktree(call)
+
+    async def prepare(self, call: CallContext, spec: NewConversation) -> tuple[NewConversation, str]:
+        """The same with a worktree, where it asks for one, and where that began. GitError where there can be none."""
+        if self._kind_of_workspace(spec) != "worktree":
+            return spec, ""
+        parts, caller = self._parts, self._caller(call)
+        worktree = await parts.worktrees.make(new_conversation_id(), call.cwd, caller.terms.worktree, call.task_id)
+        return with_worktree(spec, worktree), worktree.began
+
+    def _kind_of_workspace(self, spec: NewConversation) -> object:
+        return self._parts.terms_resolver.agents.for_child(spec).workspace
+
+    def _check_worktree(self, call: CallContext) -> None:
+        from tertulia.session.worktrees.conversation_worktrees import repository_around
+
+        if call.rights.sandbox == "read_only":
+            raise InvalidParamsError(
+                "workspace: this conversation may only read, and a worktree is written to its repository; use shared"
+            )
+        repository_around(call.cwd)
 
     def check_send(self, call: CallContext, conversation_id: str) -> None:
         """Refuse a target that does not exist, or that could not answer."""
@@ -91,15 +115,15 @@ class ConversationDirectory:
         """Refuse the root, what does not exist, and what waits for an answer."""
         self._destructible(call, conversation_id)
 
-    async def destroy(self, call: CallContext, conversation_id: str) -> bool:
-        """Close it; whether it was the caller, whose task then ends with the call."""
+    async def destroy(self, call: CallContext, conversation_id: str) -> tuple[bool, str | None]:
+        """Close it; whether it was the caller, whose task then ends with the call, and the worktree that stays."""
         conversation = self._destructible(call, conversation_id)
         if conversation.id == call.conversation_id:
             # Not awaited: it ends only when this task does.
             start_closing(self._parts, conversation, self._parts.settings.close_timeout_s)
-            return True
-        await close_conversation(self._parts, conversation.id, None)
-        return False
+            return True, None
+        closed = await close_conversation(self._parts, conversation.id, None)
+        return False, closed.kept_worktree
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -161,10 +185,13 @@ async def call_conv_tool(parts: SessionParts, caller: ConversationState, name: s
     limit = caller.terms.rights.limits.max_output_bytes
     call = ToolCall(new_item_id(), CallId(f"cli-{new_item_id()}"), name, arguments)
     offered = parts.toolbox.offered(caller.terms, caller.terms.rights, merging=bool(caller.worktree_children))
-    checked = check_call(call, parts.toolbox.registry, offered.names, lambda call: _context(parts, caller, call))
+    task_id = new_task_id()
+    checked = check_call(
+        call, parts.toolbox.registry, offered.names, lambda call: _context(parts, caller, call, task_id)
+    )
     dispatch = Dispatch(
         [checked],
-        lambda call: _context(parts, caller, call),
+        lambda call: _context(parts, caller, call, task_id),
         began=lambda call: None,
         ended=lambda ended: None,
         timeout_s=parts.settings.tool_timeout_s,
@@ -177,13 +204,16 @@ async def call_conv_tool(parts: SessionParts, caller: ConversationState, name: s
         result = await _hand_over(parts, caller, handoff)
     except TertuliaError as error:
         return refusal(error)
+    finally:
+        if parts.made.worktrees is not None:
+            await parts.worktrees.drop_unopened(task_id)
     return render_result(handoff.render, result, limit)[0]
 
 
-def _context(parts: SessionParts, caller: ConversationState, call: ToolCall) -> CallContext:
+def _context(parts: SessionParts, caller: ConversationState, call: ToolCall, task_id: TaskId) -> CallContext:
     return CallContext(
         conversation_id=caller.id,
-        task_id=new_task_id(),
+        task_id=task_id,
         call_id=call.call_id,
         cwd=caller.terms.cwd,
         rights=caller.terms.rights,
@@ -204,9 +234,10 @@ async def _hand_over(parts: SessionParts, caller: ConversationState, handoff: Ha
 
 
 def _target_result(target: ConversationState, reply: Reply) -> TargetResult:
-    limit = target.terms.rights.limits.max_output_bytes
+    limit, worktree = target.terms.rights.limits.max_output_bytes, reply.worktree
+    result = TargetResult(target.id, "completed", reply.text, room=limit, worktree=worktree)
     if reply.status == "completed":
-        return TargetResult(target.id, "completed", reply.text, room=limit)
+        return result
     if reply.error is not None:
-        return TargetResult(target.id, "failed", reply.text, reply.error.code, reply.error.message, room=limit)
-    return TargetResult(target.id, "cancelled", reply.text, "cancelled", "the task was stopped", room=limit)
+        return replace(result, status="failed", code=reply.error.code, reason=reply.error.message)
+    return replace(result, status="cancelled", code="cancelled", reason="the task was stopped")

@@ -28,8 +28,9 @@ from tertulia.protocol.ids import ConversationId, ItemId, new_conversation_id
 from tertulia.protocol.inputs import AgentSpec, ChangeFromPython, ContextFields, NewConversation, SetContext, check_text
 from tertulia.protocol.records import ForkRecord
 from tertulia.protocol.storage import StoragePolicy
+from tertulia.protocol.worktree import OwnWorktree
 from tertulia.session.resume.terms_codec import pins_record, terms_record
-from tertulia.session.terms import OpenTerms, PreparedAgent, TermsResolver
+from tertulia.session.terms import OpenTerms, PreparedAgent, TermsResolver, in_worktree, moved, new_id
 from tertulia.tools.tool import Rounds
 
 _KEPT = 100_000
@@ -173,8 +174,9 @@ class Conversations:
             if parent is None
             else terms_resolver.under_parent(spec, parent, prepared_agent)
         )
-        id = new_conversation_id() if prepared_agent is None else prepared_agent.id
-        return self._add(id, open_terms, spec, parent=parent or self.root), open_terms.settled
+        id = new_id(spec) if prepared_agent is None else prepared_agent.id
+        conversation = self._add(id, open_terms, spec, parent=parent or self.root)
+        return conversation, replace(open_terms.settled, terms=conversation.terms)
 
     def check_child(self, spec: NewConversation, caller: ConversationState, promised: int = 0) -> Rights:
         """Raise what `open_child` would raise once so many others are open; nothing is opened. What it might do."""
@@ -195,13 +197,15 @@ class Conversations:
         spec = self._terms_resolver.agents.for_child(spec)
         _check_spec(spec)
         open_terms = self._terms_resolver.under_caller(spec, caller)
-        return self._add(new_conversation_id(), open_terms, spec, caller, cause=cause, shared=shared)
+        return self._add(new_id(spec), open_terms, spec, caller, cause=cause, shared=shared)
 
     def change(self, conversation: ConversationState, params: SetContext) -> ResolvedTerms:
         """New terms for a conversation, from its next model request on."""
         _refuse_if(self.closed)
         if params.agent not in (UNSET, None):
             raise InvalidParamsError("agent: what a conversation is, is decided when it is opened; leave it out")
+        if params.workspace is not UNSET:
+            raise InvalidParamsError("workspace: where a conversation works is decided when it is opened; leave it out")
         title = _title(params, conversation.title)
         resolved = self._terms_resolver.changed(conversation, params)
         conversation.adopt(resolved.terms)
@@ -221,13 +225,18 @@ class Conversations:
         _publish_narrowed(self._bus, resolved, scope)
         return resolved
 
-    def fork(self, conversation: ConversationState, at: ItemId | int | None) -> ConversationState:
-        """A conversation that shares this one's history up to a point, and its terms."""
+    def fork(
+        self, conversation: ConversationState, at: ItemId | int | None, worktree: OwnWorktree | None = None
+    ) -> ConversationState:
+        """A conversation that shares this one's history up to a point, and its terms; `worktree`: but not that."""
         self._check_room()
         history = conversation.history.fork(at)
         # A fork of an agent is told the same, without its identity: name, tools and token stay with the first.
         terms = replace(self._terms_resolver.copied(conversation.terms), agent=None)
-        fork = ConversationState(new_conversation_id(), terms, clock=self._clock, journal=self._journal)
+        id = new_conversation_id()
+        if worktree is not None:
+            id, terms = worktree.conversation_id, moved(terms, worktree)
+        fork = ConversationState(id, terms, clock=self._clock, journal=self._journal)
         fork.default, fork.ceiling, fork.because = conversation.default, conversation.ceiling, conversation.because
         fork.history = history
         fork.title = conversation.title
@@ -271,7 +280,8 @@ class Conversations:
         self, id: ConversationId, open_terms: OpenTerms, spec: NewConversation, parent: ConversationState | None, *,
         cause: EventScope | None = None, shared: Rounds = None,
     ) -> ConversationState:  # fmt: skip
-        conversation = ConversationState(id, open_terms.settled.terms, clock=self._clock, journal=self._journal)
+        terms = in_worktree(open_terms.settled.terms, spec)
+        conversation = ConversationState(id, terms, clock=self._clock, journal=self._journal)
         conversation.default, conversation.ceiling, conversation.because = (
             open_terms.default,
             open_terms.ceiling,

@@ -25,8 +25,8 @@ from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import AssistantMessage, ImagePart, Item, UserMessage
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.worktree import OwnWorktree
 from tertulia.sandbox.runner import TierName
-from tertulia.scheduler.plan import Chain
 from tertulia.session.agents.answers import CanvasInfo
 from tertulia.session.answers import (
     CallCounts,
@@ -182,7 +182,8 @@ def context(parts: SessionParts, state: ConversationState) -> ContextInfo:
 
 def open_answer(parts: SessionParts, state: ConversationState, resolved: ResolvedTerms) -> OpenAnswer:
     """What `conversation/open` and `conversation/set_context` answer."""
-    return OpenAnswer(state.id, context(parts, state), list(resolved.narrowed), list(resolved.warnings))
+    cuts, own = (list(resolved.narrowed), list(resolved.warnings)), state.terms.worktree
+    return OpenAnswer(state.id, context(parts, state), *cuts, None if own is None else own.beginning(state.id))
 
 
 def canvas(conversation: str, shown: Canvas) -> CanvasInfo:
@@ -197,7 +198,8 @@ def tasks(parts: SessionParts) -> list[TaskInfo]:
         TaskInfo(task.task_id, task.conversation_id, task.kind, "running", task.started_at, list(task.chain))
         for task in parts.registry.running()
     ]
-    return running + [_queued(chain) for chain in parts.scheduler.queued()]
+    waiting = ((chain.task_id, chain.conversation_id) for chain in parts.scheduler.queued())
+    return running + [TaskInfo(task_id, id, "user", "queued", None, [id]) for task_id, id in waiting]
 
 
 def task(parts: SessionParts, task_id: str) -> TaskInfo:
@@ -213,7 +215,7 @@ def task(parts: SessionParts, task_id: str) -> TaskInfo:
         return TaskInfo(chain.task_id, chain.conversation_id, "user", "running", chain.started_at, list(chain.members))
     reply = chain.answer.result()
     ended = (chain.task_id, chain.conversation_id, "user", reply.status, chain.started_at, [chain.conversation_id])
-    return TaskInfo(*ended, last_assistant_message=reply.text)
+    return TaskInfo(*ended, last_assistant_message=reply.text, worktree=reply.worktree)
 
 
 def metrics(parts: SessionParts, conversation_id: str | None) -> MetricsAnswer:
@@ -264,10 +266,6 @@ def _call_counts(calls: CallTotals) -> CallCounts:
     return CallCounts(calls.calls, calls.failures, calls.duration_ms, mean_ms, calls.max_ms)
 
 
-def _queued(chain: Chain) -> TaskInfo:
-    return TaskInfo(chain.task_id, chain.conversation_id, "user", "queued", None, [chain.conversation_id])
-
-
 def _instructions(state: ConversationState, offered: OfferedTools) -> str:
     terms = state.terms
     return full_instructions(
@@ -302,6 +300,11 @@ class ConversationDetails:
     def cwd(self) -> str:
         """The directory that it works in."""
         return self._state.terms.cwd
+
+    @property
+    def worktree(self) -> OwnWorktree | None:
+        """The git worktree that it works in, its own or its caller's; None where there is none."""
+        return self._state.terms.worktree
 
     @property
     def rights(self) -> Rights:

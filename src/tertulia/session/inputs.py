@@ -48,6 +48,8 @@ def parse_with_functions(kind: type[F], values: Mapping[str, Any]) -> F:
     values = dict(values)
     if "functions" in values:
         raise InvalidParamsError("there is an unknown field `functions`; Python functions are given as `tools`")
+    if "worktree" in values:
+        raise InvalidParamsError('there is an unknown field `worktree`; say workspace = "worktree"')
     tools = values.pop("tools", UNSET)
     spec = parse(kind, values)
     return spec if tools is UNSET else replace(spec, functions=None if tools is None else as_tools(tools))

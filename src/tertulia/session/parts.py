@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
+    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
 
 class PartMakers(msgspec.Struct, frozen=True):
@@ -58,6 +59,7 @@ class PartMakers(msgspec.Struct, frozen=True):
     agent_registry: Callable[[SessionParts], AgentRegistry]
     backends: Callable[[SessionParts], BackendTable]
     project_files: Callable[[SessionParts], ProjectFiles]
+    worktrees: Callable[[SessionParts], ConversationWorktrees]
 
 
 class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True):
@@ -169,6 +171,11 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
         """Reads AGENTS.md; made with the first conversation that is told what it says."""
         return self.make.project_files(self)
 
+    @cached_property
+    def worktrees(self) -> ConversationWorktrees:
+        """The worktrees of conversations; made with the first one."""
+        return self.make.worktrees(self)
+
 
 class MadeParts:
     """What of a session was made so far: None stands for a part that it has had no use for."""
@@ -192,6 +199,11 @@ class MadeParts:
     def servers(self) -> SessionServers | None:
         """The MCP servers, if there are any."""
         return self._made.get("servers")
+
+    @property
+    def worktrees(self) -> ConversationWorktrees | None:
+        """The worktrees of conversations, if there was one."""
+        return self._made.get("worktrees")
 
     @property
     def agent_registry(self) -> AgentRegistry | None:

@@ -57,6 +57,7 @@ def start_closing(parts: SessionParts, conversation: ConversationState, seconds:
 
 
 async def _close(parts: SessionParts, conversation: ConversationState, last: list[TaskHandle]) -> CloseAnswer:
+    remaining: str | None = None
     try:
         for handle in last:
             await handle.ended.wait()
@@ -64,6 +65,8 @@ async def _close(parts: SessionParts, conversation: ConversationState, last: lis
             await servers.forget(conversation.id)
         if (services := parts.made.command_services) is not None:
             await services.forget(conversation.id)
+        if conversation.terms.worktree is not None:
+            remaining = await parts.worktrees.release(conversation)
     finally:
         forced = any(handle.abandoned for handle in last)
         # The scheduler does it by itself too, but a conversation must not be gone before its calls are answered.
@@ -71,7 +74,7 @@ async def _close(parts: SessionParts, conversation: ConversationState, last: lis
         parts.conversations.forget(conversation, forced=forced)
         del parts.closing[conversation.id]
     await parts.bus.flush()
-    return CloseAnswer(closed=True, already_closed=False, forced=forced)
+    return CloseAnswer(closed=True, already_closed=False, forced=forced, kept_worktree=remaining)
 
 
 def stop_accepting(parts: SessionParts) -> None:
@@ -94,6 +97,8 @@ async def close_session(parts: SessionParts, seconds: float) -> bool:
                 # It may have been made while the last tasks ended.
                 if (services := parts.made.command_services) is not None:
                     await services.close()
+                if parts.made.worktrees is not None or any(c.terms.worktree is not None for c in parts.conversations):
+                    await parts.worktrees.close()
             await parts.bus.flush()
     except (TertuliaError, TimeoutError):
         # The journal could not keep the last events, or does not answer. Closing goes on all the same.

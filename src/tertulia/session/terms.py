@@ -5,23 +5,26 @@ Decides and makes; it knows no conversation by id, and changes none.
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from tertulia.conversation.resolve_terms import ResolvedTerms, TermsBase, resolve_terms
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import Agent, Terms
 from tertulia.conversation.toolbox import Toolbox
+from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpManager, McpView, ViewChanges
 from tertulia.models.wire import Wire
 from tertulia.policy.narrowing import Rights
-from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.inputs import NewConversation, SetContext, check_text
+from tertulia.protocol.ids import ConversationId, new_conversation_id
+from tertulia.protocol.inputs import NewConversation, OpenFromPython, SetContext, check_text
 from tertulia.protocol.sandbox_mode import SandboxMode
+from tertulia.protocol.worktree import OwnWorktree
 from tertulia.scheduler.nursery import Nursery
 
 if TYPE_CHECKING:
@@ -173,6 +176,11 @@ class TermsResolver:
             return OpenTerms(ResolvedTerms(self.default, (), ()), self.default, self.ceiling, "session"), _PLAIN
         # Its model is the session's own already.
         spec = replace(self.agents.opened(NewConversation(agent=self._root_agent)), model=UNSET)
+        if spec.workspace == "worktree":
+            raise InvalidParamsError(
+                f'agent {self._root_agent}: workspace = "worktree" is for conversations that are opened; the root '
+                "works in the session's own directory"
+            )
         ground = self._ground(self.default, self.ceiling, "session")
         return OpenTerms(resolve_terms(spec, self.default, ground), self.default, self.ceiling, "session"), spec
 
@@ -323,3 +331,35 @@ def _refreshed(conversation: ConversationState, mcp: McpManager) -> Terms:
     new = McpView.new_from_manager(mcp, conversation.id).with_allowlist(view.allowlist)
     # A server that is down could not be looked at: its tools must be the same when it comes back.
     return _with_view(conversation.terms, replace(new, pins={**view.pins, **new.pins}))
+
+
+def with_worktree(spec: NewConversation, worktree: OwnWorktree) -> NewConversation:
+    """The same conversation, for which a worktree was made."""
+    fields: dict[str, Any] = {**asdict(spec), "worktree": worktree}
+    return OpenFromPython(**fields)
+
+
+def new_id(spec: NewConversation) -> ConversationId:
+    """The id that a conversation will have; one that has a worktree already has it from that."""
+    worktree = _worktree(spec)
+    return new_conversation_id() if worktree is None else worktree.conversation_id
+
+
+def _worktree(spec: NewConversation) -> OwnWorktree | None:
+    given = spec.worktree if isinstance(spec, OpenFromPython) else UNSET
+    return None if given is UNSET else given
+
+
+def in_worktree(terms: Terms, spec: NewConversation) -> Terms:
+    """The terms of a new conversation in the worktree that was made for it. InvalidParams where none was."""
+    worktree = _worktree(spec)
+    if worktree is not None:
+        return moved(terms, worktree)
+    if spec.workspace == "worktree":
+        raise InvalidParamsError('workspace: "worktree" is for conv_create and for conversations that a client opens')
+    return terms
+
+
+def moved(terms: Terms, worktree: OwnWorktree) -> Terms:
+    """The same terms at the same place of a worktree."""
+    return replace(terms, worktree=worktree, cwd=worktree.place_of(os.path.realpath(terms.cwd)))

@@ -13,6 +13,7 @@ from tertulia.protocol.ids import ItemId, new_conversation_id
 from tertulia.protocol.inputs import AgentSpec, NewConversation, SetContext
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.workspace import check_directory_exists
+from tertulia.session.terms import new_id, with_worktree
 
 
 async def open_conversation(parts: SessionParts, spec: NewConversation) -> tuple[ConversationState, ResolvedTerms]:
@@ -21,11 +22,35 @@ async def open_conversation(parts: SessionParts, spec: NewConversation) -> tuple
     # A client that names tools means also those of servers that are still starting.
     await _settle_servers(parts)
     spec = parts.terms_resolver.agents.opened(spec)
-    if not isinstance(spec.agent, AgentSpec):
-        conversation, resolved = parts.conversations.open(spec)
-        await _commit_new(parts, conversation)
-        return conversation, resolved
-    return await _open_agent(parts, spec, spec.agent)
+    if spec.workspace != "worktree":
+        return await _open(parts, spec)
+    from tertulia.session.worktrees.conversation_worktrees import repository_around
+
+    above = _above(parts, spec)
+    cwd = spec.cwd if isinstance(spec.cwd, str) else above.terms.cwd
+    parts.conversations.check_child(replace(spec, agent=UNSET, mcp_tool_allowlist=UNSET), above)
+    repository_around(cwd)
+    worktree = await parts.worktrees.make(new_conversation_id(), cwd, above.terms.worktree)
+    try:
+        opened = await _open(parts, with_worktree(spec, worktree))
+    except BaseException:
+        await parts.worktrees.discard(worktree)
+        raise
+    parts.worktrees.adopt(worktree)
+    return opened
+
+
+async def _open(parts: SessionParts, spec: NewConversation) -> tuple[ConversationState, ResolvedTerms]:
+    if isinstance(spec.agent, AgentSpec):
+        return await _open_agent(parts, spec, spec.agent)
+    conversation, resolved = parts.conversations.open(spec)
+    await _commit_new(parts, conversation)
+    return conversation, resolved
+
+
+def _above(parts: SessionParts, spec: NewConversation) -> ConversationState:
+    conversations = parts.conversations
+    return conversations.root if spec.parent_id in (UNSET, None) else conversations.find(str(spec.parent_id))
 
 
 async def _settle_servers(parts: SessionParts) -> None:
@@ -37,11 +62,10 @@ async def _open_agent(
     parts: SessionParts, spec: NewConversation, agent: AgentSpec
 ) -> tuple[ConversationState, ResolvedTerms]:
     """Refuse what can be refused before a provider is asked. An agent that is not opened leaves no token."""
-    conversations = parts.conversations
-    above = conversations.root if spec.parent_id in (UNSET, None) else conversations.find(str(spec.parent_id))
+    conversations, above = parts.conversations, _above(parts, spec)
     # Its own servers are not known yet: their names are checked when it is opened.
     rights = conversations.check_child(replace(spec, agent=UNSET, mcp_tool_allowlist=UNSET), above)
-    conversation = new_conversation_id()
+    conversation = new_id(spec)
     cwd = spec.cwd if isinstance(spec.cwd, str) else above.terms.cwd
     if isinstance(spec.backend, str) and agent.backend_type == NATIVE:
         agent = replace(agent, backend_type=spec.backend)
@@ -59,8 +83,21 @@ async def fork_conversation(
     parts: SessionParts, source: ConversationState, at: ItemId | int | None
 ) -> ConversationState:
     """Fork a conversation. Where the journal refuses it, it is removed again."""
-    conversation = parts.conversations.fork(source, at)
-    await _commit_new(parts, conversation)
+    worktree = source.terms.worktree
+    if worktree is None or worktree.conversation_id != source.id:
+        conversation = parts.conversations.fork(source, at)
+        await _commit_new(parts, conversation)
+        return conversation
+    # It goes on from the same state, and the two do not disturb each other.
+    await parts.worktrees.ready(source)
+    own = await parts.worktrees.make(new_conversation_id(), source.terms.cwd, worktree)
+    try:
+        conversation = parts.conversations.fork(source, at, own)
+        await _commit_new(parts, conversation)
+    except BaseException:
+        await parts.worktrees.discard(own)
+        raise
+    parts.worktrees.adopt(own)
     return conversation
 
 

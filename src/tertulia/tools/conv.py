@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -22,6 +22,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import InputItem, NewConversation, TextInput
 from tertulia.protocol.tool_spec import CONV_MERGE, ToolSpec
 from tertulia.protocol.validation_text import explain_validation
+from tertulia.protocol.worktree import WorkspaceKind
 from tertulia.tools.conv_results import listing_result, shorten_echo, success_result, target_result
 from tertulia.tools.images import WorkspaceImages
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Rounds, Tool, VisibleConversations
@@ -118,6 +119,7 @@ class _Create(msgspec.Struct, frozen=True):
     backend: str = ""
     title: str = ""
     agent: str = ""
+    workspace: WorkspaceKind = "shared"
     fork_history: int | Literal["none", "all"] = "none"
 
     def spec(self, rights: Rights, base: str) -> NewConversation:
@@ -132,6 +134,7 @@ class _Create(msgspec.Struct, frozen=True):
             backend=self.backend or UNSET,
             title=self.title or UNSET,
             agent=self.agent or UNSET,
+            workspace=self.workspace if self.workspace != "shared" else UNSET,
             **switches,
         )
 
@@ -186,6 +189,12 @@ def create_spec(agents: Mapping[str, str]) -> ToolSpec:
             "anyOf": [{"type": "string", "enum": ["none", "all"]}, {"type": "integer", "minimum": 1}],
             "description": "How much of this conversation it starts with: none (default), all, or the last n rounds.",
         },
+        workspace={
+            "type": "string",
+            "enum": list(get_args(WorkspaceKind)),
+            "description": "worktree: a git worktree of its own on a branch of its own, which begins as your workspace "
+            "is now; shared (default): it works where you do.",
+        },
         **choice,
     )
 
@@ -231,8 +240,9 @@ class ConvCreate(_SendingTool):
         items = await self._pictures.shown(params.items, call)
         message = _message(params.user_instruction, items, "user_instruction")
         shared: Rounds = None if params.fork_history == "none" else params.fork_history
+        spec, began = await self._directory.prepare(call, params.spec(call.rights, base))
         echoed = params.echoed()
-        return Handoff(params.spec(call.rights, base), message, lambda result: target_result(result, echoed), shared)
+        return Handoff(spec, message, lambda result: target_result(result, echoed, began), shared)
 
 
 class _Send(msgspec.Struct, frozen=True):
@@ -333,8 +343,8 @@ class ConvDestroy(_ConvTool):
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Close it. A caller that closes itself ends with the call, which is answered all the same."""
-        own = await self._directory.destroy(call, arguments["conversation_id"])
-        return replace(success_result({}), ends_task=own)
+        own, worktree = await self._directory.destroy(call, arguments["conversation_id"])
+        return replace(success_result({} if worktree is None else {"kept_worktree": worktree}), ends_task=own)
 
 
 def conv_specs(agents: Mapping[str, str]) -> tuple[ToolSpec, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.tools.output_truncation import MAX_OUTPUT_BYTES, bound
 from tertulia.tools.tool import ConversationEntries, Result, TargetResult
@@ -16,6 +17,7 @@ from tertulia.tools.tool import ConversationEntries, Result, TargetResult
 MAX_ECHO_BYTES = 1_000
 """The most characters of the caller's own input that are repeated."""
 _MAX_REASON_BYTES = 2_000
+_MAX_DIFFSTAT_BYTES = 4_000
 _SILENT = "the conversation ended its task without an answer"
 
 _encode = msgspec.json.Encoder().encode
@@ -25,14 +27,20 @@ def success_result(fields: Mapping[str, Any]) -> Result:
     return Result(_encode({"ok": True, **fields}).decode())
 
 
-def target_result(result: TargetResult, echoed: Mapping[str, Any]) -> Result:
-    """How the target ended, with what the caller had said to it. Anything but an answer is no success."""
+def target_result(result: TargetResult, echoed: Mapping[str, Any], began: str = "") -> Result:
+    """How the target ended, with what the caller had said to it. Anything but an answer is no success.
+
+    `began`: where a worktree of its own began, for people.
+    """
     code, reason = result.code, result.reason
     if result.status == "completed" and not result.text:
         code, reason = "model_error", _SILENT
     payload: dict[str, Any] = {"ok": code is None, "status": result.status}
     if result.conversation_id is not None:
         payload["conversation_id"] = result.conversation_id
+    if result.worktree is not None:
+        report = replace(result.worktree, began=began)
+        payload["worktree"] = replace(report, diffstat=bound(report.diffstat, _MAX_DIFFSTAT_BYTES).text)
     if code is not None:
         reason = bound(reason or code, _MAX_REASON_BYTES).text
         payload |= {"code": code, "reason": reason, "error": {"code": code, "message": reason}}

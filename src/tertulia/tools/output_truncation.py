@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from tertulia.protocol.inputs import InputItem, NewConversation
+from tertulia.protocol.inputs import InputItem, NewConversation, OpenFromPython
 from tertulia.protocol.items import ImagePart, Part, TextPart
 from tertulia.tools.tool import Handoff, Outcome, Result, Rounds
 
@@ -121,6 +121,6 @@ def _validate_handoff(handoff: Handoff) -> Handoff:
     if not isinstance(target, str):
         # Field by field: its model may be a wire.
         fields = {name: value for name, value in asdict(target).items() if value is not UNSET}
-        target = msgspec.convert(fields, NewConversation)
+        target = msgspec.convert(fields, OpenFromPython if isinstance(target, OpenFromPython) else NewConversation)
     shared = msgspec.convert(handoff.fork_history, Rounds)
     return replace(handoff, input=items, target=target, fork_history=shared)

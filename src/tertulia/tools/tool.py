@@ -186,7 +186,8 @@ class VisibleConversations(Protocol):
     """The session's conversations as the caller may see them.
 
     Contract: what the caller's visibility hides is not found, exactly as what never existed. Nothing but `destroy`
-    has an effect; the checks raise what the operation would, and none of them waits.
+    has an effect, and `prepare`, which is undone when the task ends without opening what was prepared; the checks raise
+    what the operation would, and none of them waits.
     """
 
     @property
@@ -206,6 +207,10 @@ class VisibleConversations(Protocol):
         """Refuse a conversation that could not be opened."""
         ...
 
+    async def prepare(self, call: CallContext, spec: NewConversation) -> tuple[NewConversation, str]:
+        """The same with a worktree, where it asks for one, and where that began, for people."""
+        ...
+
     def check_send(self, call: CallContext, conversation_id: str) -> None:
         """Refuse a target that does not exist, or that could not answer."""
         ...
@@ -214,7 +219,7 @@ class VisibleConversations(Protocol):
         """Refuse the root, what does not exist, and what waits for an answer."""
         ...
 
-    async def destroy(self, call: CallContext, conversation_id: str) -> bool:
+    async def destroy(self, call: CallContext, conversation_id: str) -> tuple[bool, str | None]:
         """Close it; whether it was the caller, whose task then ends with the call."""
         ...
 

@@ -69,7 +69,9 @@ class Repository:
                 content = os.readlink(path) if os.path.islink(path) else b""
                 if os.path.isfile(path) and not os.path.islink(path):
                     content = Path(path).read_bytes()
-                files[os.path.relpath(path, self.top)] = (status.st_mode, status.st_mtime_ns, content)
+                # Of a directory not the time: a command of the user's session leaves a trace there by itself.
+                changed = 0 if os.path.isdir(path) else status.st_mtime_ns
+                files[os.path.relpath(path, self.top)] = (status.st_mode, changed, content)
         index = self.top / ".git" / "index"
         seen = (index.stat().st_mtime_ns, index.read_bytes()) if index.exists() else None
         config = (self.top / ".git" / "config").read_bytes()

@@ -7,7 +7,7 @@ nothing at all: what was said on the way there is not the answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from tertulia.cli.exec.run_message import MessageOutcome, StopReason, warning_text
@@ -19,6 +19,7 @@ from tertulia.policy.narrowing import to_wire
 from tertulia.protocol import events as e
 from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved
+from tertulia.protocol.worktree import WorktreeReport
 from tertulia.sandbox.availability import tier_outlook
 from tertulia.session.session import Session
 
@@ -175,6 +176,9 @@ class TextView:
             self._note("refused", "red", f"{line}: no one could answer")
         if ending.refused:
             self._note("note", "yellow", WAYS_OUT)
+        if reply is not None and reply.worktree is not None:
+            for word, style, text in _worktree_lines(reply.worktree):
+                self._note(word, style, text)
         if reply is not None and not self._quiet:
             usage = reply.usage
             spent = f"{usage.input_tokens:,} in ({usage.cached_input_tokens:,} cached), {usage.output_tokens:,} out"
@@ -277,3 +281,11 @@ class TextView:
         e.BackgroundEvent: _background,
         e.ErrorEvent: _error,
     }
+
+
+def _worktree_lines(worktree: WorktreeReport) -> Iterator[tuple[str, Style, str]]:
+    yield "branch", "cyan", f"{worktree.branch} at {worktree.commit[:12]}"
+    for line in worktree.diffstat.splitlines():
+        yield "      ", "dim", line.strip()
+    for entry in worktree.left_out:
+        yield "not committed", "yellow", entry

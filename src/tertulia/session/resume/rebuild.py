@@ -6,7 +6,7 @@ It only makes them. `close_open` closes their open calls and reports what is mis
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -26,6 +26,7 @@ from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tertulia.protocol.records import MCP_PINS, NATIVE_SESSION
 from tertulia.protocol.storage import Full
+from tertulia.protocol.worktree import OwnWorktree
 from tertulia.session.resume.recorded_state import RecordedConversation, RecordedSegment, RecordedState
 from tertulia.session.resume.terms_codec import (
     RecordedPins,
@@ -66,7 +67,16 @@ class RestoredConversation(msgspec.Struct, frozen=True):
 class ConversationRestorer:
     """Rebuilds the conversations of one session."""
 
-    def __init__(self, past: RecordedState, terms_resolver: TermsResolver, clock: Clock, journal: Journal) -> None:
+    def __init__(
+        self,
+        past: RecordedState,
+        terms_resolver: TermsResolver,
+        clock: Clock,
+        journal: Journal,
+        find_worktree: Callable[[ConversationId], OwnWorktree | None] = lambda _: None,
+    ) -> None:
+        """`find_worktree`: what our folder still knows of one that was not stored with the session."""
+        self._find_worktree = find_worktree
         self._past = past
         self._terms_resolver = terms_resolver
         self._clock = clock
@@ -118,11 +128,21 @@ class ConversationRestorer:
             self._pins.view(old.notes.get(MCP_PINS)).with_allowlist(rights.mcp_tool_allowlist),
             tool_preferences(rights, agreement.preferences["shell_mode"], wire.family),
         )
-        cwd = agreement.cwd or default.cwd
+        cwd, worktree = self._place(old, agreement)
         agent = _agent(agreement)
-        held = {"agent": agent, "unattended": default.unattended}
+        held = {"agent": agent, "unattended": default.unattended, "worktree": worktree}
         terms = Terms(context, rights, wire, agreement.backend, cwd, **held, **agreement.preferences)
         return terms, (*warnings, *_missing_functions(old.id, agreement.functions))
+
+    def _place(self, old: RecordedConversation, agreement: RecordedTerms) -> tuple[str, OwnWorktree | None]:
+        """Where it works. A fork's root has no worktree: that stays with the session that it was forked from."""
+        here = self._terms_resolver.default.cwd
+        if not agreement.in_worktree:
+            return agreement.cwd or here, None
+        if old.id == self._past.root_id:
+            return here, None
+        worktree = agreement.worktree or self._find_worktree(old.id) or OwnWorktree.unknown(old.id)
+        return agreement.cwd or worktree.place_of(here), worktree
 
     def _wire(self, old: RecordedConversation, agreement: RecordedTerms) -> tuple[Wire, tuple[str, ...]]:
         """The model that it had; the session's, where it had that one or where its own does not exist any more."""

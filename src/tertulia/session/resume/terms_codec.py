@@ -23,6 +23,7 @@ from tertulia.protocol.conversation_fields import PREFERENCES, TOOL_SWITCHES
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import MCP_PINS, NoteRecord, TermsRecord, names_a_file
 from tertulia.protocol.validation_text import explain_validation
+from tertulia.protocol.worktree import OwnWorktree
 
 
 class RecordedTerms(msgspec.Struct, frozen=True):
@@ -49,6 +50,10 @@ class RecordedTerms(msgspec.Struct, frozen=True):
     """Its agent, as it was described, if it is one."""
     functions: tuple[str, ...] = ()
     """The names of Python functions that only it could call. They were objects of the process and are not stored."""
+    in_worktree: bool = False
+    """Whether it worked in a worktree, stored or not."""
+    worktree: OwnWorktree | None = None
+    """The worktree that it worked in; None where it is not stored either."""
 
 
 def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing]) -> TermsRecord:
@@ -65,6 +70,7 @@ def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing])
             "backend": terms.backend,
             "because": conversation.because,
             **({"titled": True} if conversation.title is not None or conversation.lost_title else {}),
+            **({"in_worktree": True} if terms.worktree is not None else {}),
             **{name: getattr(terms, name) for name in PREFERENCES},
         },
         terms={
@@ -75,6 +81,7 @@ def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing])
             "user_instructions": context.user_instructions,
             "narrowed": msgspec.to_builtins(list(narrowed)),
             **({} if terms.agent is None else {"agent": terms.agent.meta}),
+            **({} if terms.worktree is None else {"worktree": msgspec.to_builtins(terms.worktree)}),
             **({"functions": [tool.spec.name for tool in terms.functions]} if terms.functions else {}),
             "roots": [terms.rights.writable_roots, conversation.ceiling.writable_roots],
             # Of the root, which may work elsewhere: what commands may write where the client named no directory.

@@ -16,6 +16,7 @@ from tertulia.policy.approval_policy import ApprovalName, ApprovalPolicy
 from tertulia.protocol.conversation_fields import ReasoningEffort, ShellMode, Visibility
 from tertulia.protocol.sandbox_mode import SandboxName
 from tertulia.protocol.storage import StorageName, StoragePolicy
+from tertulia.protocol.worktree import WorkspaceKind
 from tertulia.tools.tool import Tool
 
 
@@ -102,6 +103,8 @@ class ConversationFields(TypedDict, total=False):
     it is given none itself; or an identity, about which context providers are asked. Only when it is opened."""
     cwd: str | None
     """Where it works: an absolute path."""
+    workspace: WorkspaceKind | None
+    """`worktree`: a git worktree of its own, on a branch of its own. Only when it is opened."""
     approval_policy: ApprovalPolicy | ApprovalName | Mapping[str, object] | None
     """When a person is asked."""
     sandbox: SandboxName | None

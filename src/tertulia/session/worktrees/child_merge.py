@@ -12,7 +12,7 @@ from tertulia.events.bus import EventScope
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, new_item_id, new_span_id, new_task_id, new_trace_id
 from tertulia.protocol.storage import strictest
-from tertulia.protocol.worktree import OwnWorktree, WorktreeChild
+from tertulia.protocol.worktree import WorktreeChild
 from tertulia.session.answers import LeftOutFile, MergeAnswer, MergedFile
 from tertulia.session.parts import SessionParts
 from tertulia.session.worktrees.merge import MergeOutcome, MergeSides, WorktreeMerge
@@ -43,7 +43,7 @@ class ChildMerger:
     async def merge_into(self, call: CallContext, child: WorktreeChild, mode: MergeMode) -> MergeAnswer:
         """Merge a child into the tree that its caller works in."""
         variables = self._parts.environment.variables
-        worktree = _worktree(child.worktree)
+        worktree = Worktree.of(child.worktree)
         # The whole tree, wherever in it the caller works now.
         caller = call.worktree
         tree = await RepositoryTree.find(Path(child.worktree.original if caller is None else caller.path), variables)
@@ -142,10 +142,6 @@ def _no_worktree(conversation: ConversationState) -> InvalidParamsError:
         f"conversation {conversation.id} has no worktree of its own to merge; it was not opened with workspace "
         '"worktree"'
     )
-
-
-def _worktree(own: OwnWorktree) -> Worktree:
-    return Worktree(own.conversation_id, Path(own.repository), Path(own.common), Path(own.path), own.branch, own.start)
 
 
 def _answer(outcome: MergeOutcome) -> MergeAnswer:

@@ -74,13 +74,15 @@ class Git(msgspec.Struct, frozen=True):
     """Names and values that count more than any file."""
 
     @classmethod
-    async def find(cls, directory: Path, variables: Mapping[str, str]) -> Git:
+    async def find(cls, directory: Path, variables: Mapping[str, str], untrusted: Iterable[str | Path] = ()) -> Git:
         """The git that the user's variables name, for the repository around a directory.
+
+        No program of that directory is it, nor of an `untrusted` one.
 
         Nothing of the repository is trusted but its data. GitError where there is no git, an old one, no repository, or
         one that git does not use because another user owns it.
         """
-        program = _program(variables, directory)
+        program = _program(variables, (directory, *untrusted))
         git = cls(program, directory, _environment(variables))
         # On its own, before a repository is looked at.
         await git._check_version()
@@ -159,11 +161,11 @@ class Git(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, variables={**self.variables, **identity}, settings=settings)
 
 
-def _program(variables: Mapping[str, str], directory: Path) -> str:
-    """Not one of the tree that it is to work on, nor of the directory that the process happens to be in."""
+def _program(variables: Mapping[str, str], untrusted: Iterable[str | Path]) -> str:
+    """Not one of a tree that it is to work on, nor of the directory that the process happens to be in."""
     folders = [folder for folder in variables.get("PATH", os.defpath).split(":") if folder.startswith("/")]
-    tree = f"{os.path.realpath(directory)}/"
-    trusted = [folder for folder in folders if not f"{os.path.realpath(folder)}/".startswith(tree)]
+    trees = tuple(f"{os.path.realpath(tree)}/" for tree in untrusted)
+    trusted = [folder for folder in folders if not f"{os.path.realpath(folder)}/".startswith(trees)]
     program = shutil.which("git", path=":".join(trusted))
     if program is None:
         raise GitError("there is no git on the PATH; install git, or use the shared workspace")

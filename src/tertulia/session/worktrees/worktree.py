@@ -17,6 +17,8 @@ import msgspec
 from tertulia.errors import GitError
 from tertulia.policy.display_text import printable
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.worktree import OwnWorktree
+from tertulia.sandbox.mounts.stubs import is_stub
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.tools.threads import run_in_thread
 
@@ -98,6 +100,17 @@ class Worktree(msgspec.Struct, frozen=True):
     start: str
     """The commit it began at: HEAD, with the caller's uncommitted changes on top."""
 
+    @classmethod
+    def of(cls, own: OwnWorktree) -> Worktree:
+        """The one that a conversation's terms name."""
+        places = (Path(own.repository), Path(own.common), Path(own.path))
+        return cls(own.conversation_id, *places, own.branch, own.start)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has not been taken away."""
+        return self.path.is_dir()
+
     @property
     def store(self) -> Path:
         """Its own git directory: no file that a command can write says where that is."""
@@ -105,7 +118,8 @@ class Worktree(msgspec.Struct, frozen=True):
 
     async def git(self, variables: Mapping[str, str]) -> Git:
         """Git as it is run in this worktree."""
-        git = await Git.find(self.repository, variables)
+        # Not in the tree that it was made from: that may be gone.
+        git = await Git.find(self.common, variables, untrusted=(self.repository, self.path))
         return await git.at(self.path, self.store).with_drivers_off()
 
 
@@ -202,6 +216,9 @@ def _choose(
     left_out: list[LeftOut] = []
     for path in dict.fromkeys(paths):
         name = os.fsdecode(path)
+        if is_stub(top / name):
+            # It stands there for a command that runs, and goes with it.
+            continue
         try:
             status = os.lstat(top / name)
         except (FileNotFoundError, NotADirectoryError):

@@ -1,0 +1,270 @@
+"""The life of a worktree in steps that can each be done again: record, commit, branch with worktree, files, ready.
+
+A record in our folder comes first and goes last. Whatever a killed process leaves, the next one finds by it, and takes
+away or names. No step touches the files, the index or a ref of the tree that a worktree is made from.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from tertulia.errors import GitError
+from tertulia.policy.private_file import PrivateFile, VersionedContent
+from tertulia.protocol.ids import ConversationId, SessionId
+from tertulia.protocol.worktree import OwnWorktree
+from tertulia.session.worktrees.git_runner import Git
+from tertulia.session.worktrees.worktree import LeftOut, RepositoryTree, Worktree, write_state
+from tertulia.tools.threads import run_in_thread
+
+BRANCHES = "tertulia"
+_SHORT = 8
+_MESSAGE = "State of the workspace that a conversation began with\n"
+
+
+class WorktreeRecord(VersionedContent, frozen=True, kw_only=True):
+    """What is known of a worktree before it is there, and until it is gone."""
+
+    session_id: SessionId
+    worktree: OwnWorktree
+    ready: bool = False
+    """Whether a command may have worked in it."""
+
+
+class MadeWorktree(msgspec.Struct, frozen=True):
+    """A worktree that is ready, and what of the caller's changes is not in it."""
+
+    worktree: OwnWorktree
+    left_out: tuple[LeftOut, ...] = ()
+
+
+class WorktreeFolder:
+    """Our folder of worktrees and their records, which the sessions of one user share."""
+
+    def __init__(self, home: Path) -> None:
+        self.top = home / "worktrees"
+
+    def path(self, conversation_id: str) -> Path:
+        """Where the worktree of a conversation lies."""
+        return Path(os.path.realpath(self.top)) / conversation_id
+
+    def index(self, conversation_id: str) -> Path:
+        """The index that the caller's state is written by."""
+        return self.top / f"{conversation_id}.index"
+
+    def record(self, record: WorktreeRecord) -> None:
+        """Write down how far it is."""
+        file = self._file(record.worktree.conversation_id)
+        with file.locked():
+            file.write(record)
+
+    def forget(self, conversation_id: str) -> None:
+        """The last step of its end."""
+        for path in (self.index(conversation_id), self._file(conversation_id).path):
+            path.unlink(missing_ok=True)
+
+    def find(self, conversation_id: str) -> WorktreeRecord | None:
+        """What is recorded of one; None where nothing is, or nothing that we wrote."""
+        try:
+            return self._file(conversation_id).load()
+        except (OSError, ValueError):
+            return None
+
+    def records(self) -> Iterator[WorktreeRecord]:
+        """All that are recorded, of every session."""
+        for path in sorted(self.top.glob("*.json")):
+            if (record := self.find(path.stem)) is not None:
+                yield record
+
+    def hold(self, session_id: str) -> int | None:
+        """Say that this process has the session, until the descriptor is closed; None where another one has it."""
+        self.top.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.top / f"{session_id}.lock"
+        while True:
+            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.stat(path).st_ino == os.fstat(number).st_ino:
+                    return number
+            except FileNotFoundError:
+                # The last holder removed it meanwhile.
+                pass
+            except BlockingIOError:
+                os.close(number)
+                return None
+            os.close(number)
+
+    def release(self, session_id: str, number: int) -> None:
+        """This process does not have the session any more."""
+        (self.top / f"{session_id}.lock").unlink(missing_ok=True)
+        os.close(number)
+
+    def _file(self, conversation_id: str) -> PrivateFile[WorktreeRecord]:
+        return PrivateFile(self.top / f"{conversation_id}.json", WorktreeRecord)
+
+
+Step = Callable[[str], None]
+"""Called before each step with its name."""
+
+
+class WorktreeLife:
+    """Makes worktrees and takes them away."""
+
+    def __init__(self, folder: WorktreeFolder, variables: Mapping[str, str], step: Step = lambda _: None) -> None:
+        self._folder = folder
+        self._variables = variables
+        self._step = step
+
+    async def make(
+        self, session_id: SessionId, conversation_id: ConversationId, cwd: str, caller: OwnWorktree | None
+    ) -> MadeWorktree:
+        """A worktree that begins as the tree around a directory is now. What it had to give up leaves nothing behind.
+
+        Args:
+            session_id: The session that has the conversation.
+            conversation_id: Whose it will be.
+            cwd: Where its caller works.
+            caller: The worktree that is, if it is one.
+
+        Raises:
+            GitError: There is no git, no repository, or git refused.
+        """
+        tree = await RepositoryTree.find(Path(cwd), self._variables)
+        plan = OwnWorktree(
+            conversation_id,
+            original=str(tree.top) if caller is None else caller.original,
+            repository=str(tree.top),
+            common=str(tree.common),
+            path=str(self._folder.path(conversation_id)),
+            branch=await _free_branch(tree, conversation_id),
+            start="",
+        )
+        record = WorktreeRecord(session_id=session_id, worktree=plan)
+        self._step("record")
+        await run_in_thread(self._folder.record, record)
+        try:
+            return await self._carry_out(tree, record)
+        except BaseException:
+            await self.remove(record.worktree)
+            raise
+
+    async def _carry_out(self, tree: RepositoryTree, record: WorktreeRecord) -> MadeWorktree:
+        head = await tree.head()
+        index = self._folder.index(record.worktree.conversation_id)
+        self._step("commit")
+        written = await write_state(tree, index, [] if head is None else [head], _MESSAGE)
+        worktree = replace(record.worktree, start=written.commit, began=_began(head, written.commit))
+        self._step("record the commit")
+        await run_in_thread(self._folder.record, replace(record, worktree=worktree))
+        await self._register(tree.git, worktree)
+        self._step("files")
+        await self.write_files(worktree)
+        self._step("ready")
+        await run_in_thread(self._folder.record, replace(record, worktree=worktree, ready=True))
+        index.unlink(missing_ok=True)
+        return MadeWorktree(worktree, written.left_out)
+
+    async def _register(self, git: Git, worktree: OwnWorktree) -> None:
+        self._step("branch")
+        await git.run("update-ref", "-m", "tertulia: begin", f"refs/heads/{worktree.branch}", worktree.start, "")
+        self._step("worktree")
+        await git.run("worktree", "add", "--quiet", "--no-checkout", worktree.path, worktree.branch)
+
+    async def write_files(self, worktree: OwnWorktree) -> None:
+        """All files of the last commit, as they are there: no filter has a say."""
+        git = await Worktree.of(worktree).git(self._variables)
+        await git.run("reset", "--hard", "--quiet", "--no-recurse-submodules")
+
+    async def restore(self, session_id: SessionId, worktree: OwnWorktree) -> None:
+        """Have it again where it was taken away when its session was closed. GitError where that cannot be."""
+        if _is_directory(worktree.path):
+            return
+        tree = await RepositoryTree.find(Path(worktree.repository), self._variables)
+        branch = f"refs/heads/{worktree.branch}"
+        found = await tree.git.run("rev-parse", "--verify", "--quiet", f"{branch}^{{commit}}", accepted=(0, 1))
+        await run_in_thread(self._folder.record, WorktreeRecord(session_id=session_id, worktree=worktree))
+        if not found:
+            await tree.git.run("update-ref", "-m", "tertulia: begin", branch, worktree.start, "")
+        await run_in_thread(_remove_registration, worktree)
+        await tree.git.run("worktree", "add", "--quiet", "--no-checkout", worktree.path, worktree.branch)
+        await self.write_files(worktree)
+        ready = WorktreeRecord(session_id=session_id, worktree=worktree, ready=True)
+        await run_in_thread(self._folder.record, ready)
+
+    async def is_clean(self, worktree: OwnWorktree) -> bool:
+        """Whether all that is in it is committed, ignored files aside."""
+        if not _is_directory(worktree.path):
+            return True
+        git = await Worktree.of(worktree).git(self._variables)
+        shape = ("--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty", "--no-renames")
+        return not await git.run("status", *shape)
+
+    async def remove(self, worktree: OwnWorktree) -> None:
+        """Take it away, and its branch where that has no commit beyond the first. Again is nothing."""
+        self._step("remove files")
+        await run_in_thread(_remove_tree, Path(worktree.path), self._folder.top)
+        self._step("remove registration")
+        await run_in_thread(_remove_registration, worktree)
+        self._step("remove branch")
+        if worktree.start and _is_directory(worktree.common):
+            await self._remove_branch(worktree)
+        self._step("forget")
+        await run_in_thread(self._folder.forget, worktree.conversation_id)
+
+    async def _remove_branch(self, worktree: OwnWorktree) -> None:
+        common = Path(worktree.common)
+        found = await Git.find(common, self._variables, untrusted=(worktree.repository, worktree.path))
+        git, branch = found.at(common, common), f"refs/heads/{worktree.branch}"
+        at = (await git.run("rev-parse", "--verify", "--quiet", branch, accepted=(0, 1))).decode().strip()
+        if at == worktree.start:
+            await git.run("update-ref", "-d", branch, worktree.start)
+
+
+def _is_directory(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _began(head: str | None, start: str) -> str:
+    if head is None:
+        return "the uncommitted files of your workspace, which has no commit yet"
+    if head == start:
+        return f"HEAD ({head[:12]}) of your workspace, which had no uncommitted changes"
+    return f"HEAD ({head[:12]}) of your workspace with its uncommitted changes on top"
+
+
+async def _free_branch(tree: RepositoryTree, conversation_id: str) -> str:
+    """By the short id; by the whole one where there is such a branch already."""
+    for name in (conversation_id[:_SHORT], conversation_id):
+        branch = f"{BRANCHES}/{name}"
+        if not await tree.git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}", accepted=(0, 1)):
+            return branch
+    raise GitError(f"the repository has a branch {BRANCHES}/{conversation_id} already; rename or remove it")
+
+
+def _remove_tree(path: Path, top: Path) -> None:
+    if path.parent != Path(os.path.realpath(top)):
+        raise GitError(f"{path} is not in our folder of worktrees, and was not touched")
+    with suppress(FileNotFoundError):
+        # A command may have taken our own rights from its directories.
+        for folder, _, _ in os.walk(path):
+            os.chmod(folder, 0o700)
+        shutil.rmtree(path)
+
+
+def _remove_registration(worktree: OwnWorktree) -> None:
+    """What git keeps of a worktree in the repository, under a name that only this conversation has."""
+    store = Path(worktree.common) / "worktrees" / Path(worktree.path).name
+    if os.path.islink(store):
+        return
+    with suppress(FileNotFoundError):
+        shutil.rmtree(store)
+    with suppress(OSError):
+        # Git removes it as well when it is empty.
+        store.parent.rmdir()
