@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -107,7 +107,7 @@ class SurfaceSession(ABC):
         self._is_followed = False
 
     @abstractmethod
-    def _messages(self, event: Event) -> list[bytes]:
+    def _messages(self, event: Event) -> Iterable[bytes]:
         """The messages to the client that an event becomes."""
 
     def follow(self) -> None:

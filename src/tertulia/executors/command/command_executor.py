@@ -42,6 +42,7 @@ from tertulia.executors.executor import (
 )
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.items import Usage
+from tertulia.protocol.records import MAX_COST, escape_cost
 from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
 
 GRACE_S = 2.0
@@ -260,6 +261,7 @@ class PlainText:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._text = StringIO()
         self._room = max_bytes
+        self._escapes = 0
         self._dropped = 0
 
     @property
@@ -289,5 +291,9 @@ class PlainText:
         self._room -= len(data)
         self._dropped += len(chunk) - len(data)
         piece = self._decode(data, final)
+        self._escapes += escape_cost(piece)
+        if self._escapes > MAX_COST:
+            # As much as fits was taken, and no more is.
+            self._room, self._dropped, piece = 0, self._dropped + len(data), ""
         self._text.write(piece)
         return [AgentDelta(_TEXT_ID, piece)] if piece else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -170,14 +171,15 @@ class CodexThread(SurfaceSession):
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _messages(self, event: Event) -> list[bytes]:
+    def _messages(self, event: Event) -> Iterable[bytes]:
         notes = self._notifications.of(event)
         for method, params in notes:
             if method == "turn/completed":
                 ended = params["turn"]
                 self._endings[ended["id"]] = {key: ended[key] for key in ended.keys() - {"items", "itemsView"}}
         self._questions.hear(event)
-        return [_message(note) for note in notes if note[0] not in self._muted]
+        # Each is encoded when it is sent.
+        return (_message(note) for note in notes if note[0] not in self._muted)
 
     def _tell(self, method: str, params: dict[str, Any]) -> None:
         if method not in self._muted:

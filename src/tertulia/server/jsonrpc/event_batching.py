@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import length_hint
 from typing import Protocol
 
 from tertulia.events.subscription import Subscription
@@ -52,24 +53,32 @@ def _encode_plain(event: Event) -> Iterable[bytes]:
     return (encode_event(event),)
 
 
+LONG_BYTES = 1024 * 1024
+"""After a message of so many the rest of its event is left for the next step."""
+
+
 class EventSender:
     """Writes a subscription's events as fast as the client takes them. A slow client makes its subscription lag.
 
-    An event is taken from the subscription and sent in one step, so what the subscription has passed was sent.
+    An event is taken from the subscription and sent in one step, so what the subscription has passed was sent. Only of
+    one that becomes several messages, some of them long, the rest is sent in steps of its own.
     """
 
-    __slots__ = ("_sink", "_subscription", "_waiting", "_write")
+    __slots__ = ("_rest", "_rest_seq", "_sink", "_subscription", "_waiting", "_write")
 
     def __init__(self, subscription: Subscription, sink: Sink, write: EventEncoder | None = None) -> None:
         self._subscription = subscription
         self._sink = sink
         self._write = write or _encode_plain
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._rest: Iterator[bytes] | None = None
+        """Messages of the last event that are still to be encoded and sent."""
+        self._rest_seq: int | None = None
 
     async def run(self) -> None:
         """Send until the session is closed and its last event sent, or this is closed or replaced."""
         try:
-            while await self._subscription.wait():
+            while self._rest is not None or await self._subscription.wait():
                 await self._sink.drain()
                 if self._send_burst() >= BURST_BYTES:
                     # A replay can be long, and a fast client never makes us wait.
@@ -80,7 +89,7 @@ class EventSender:
 
     async def sent(self, seq: int) -> None:
         """Return when no event numbered `seq` or below is still to be sent."""
-        if not self._subscription.passed(seq):
+        if not self._is_sent(seq):
             reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((seq, reached))
             await reached
@@ -95,25 +104,39 @@ class EventSender:
 
     def close(self) -> None:
         """Send no more events; calls that wait in `sent` return."""
+        self._rest = None
         self._subscription.close()
 
     def _send_burst(self) -> int:
         messages: list[bytes] = []
         size = 0
-        take, write = self._subscription.next_nowait, self._write
-        while size < BURST_BYTES and (event := take()) is not None:
-            for message in write(event):
+        while size < BURST_BYTES and (rest := self._rest or self._next_messages()) is not None:
+            self._rest = None
+            for message in rest:
                 messages.append(message)
                 size += len(message)
+                if len(message) >= LONG_BYTES and length_hint(rest, 1):
+                    # Others of the same event may be as long, and each takes a while to encode.
+                    self._rest = rest
+                    break
         self._sink.send(messages)
         if self._waiting:
             self._release()
         return size
 
+    def _next_messages(self) -> Iterator[bytes] | None:
+        event = self._subscription.next_nowait()
+        self._rest_seq = None if event is None else event.seq
+        return None if event is None else iter(self._write(event))
+
+    def _is_sent(self, seq: int) -> bool:
+        is_rest = self._rest is not None and self._rest_seq is not None and self._rest_seq <= seq
+        return self._subscription.passed(seq) and not is_rest
+
     def _release(self) -> None:
         waiting, self._waiting = self._waiting, []
         for seq, reached in waiting:
-            if not self._subscription.passed(seq):
+            if not self._is_sent(seq):
                 self._waiting.append((seq, reached))
             elif not reached.done():
                 reached.set_result(None)
