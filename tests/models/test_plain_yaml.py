@@ -69,7 +69,7 @@ def test_a_key_written_twice_is_refused() -> None:
         ("--- a\n--- b", "^line 2: a second document; a file has one$"),
         ("? [a]\n: b", "^line 1: a key that is a list or a mapping; a key is a text$"),
         ("- a\x00b", "^it has a character that cannot stand in YAML$"),
-        ("- 2024-13-45", "looks like a date or a number and is none; put it in quotes$"),
+        ("- 2024-13-45", "looks like a date or a number and is not valid as one; put it in quotes$"),
         ("- 0b_", "looks like a date or a number"),
         ("- " + "9" * 5000, "looks like a date or a number"),
         ("- a\n" * 50_000, "^line 50000: there are more than 50,000 values$"),

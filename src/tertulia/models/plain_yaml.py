@@ -30,7 +30,9 @@ def load_plain(text: str) -> object:
         raise InvalidParamsError("it is nested too deeply") from None
     except ValueError:
         # `2024-13-45` looks like a date.
-        raise InvalidParamsError("a value looks like a date or a number and is none; put it in quotes") from None
+        raise InvalidParamsError(
+            "a value looks like a date or a number and is not valid as one; put it in quotes"
+        ) from None
 
 
 _PROBLEMS = {

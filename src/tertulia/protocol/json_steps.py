@@ -248,7 +248,7 @@ class _Text:
         try:
             return self._decoder.decode(word.decode())
         except (UnicodeDecodeError, JSONDecodeError):
-            raise ParseError(f"not JSON: a word or number that is none before byte {self._at}") from None
+            raise ParseError(f"not JSON: neither a number nor true, false or null before byte {self._at}") from None
 
     def _unescaped(self, raw: bytes | bytearray) -> str:
         try:

@@ -203,7 +203,9 @@ class Conversations:
         """New terms for a conversation, from its next model request on."""
         _refuse_if(self.closed)
         if params.agent not in (UNSET, None):
-            raise InvalidParamsError("agent: what a conversation is, is decided when it is opened; leave it out")
+            raise InvalidParamsError(
+                "agent: it is set when the conversation is opened, and cannot be changed; leave it out"
+            )
         if params.workspace is not UNSET:
             raise InvalidParamsError("workspace: where a conversation works is decided when it is opened; leave it out")
         title = _title(params, conversation.title)
@@ -376,7 +378,7 @@ def _check_spec(spec: NewConversation) -> None:
 
 def _check_no_identity(params: ContextFields) -> None:
     if isinstance(params.agent, AgentSpec):
-        raise InvalidParamsError("agent: what a conversation is, is decided when a client opens it; leave it out")
+        raise InvalidParamsError("agent: only a client can set it, when it opens the conversation; leave it out")
 
 
 def _title(params: ContextFields, current: str | None) -> str | None:

@@ -124,7 +124,7 @@ async def test_where_nobody_may_be_asked_it_is_denied_at_once(policy: Any) -> No
     stage.queue.resolve(asked.approval_id, "allow", scope="session")
     await asking
     told = list(stage.events)
-    with pytest.raises(NoApproverError, match="lets no approver be asked"):
+    with pytest.raises(NoApproverError, match="does not allow asking for one"):
         await stage.queue.ask(escalation, policy, stage.events.append)
     assert stage.events == told
 

@@ -148,7 +148,7 @@ def test_sweeping_what_is_not_there_is_nothing(tmp_path: Path) -> None:
 
 def test_a_place_that_comes_and_goes_is_refused(parent: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stubs, "_still_there", lambda *arguments: False)
-    with pytest.raises(SandboxError, match="comes and goes"):
+    with pytest.raises(SandboxError, match="creates and removes it again and again"):
         hold_stub(parent, ".idea")
     os.rmdir(".idea", dir_fd=parent)
 

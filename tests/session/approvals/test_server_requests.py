@@ -185,7 +185,7 @@ async def test_an_interrupted_call_withdraws_its_question() -> None:
 
 async def test_content_belongs_to_elicitations_alone() -> None:
     async with stage() as acting:
-        with pytest.raises(InvalidParamsError, match="content answers an elicitation"):
+        with pytest.raises(InvalidParamsError, match="content is for elicitations"):
             await acting.session.approvals.resolve("x", "allow", content={})
         with pytest.raises(NotFoundError):
             await acting.session.approvals.resolve("x", "allow")

@@ -295,7 +295,7 @@ def _split(
         return None, words
     which, rest = (None, words[1:]) if last else (words[1] if len(words) > 1 else None, words[2:])
     if "agent" in flags.values:
-        raise click.UsageError("--agent goes with a new session: a stored one is what it was")
+        raise click.UsageError("--agent is for a new session: a stored one keeps its agent")
     session_id = find_stored_session(loaded, which, last=last)
     return ResumeRequest.of(flags, loaded, session_id), rest
 

@@ -223,7 +223,7 @@ def _verify(file: Path, out: TerminalOutput, *, as_json: bool) -> int:
         _write_end(out, proof)
     if damage:
         raise StorageError(
-            f"{file}: {format_count(len(damage), 'record')} cannot be read; what was said there is not proved"
+            f"{file}: {format_count(len(damage), 'record')} cannot be read, so not every request can be verified"
         )
     if proof.faults:
         raise StorageError(f"{file}: {'; '.join(proof.faults)}", file=str(file), kind="incomplete")

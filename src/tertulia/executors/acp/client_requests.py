@@ -96,7 +96,7 @@ class ClientRequests:
     @property
     def _needed_host(self) -> ExecutorHost:
         if self._host is None:
-            raise NoApproverError("no approver is there who could be asked")
+            raise NoApproverError("there is no approver to ask")
         return self._host
 
     # ── permission ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -188,7 +188,7 @@ class ApprovalQueue:
         if verdict == "run":
             return Permission(Decider("policy", value_text(approval_to_wire(policy))))
         if verdict == "deny":
-            raise NoApproverError("this would have to be asked, and the approval policy lets no approver be asked")
+            raise NoApproverError("this needs an approval, and the approval policy does not allow asking for one")
         if (grant := self._all_grants.find(request, policy)) is not None:
             return Permission(Decider("grant", grant_id=grant.grant_id), grant.scope)
         self._check_that_it_can_be_asked(request)

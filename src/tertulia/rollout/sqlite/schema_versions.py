@@ -57,14 +57,14 @@ def check_schema(connection: sqlite3.Connection, file: Path) -> int:
         raise StorageError(f"{file} is not a session's record; move it away", file=str(file), kind="unknown")
     if version > VERSION:
         raise StorageError(
-            f"{file} was made by a newer version of Tertulia (form {version}, this one knows {VERSION}); upgrade",
+            f"{file} was made by a newer version of Tertulia (format {version}, this one knows {VERSION}); upgrade",
             file=str(file),
             kind="version",
         )
     found = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL LIMIT 10").fetchall()
     if {_text(sql) for (sql,) in found} != set(SCHEMAS.get(version, ())):
         raise StorageError(
-            f"{file} has the form of no version of Tertulia; move it away", file=str(file), kind="unknown"
+            f"{file} has no format that a version of Tertulia wrote; move it away", file=str(file), kind="unknown"
         )
     return version
 

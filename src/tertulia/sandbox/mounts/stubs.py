@@ -68,14 +68,16 @@ def hold_stub(parent: int, name: str, *, is_file: bool = False) -> Stub | None:
             if error.errno in _CANNOT_BE_MADE | {errno.ENOTDIR, errno.ELOOP, errno.ENXIO}:
                 return None
             # What was made stays for the next one to take over: without a lock on it no command may remove it.
-            raise SandboxError(f"{name} cannot be kept from being made: {error.strerror}") from None
+            raise SandboxError(f"{name} cannot be protected from being created: {error.strerror}") from None
         if not stat.S_ISDIR((status := os.fstat(fd)).st_mode) and not marks_stub(status):
             os.close(fd)
             return None
         stub = _take(fd, parent, name)
         if stub is not None:
             return stub
-    raise SandboxError(f"{name} cannot be kept from being made: it comes and goes")
+    raise SandboxError(
+        f"{name} cannot be protected from being created: another process creates and removes it again and again"
+    )
 
 
 def sweep_stubs(root: str, names: Iterable[str]) -> list[str]:
@@ -126,7 +128,7 @@ def _take(fd: int, parent: int, name: str) -> Stub | None:
             return Stub(fd, os.dup(parent), name)
     except OSError as error:
         os.close(fd)
-        raise SandboxError(f"{name} cannot be kept from being made: {error.strerror}") from None
+        raise SandboxError(f"{name} cannot be protected from being created: {error.strerror}") from None
     os.close(fd)
     return None
 

@@ -95,7 +95,7 @@ class AcpAgent(ClientSurface):
         if method == AGENT_METHODS["initialize"]:
             return self._initialize(_read(s.InitializeRequest, params))
         if self._editor is None:
-            raise NotInitializedError("say `initialize` first")
+            raise NotInitializedError("send `initialize` first")
         entry = _METHODS.get(method)
         if entry is None:
             raise MethodNotFoundError(f"there is no method {method[:64]!r}")

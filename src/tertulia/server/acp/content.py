@@ -59,7 +59,9 @@ def _item(block: PromptBlock, where: str) -> dict[str, Any]:
         case s.ImageContentBlock():
             return _picture(block.mime_type, block.data, where)
         case s.AudioContentBlock():
-            raise InvalidParamsError(f"{where} is audio, and no model here listens; promptCapabilities says so")
+            raise InvalidParamsError(
+                f"{where} is audio, which is not supported here (see promptCapabilities); send text"
+            )
         case s.ResourceContentBlock():
             return _text(f"[{block.title or block.name}]({block.uri})")
         case s.EmbeddedResourceContentBlock():

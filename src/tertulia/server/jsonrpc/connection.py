@@ -200,7 +200,7 @@ class RpcConnection:
             case "initialized":
                 return MethodResult()
             case _ if not self.is_initialized:
-                raise NotInitializedError("say `initialize` first")
+                raise NotInitializedError("send `initialize` first")
             case "events/subscribe":
                 session = self._session(params)
                 fields = {name: value for name, value in to_snake_case(params).items() if name != "session_id"}

@@ -129,7 +129,7 @@ class Approvals:
                 command_services.elicitations.resolve(params.approval_id, params.decision, params.content)
             )
         elif params.content is not None:
-            raise InvalidParamsError("content answers an elicitation, and this is none")
+            raise InvalidParamsError("content is for elicitations, and this is an approval; leave it out")
         else:
             became = command_services.approvals.resolve(
                 params.approval_id,

@@ -64,7 +64,7 @@ class ServerRequests:
         if not definition.sampling:
             raise NoApproverError(f"`[mcp_servers.{definition.name}] sampling` does not let it ask the model")
         if call.aside is None:
-            raise UnsupportedByBackendError("no model speaks here")
+            raise UnsupportedByBackendError("there is no model to ask here")
         bounded = SamplingRequest(
             sampling.server, sampling.messages, sampling.system, max(1, min(sampling.max_tokens, MAX_TOKENS))
         )
