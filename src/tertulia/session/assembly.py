@@ -173,6 +173,9 @@ def _restore(parts: SessionParts, past: RecordedState) -> None:
     restored = list(past_life.conversations())
     for entry in restored:
         parts.conversations.restore(entry.conversation, entry.narrowed)
+    for parent_id, child in past_life.closed_children:
+        if parent_id is not None and (parent := parts.conversations.peek(parent_id)) is not None:
+            parent.worktree_children[child.worktree.conversation_id] = child
     for old in past.conversations.values():
         if old.drawn is not None:
             parts.agent_registry.remember(old.drawn)

@@ -8,11 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 import tertulia
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.worktree import OwnWorktree
 from tertulia.session.worktrees.merge import MergeOutcome, MergeSides, WorktreeMerge
 from tertulia.session.worktrees.worktree import RepositoryTree, Worktree, write_state
 from tertulia.tools.conv_merge import MergeMode
@@ -88,14 +85,4 @@ async def stage(folder: Path, answer: Answer | None = None, **more: Any) -> Asyn
 
 async def open_with_worktree(session: tertulia.Session, **fields: Any) -> tertulia.Conversation:
     """A conversation with a worktree of its own, below the root."""
-    child = await session.open(**fields)
-    repository = Repository(Path(session.parts.conversations.root.terms.cwd))
-    path = Path(os.path.realpath(repository.top.parent)) / "worktrees" / child.id
-    branch = f"tertulia/{child.id[:8]}"
-    repository.git("worktree", "add", "-q", "-b", branch, str(path))
-    top, start = str(repository.top), repository.git("rev-parse", "HEAD")
-    own = OwnWorktree(child.id, top, top, f"{top}/.git", str(path), branch, start)
-    state = session.parts.conversations.find(child.id)
-    state.adopt(replace(state.terms, worktree=own, cwd=str(path)))
-    session.parts.conversations.root.note_child(state)
-    return child
+    return await session.open(workspace="worktree", **fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -116,6 +117,43 @@ async def test_a_model_merges_what_its_child_has_done(tmp_path: Path) -> None:
         kinds = [event.type async for event in events]
         begin, end = kinds.index("patch_apply_begin"), kinds.index("patch_apply_end")
         assert kinds.index("tool_call_begin") < begin < end < kinds.index("tool_call_end")
+
+
+async def test_a_model_opens_a_child_lets_it_work_and_merges_it(tmp_path: Path) -> None:
+    """The whole of it, by models alone: the tool is there as soon as the child has answered."""
+    offered: list[bool] = []
+
+    def answer(asked: ScriptedRequest) -> ScriptedReply:
+        offered.append("conv_merge" in asked.tools)
+        if asked.last_input == "Go.":
+            return say("", call("conv_create", {"user_instruction": "Write.", "workspace": "worktree"}))
+        if asked.last_input == "Write.":
+            return say("", call("shell", {"command": ["sh", "-c", "mkdir src/deep; echo new > src/deep/new"]}))
+        if '"last_assistant_message":"Written."' in asked.last_input:
+            return say("", call("conv_merge", {"conversation_id": json.loads(asked.last_input)["conversation_id"]}))
+        return say(asked.last_input if asked.last_input.startswith('{"ok"') else "Written.")
+
+    async with merging(tmp_path, ScriptedModel([answer], repeat=True)) as (repository, session):
+        repository.write("a.txt", "not committed\n")
+        reply = await session.root.message("Go.")
+        assert json.loads(reply.text)["files"] == [
+            {"path": "src/deep/new", "status": "added", "added": 1, "removed": 0}
+        ]
+        assert repository.git("status", "--porcelain", "-uall").split("\n") == [" M a.txt", "?? src/deep/new"]
+        assert offered == [False, False, False, True, True]
+
+
+async def test_the_caller_of_a_child_that_has_a_child_is_a_worktree_too(tmp_path: Path) -> None:
+    async with merging(tmp_path) as (repository, session):
+        outer = await open_with_worktree(session)
+        inner = await open_with_worktree(session, parent_id=outer.id)
+        (worktree_of(session, inner) / "new.txt").write_text("new\n")
+        answer = await inner.merge(mode="commit")
+        assert answer.onto == f"tertulia/{outer.id[:8]}"
+        assert (worktree_of(session, outer) / "new.txt").read_text() == "new\n"
+        assert not (repository.top / "new.txt").exists()
+        assert [file.path for file in (await outer.merge()).files] == ["new.txt"]
+        assert (repository.top / "new.txt").read_text() == "new\n"
 
 
 async def test_a_conflict_is_an_answer_that_lists_its_paths(tmp_path: Path) -> None:

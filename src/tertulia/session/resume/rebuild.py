@@ -25,8 +25,8 @@ from tertulia.policy.narrowing import Narrowing, meet
 from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tertulia.protocol.records import MCP_PINS, NATIVE_SESSION
-from tertulia.protocol.storage import Full
-from tertulia.protocol.worktree import OwnWorktree
+from tertulia.protocol.storage import Full, StoragePolicy
+from tertulia.protocol.worktree import OwnWorktree, WorktreeChild
 from tertulia.session.resume.recorded_state import RecordedConversation, RecordedSegment, RecordedState
 from tertulia.session.resume.terms_codec import (
     RecordedPins,
@@ -83,6 +83,8 @@ class ConversationRestorer:
         self._journal = journal
         self._places: dict[ConversationId, Lineage] = {}
         self._pins = RecordedPins()
+        self.closed_children: list[tuple[ConversationId | None, WorktreeChild]] = []
+        """Closed conversations that had a worktree, each with the one that opened it: a branch may still be merged."""
 
     def conversations(self) -> Iterator[RestoredConversation]:
         """Every conversation that was open: the root, then by creation. StorageError for terms that make no sense."""
@@ -92,6 +94,13 @@ class ConversationRestorer:
             self._places[old.id] = Lineage(old.id, above)
             if agreement is not None and not old.closed and (old.told or self._past.damaged):
                 yield self._restore(old, agreement)
+            elif agreement is not None and old.agreed is not None:
+                self._note_closed(old.id, agreement, old.agreed.storage)
+
+    def _note_closed(self, id: ConversationId, agreement: RecordedTerms, storage: StoragePolicy) -> None:
+        worktree = agreement.worktree
+        if worktree is not None and worktree.conversation_id == id:
+            self.closed_children.append((agreement.parent_id, WorktreeChild(worktree, agreement.title, storage)))
 
     def _restore(self, old: RecordedConversation, agreement: RecordedTerms) -> RestoredConversation:
         terms, warnings = self._terms(old, agreement)

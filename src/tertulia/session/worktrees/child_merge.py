@@ -42,6 +42,8 @@ class ChildMerger:
 
     async def merge_into(self, call: CallContext, child: WorktreeChild, mode: MergeMode) -> MergeAnswer:
         """Merge a child into the tree that its caller works in."""
+        if not child.worktree.start:
+            raise NotFoundError("where the worktree began was not stored with the session: merge its branch by hand")
         variables = self._parts.environment.variables
         worktree = Worktree.of(child.worktree)
         # The whole tree, wherever in it the caller works now.

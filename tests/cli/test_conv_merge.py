@@ -1,0 +1,100 @@
+"""`tertulia conv merge`: what a conversation did in its worktree, brought into the workspace by a person."""
+
+from __future__ import annotations
+
+from tests.cli.running import Shell
+from tests.cli.stored_sessions import Screen, run_session
+from tests.sandbox.confined import need
+from tests.session.worktrees.repository import Repository
+
+WRITING = (
+    {"tool_calls": [{"name": "conv_create", "arguments": {"user_instruction": "Write.", "workspace": "worktree"}}]},
+    {"tool_calls": [{"name": "shell", "arguments": {"command": ["sh", "-c", "echo theirs >> a.txt; echo new > new"]}}]},
+    "Written.",
+    "It is written.",
+)
+
+
+def session_with_work(shell: Shell) -> tuple[Repository, str]:
+    """A stored session whose child has worked, in a repository; and the id of the child."""
+    need("bubblewrap")
+    repository = Repository(shell.folder)
+    repository.write("a.txt", "one\n")
+    repository.write(".gitignore", "script.json\n")
+    repository.commit("first")
+    run_session(shell, *WRITING)
+    assert not (shell.folder / "new").exists(), "it worked in a place of its own"
+    _, child = shell.run("conv", "ls", "--last", "--json").lines
+    return repository, str(child["id"])
+
+
+def test_files_are_changed_and_listed(shell: Shell) -> None:
+    repository, child = session_with_work(shell)
+    ran = shell.run("conv", "merge", child[:8], "--last")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == "modified a.txt +1 -0\nadded    new +1 -0\n"
+    assert (shell.folder / "new").read_text() == "new\n"
+    assert repository.git("status", "--porcelain").split("\n") == [" M a.txt", "?? new"]
+    again = shell.run("conv", "merge", child[:8], "--last")
+    assert again.code == 0
+    assert again.out.startswith("nothing to merge: all of tertulia/")
+
+
+def test_a_commit_is_made_and_told_as_json(shell: Shell) -> None:
+    repository, child = session_with_work(shell)
+    ran = shell.run("conv", "merge", child, "--last", "--mode", "commit", "--json")
+    (answer,) = ran.lines
+    assert (ran.code, answer["merged"], answer["onto"]) == (0, True, "main")
+    assert answer["commit"] == repository.git("rev-parse", "main")
+    assert repository.git("status", "--porcelain") == ""
+
+
+def test_a_closed_conversation_is_merged_by_its_whole_id(shell: Shell) -> None:
+    _, child = session_with_work(shell)
+    assert shell.run("conv", "destroy", child, "--last").code == 0
+    ran = shell.run("conv", "merge", child, "--last")
+    assert ran.code == 0, ran.err
+    assert (shell.folder / "new").read_text() == "new\n"
+
+
+def test_a_conflict_ends_with_1_and_names_the_path(shell: Shell) -> None:
+    repository, child = session_with_work(shell)
+    repository.write("a.txt", "ours\n")
+    before = repository.fingerprint()
+    ran = shell.run("conv", "merge", child, "--last")
+    assert ran.code == 1
+    assert "content: a.txt" in ran.err
+    assert repository.fingerprint() == before
+
+
+def test_a_conversation_without_a_worktree_and_one_that_is_not_there(shell: Shell) -> None:
+    session_with_work(shell)
+    assert "has no worktree" in shell.run("conv", "merge", "root", "--last").err
+    ran = shell.run("conv", "merge", "00000000-0000-4000-8000-000000000000", "--last")
+    assert (ran.code, "not found" in ran.err) == (1, True)
+
+
+def test_a_person_at_a_terminal_is_asked_and_sees_the_difference(shell: Shell) -> None:
+    repository, child = session_with_work(shell)
+    screen = Screen(shell, "conv", "merge", child, "--last", "-a", "untrusted", "--mode", "commit")
+    shown = screen.until("[y]es")
+    assert "committed on main" in shown
+    assert "+theirs" in shown
+    screen.type("n\n")
+    screen.until("tertulia: ")
+    assert screen.close() == 1
+    assert repository.git("status", "--porcelain") == ""
+    screen = Screen(shell, "conv", "merge", child, "--last", "-a", "untrusted", "--mode", "commit")
+    screen.until("[y]es")
+    screen.type("y\n")
+    screen.until("committed on main: ")
+    assert screen.close() == 0
+    assert repository.git("log", "--format=%s", "-1").startswith("Merge tertulia/")
+
+
+def test_without_a_terminal_what_has_to_be_asked_is_refused(shell: Shell) -> None:
+    repository, child = session_with_work(shell)
+    before = repository.fingerprint()
+    ran = shell.run("conv", "merge", child, "--last", "-a", "untrusted")
+    assert ran.code == 1
+    assert {**repository.fingerprint(), "refs": None} == {**before, "refs": None}
