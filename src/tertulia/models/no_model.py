@@ -28,4 +28,4 @@ class NoModel:
         yield AnswerFailure(self.reason, NoModelError.code)
 
     async def close(self) -> None:
-        """Let go of connections, of which there are none."""
+        """Close nothing: it has no connections."""

@@ -155,7 +155,7 @@ class Wire(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections. Idempotent."""
+        """Close all connections. Calling it twice has no effect."""
         ...
 
 

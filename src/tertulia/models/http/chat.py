@@ -104,7 +104,7 @@ _chunk = msgspec.json.Decoder(_Chunk)
 
 
 class _Call:
-    """A tool call while it is being said."""
+    """A tool call that is not complete yet."""
 
     __slots__ = ("arguments", "call_id", "name")
 
@@ -115,7 +115,7 @@ class _Call:
 
 
 class ChatDecoder(StreamDecoder):
-    """One text, one row of thoughts and any number of calls grow side by side and are said at the end."""
+    """One text, one reasoning and any number of calls grow side by side, and become items at the end."""
 
     __slots__ = ("_by_index", "_calls", "_stop", "_text", "_thought", "_usage")
 
@@ -217,7 +217,7 @@ class ChatWire(HttpWire):
         return ChatDialect(self.provider_name)
 
     def body_of(self, request: w.ModelRequest) -> list[bytes]:
-        """The request. What only OpenAI knows is said only to OpenAI: others may refuse it."""
+        """The request. Fields that only OpenAI has are sent only to OpenAI: other servers may refuse them."""
         parts = [b'{"stream":true,"stream_options":{"include_usage":true},"model":', encode(self.model)]
         is_openai = self.provider_name == "openai" or f".{self.place.host}".endswith(_OPENAI_HOSTS)
         if is_openai:

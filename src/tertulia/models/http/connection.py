@@ -39,7 +39,7 @@ _LARGE = 1 << 20
 
 
 class _NoProgress(aiohttp.ServerTimeoutError):
-    """The stream lives, and brings nothing of the answer."""
+    """The stream is alive, and brings nothing of the answer."""
 
 
 class EventStream:
@@ -101,7 +101,7 @@ class EventStream:
         return events
 
     async def drain(self) -> None:
-        """Wait a moment for the end of a stream that has said all: then its connection can be used again."""
+        """Wait a moment for the end of a complete stream: then its connection can be used again."""
         with suppress(TimeoutError, OSError, aiohttp.ClientError):
             async with asyncio.timeout(_DRAIN_S):
                 while await self._content.readany():
@@ -117,7 +117,7 @@ class EventStream:
         waits_s = 0.0 if self._waits_since is None else self._loop.time() - self._waits_since
         left, without_progress = self._idle_s - waits_s, self._progress_s - self._waited_s - waits_s
         if self._waits_since is None or min(left, without_progress) > 0:
-            # Where no reader waits, what came last is being looked at, and may be what was missing.
+            # Where no reader waits, the last chunk is being read, and may be what was missing.
             self._timer = self._loop.call_later(max(_LOOK_AGAIN_S, min(left, without_progress)), self._look)
         else:
             self._content.set_exception(aiohttp.ServerTimeoutError() if left <= 0 else _NoProgress())
@@ -138,7 +138,7 @@ class ProviderConnection:
     async def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> AsyncGenerator[EventStream]:
         """Send, and give the events of the answer; ProviderAttemptError for any other answer, also while they are read.
 
-        A caller that leaves before the stream is over has hung up when this returns.
+        A caller that leaves before the end of the stream has closed the connection when this returns.
         """
         sent = _Body(body)
         self._sent.add(sent)
@@ -168,11 +168,11 @@ class ProviderConnection:
                 await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Hang up everywhere, also on those who wait for an answer. A later request connects again."""
+        """Close all connections, also those that wait for an answer. A later request connects again."""
         session, self._session = self._session, None
         for sent in self._sent:
             sent.cut()
-        # Those who wait hear of it before aiohttp forgets them.
+        # Callers that wait get an error before aiohttp drops them.
         await asyncio.sleep(0)
         if session is not None:
             await session.close()
@@ -225,7 +225,7 @@ class _Body(aiohttp.Payload):
             await writer.write(piece)
 
     def cut(self) -> None:
-        """Hang up, whatever is still to be sent or read: the other side learns of it at once."""
+        """Close the connection at once, whatever is still to be sent or read."""
         self.cut_off = True
         if self._transport is None:
             return

@@ -14,7 +14,7 @@ from tertulia.protocol.json_scan import find_excess
 from tertulia.protocol.tool_spec import ToolSpec
 
 encode = msgspec.json.Encoder().encode
-"""Any value as compact JSON: no whitespace but within strings, so whitespace can mark what is ours."""
+"""Any value as compact JSON: no whitespace but within strings, so that whitespace can mark the seams."""
 
 _FREE_TEXT = msgspec.Raw(
     b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}'

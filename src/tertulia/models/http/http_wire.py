@@ -100,7 +100,7 @@ class HttpWire(ABC):
         """The request as it is sent, in parts. The history in it is as it was encoded, once."""
 
     def settings_of(self, settings: ModelSettings) -> ModelSettings:
-        """What is asked for, and of the rest what the provider's table says."""
+        """The settings of the request, completed by those of the provider's table."""
         usual = self.provider
         return ModelSettings(
             usual.reasoning_effort if settings.reasoning_effort is None else settings.reasoning_effort,
@@ -123,7 +123,7 @@ class HttpWire(ABC):
         """A new decoder for one answer."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
-        """Ask, and ask again where that may help; see Wire for what is promised."""
+        """Send the request, and send it again where that may help; see `Wire` for the contract."""
         try:
             self.check_settings(request.settings)
             key = await self._keys.find(self.provider_name, self.provider.env_key)
@@ -160,7 +160,7 @@ class HttpWire(ABC):
                 return
 
     async def close(self) -> None:
-        """Let go of connections. A later request opens new ones."""
+        """Close all connections. A later request opens new ones."""
         if self._line is not None:
             await self._line.close()
 

@@ -100,7 +100,7 @@ class _Event(msgspec.Struct):
 
 
 class _Open:
-    """A block while it is being said."""
+    """A content block that is not complete yet."""
 
     __slots__ = ("block", "draft", "input", "signature")
 
@@ -230,7 +230,7 @@ class MessagesDecoder(TypedEventDecoder):
                 pass
 
     def _count(self, counts: object) -> None:
-        """The later event counts on from the earlier; what it does not mention stands."""
+        """A later event replaces the counts that it mentions; the others stay."""
         fields = object_fields(counts)
         self._counts |= {name: fields[name] for name in _COUNTED if fields.get(name) is not None}
 

@@ -30,7 +30,7 @@ _NEVER_PASSES = frozenset({"insufficient_quota", "billing_not_active", "access_t
 
 
 class ProviderAttemptError(Exception):
-    """An attempt came to nothing."""
+    """An attempt that failed, and whether another may succeed."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ProviderAttemptError(Exception):
         """Seconds to wait, where the provider says so."""
         self.overflow = overflow
         self.key_refused = key_refused
-        """The provider does not want the key, or wants one."""
+        """The provider refused the key, or wants one."""
 
 
 class ProviderAddress(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ def stream_cut(place: ProviderAddress, how: str) -> ProviderAttemptError:
 
 
 def malformed_response(place: ProviderAddress, what: str) -> ProviderAttemptError:
-    """The provider said something that is not its API; it would say so again."""
+    """The provider's answer does not follow its API; it would be the same again."""
     return ProviderAttemptError(
         f"{place.provider} sent {what}; is {place.host} the right base_url, and `wire` the right API?"
     )
@@ -116,7 +116,7 @@ def reported_failure(place: ProviderAddress, body: bytes | bytearray) -> Provide
 
 
 def missing_key(place: ProviderAddress, *, stored: bool) -> ProviderAttemptError:
-    """There is nothing to connect with. `stored`: keys that were stored count, and none was for this provider."""
+    """There is no key. `stored`: stored keys are used, and none is for this provider."""
     way = f"; set it, or keep a key with `tertulia login {place.provider}`" if stored else ""
     return ProviderAttemptError(
         f"no key for {place.provider}: the environment variable {place.env_key} is not set{way}"
@@ -124,7 +124,7 @@ def missing_key(place: ProviderAddress, *, stored: bool) -> ProviderAttemptError
 
 
 def unusable_key(place: ProviderAddress, origin: str) -> ProviderAttemptError:
-    """There is something, but no header can hold it."""
+    """There is a key that no header can hold."""
     return ProviderAttemptError(
         f"the key for {place.provider} from {origin} cannot be used: it has characters that cannot be sent"
     )

@@ -91,14 +91,14 @@ class ResponsesDecoder(TypedEventDecoder):
         self._texts: dict[int, Draft] = {}
         self._thoughts: dict[int, Draft] = {}
         self._arguments: dict[int, int] = {}
-        """Characters of the calls that are being said; the texts come once more, whole, at their end."""
+        """Characters of the calls that are coming; the texts come again, whole, at their end."""
         self._usage: i.Usage = i.NO_USAGE
         self._stop: w.StopReason = "stop"
 
     def end(self) -> Iterable[w.AnswerPiece]:
         if not self.whole:
             raise stream_cut(self._place, "the stream ended before the answer did")
-        # A server that ends an answer without ending its items has said them nevertheless.
+        # A server may end an answer without ending its items: they count all the same.
         for draft in self._thoughts.values():
             yield w.AnswerItem(i.Reasoning(draft.item_id, draft.text, self._dialect))
         for draft in self._texts.values():

@@ -42,7 +42,7 @@ class RetryBudget:
         """Seconds to wait before the next attempt, `after` where the provider says so; None: no further attempt."""
         if retry is None or self.made >= self._limits[retry]:
             return None
-        # Spread out, so that conversations that were cut together do not come back together.
+        # Random, so that conversations that failed at the same time do not retry at the same time.
         pause = _FIRST_PAUSE_S * 2**self.made * random.uniform(0.8, 1.2) if after is None else after
         now = asyncio.get_running_loop().time()
         self._failed_at = now if self._failed_at is None else self._failed_at

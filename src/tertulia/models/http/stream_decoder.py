@@ -54,7 +54,7 @@ class StreamDecoder(ABC):
 
     def __init__(self, place: ProviderAddress, dialect: str, limits: AnswerLimits | None = None) -> None:
         self.whole = False
-        """Whether the event came after which nothing follows."""
+        """Whether the last event of the answer has come."""
         self._place = place
         self._dialect = dialect
         self._room = AnswerBudget(place, limits)
@@ -103,7 +103,7 @@ class AnswerLimits(msgspec.Struct, frozen=True):
 
 
 class AnswerBudget:
-    """How much may still be said: an answer that never ends must not fill the memory."""
+    """How much may still come: an answer that never ends must not fill the memory."""
 
     __slots__ = ("_announced", "_left", "_place", "_width", "characters", "limits")
 
@@ -130,7 +130,7 @@ class AnswerBudget:
         return text
 
     def announce(self, text: str) -> int:
-        """A piece of what will be said again as a whole, of which nothing is kept; its length."""
+        """Count a piece that comes again as part of a whole, and is not kept; returns its length."""
         self.characters += len(text)
         self._announced -= len(text)
         if self._announced < 0:
@@ -161,7 +161,7 @@ class AnswerBudget:
 
 
 class Draft:
-    """A text while it is being said, under the id that its item will have."""
+    """A text while it comes, under the id that its item will have."""
 
     __slots__ = ("_parts", "_recent", "_room", "item_id")
 
@@ -199,7 +199,7 @@ class Draft:
 
 
 class ArgumentDraft(Draft):
-    """The arguments of one tool call while they are being said."""
+    """The arguments of one tool call while they come."""
 
     __slots__ = ("_size",)
 

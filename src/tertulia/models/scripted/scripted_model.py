@@ -58,7 +58,7 @@ class ScriptedModel:
     """A Wire that answers from a list of replies (`ReplyQueue` says in which order).
 
     A request takes its reply when `stream` is called, not when it is read: the order of requests alone decides
-    who gets which. All conversations that share the model draw from one list. The contract of Wire holds except
+    who gets which. All conversations that share the model use one list. The contract of Wire holds except
     where a reply is there to break it: `cut`, and exceptions to be raised.
     """
 
@@ -163,7 +163,7 @@ class ScriptedModel:
         return self._play(scripted_request, self._cues.take(scripted_request))
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Close nothing: it has no connections."""
 
     async def _play(
         self, scripted_request: ScriptedRequest, cue: QueuedReply | None

@@ -118,7 +118,7 @@ class OwnedFile:
             self._look(FileIdentity.check, self._head)
             try:
                 with self._explained(), _impatient(self._connection):
-                    # Readers are not waited for: it will be tried again.
+                    # It does not wait for readers: it will be tried again.
                     _empty_journal(self._connection)
             finally:
                 self._note(FileIdentity.note_checkpoint)
@@ -157,7 +157,7 @@ class OwnedFile:
     def _reopened(self) -> sqlite3.Connection:
         with self._explained():
             connection = self._connection = self._open()
-            # One that was opened again, after an error, must be the one that we had.
+            # A file that is opened again after an error must be the same one.
             former, self._identity = self._identity, FileIdentity(self._files, connection)
             self._look(FileIdentity.check_former, former)
             self._head = Head.of(connection, table.reached(connection) < mark_of(self._files.db))

@@ -59,7 +59,7 @@ class SqliteReader:
         return n, seq
 
     def close(self) -> None:
-        """Let go of the file, and leave nothing beside it. Idempotent."""
+        """Close the file, and leave nothing beside it. Idempotent."""
         close_reader(self._connection, self._file)
 
     def _last(self) -> int:

@@ -80,7 +80,7 @@ def session_files(home: Path, session_id: str) -> SessionFiles:
 
 
 def sessions_folder(home: Path) -> Path:
-    """Where all of them lie."""
+    """The folder with all session files."""
     return home / "sessions"
 
 
@@ -184,7 +184,7 @@ _owned_here: set[SessionFiles] = set()
 def hold_unowned(files: SessionFiles) -> Generator[bool]:
     """Whether no process has the file open; as long as this lasts, none in this process will.
 
-    Who opens and closes a database without SQLite's locks takes away those that the process has on it.
+    Opening and closing a database without SQLite drops the locks that this process has on it.
     """
     with _snapshot_lock:
         yield files not in _owned_here and not files.lock.exists() and not files.wal.exists()

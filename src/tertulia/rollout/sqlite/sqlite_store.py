@@ -45,13 +45,13 @@ class LoopWaker:
         try:
             os.eventfd_write(self._fd, 1)
         except OSError:
-            # No system is known where it fails; a caller who waits for ever would be worse than the slow way.
+            # No system is known where it fails; a caller that waits for ever would be worse than the slow way.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._answer)
 
     def close(self) -> None:
         """On the loop's thread, or when the loop is gone."""
-        # A loop that is closed has no readers.
+        # A closed loop has no readers to remove.
         with suppress(RuntimeError):
             self._loop.remove_reader(self._fd)
         os.close(self._fd)
@@ -164,7 +164,7 @@ class WriterThread:
                 answers.popleft()()
         finally:
             if answers:
-                # One of them raised: that is between it and the loop, the others are still told.
+                # One callback raised: the loop reports that, and the others are still called.
                 loop.call_soon(self._give, loop)
 
     def _give_last(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -195,7 +195,7 @@ class SqliteStore:
         return self._place
 
     def claim(self, done: Callable[[StorageError | BusyError | None], None]) -> None:
-        """Become the owner before anything is appended: who resumes does so before reading.
+        """Become the owner before anything is appended: a resumed session does so before it reads.
 
         BusyError where another process is; an append that finds the session owned says the same as a StorageError.
         """

@@ -55,7 +55,7 @@ ESCALATION_ARGUMENTS: dict[str, dict[str, Any]] = {
         "description": f"With `{ESCALATED}`: one sentence for the user that says why.",
     },
 }
-"""The words to ask for more, as a model is told about them."""
+"""The arguments that ask for an escalation, as models are told about them."""
 
 TOLERATED_ARGUMENTS: dict[str, dict[str, Any]] = {
     "sandbox_permissions": or_null(_PERMISSIONS | {"enum": [*_PERMISSIONS["enum"], _ADDITIONAL]}),
@@ -65,7 +65,7 @@ TOLERATED_ARGUMENTS: dict[str, dict[str, Any]] = {
     "environment_id": {"type": ["string", "null"]},
     "additional_permissions": {"type": ["object", "null"]},
 }
-"""Words that models know from elsewhere, and those of `ESCALATION_ARGUMENTS` where they were not told about them."""
+"""Arguments that models know from other programs, and `ESCALATION_ARGUMENTS` where models were not told of them."""
 _TRIES = 3
 _ONLY_ONCE = (
     "What it would run cannot be told from its words, or another command could change it meanwhile: a yes holds once."
@@ -173,7 +173,7 @@ async def approve_outside_sandbox(
 
 
 async def approve_typing(place: CommandEnvironment, command: Command, chars: str, call: CallContext) -> None:
-    """Come back when this may be typed into a command that runs already.
+    """Return when this may be typed into a command that runs already.
 
     What was allowed was the command, not what it is told later. And one that may do more than the caller, because it
     was let out or because the caller stands in a narrower chain, is no way around the caller's rights.
@@ -237,7 +237,7 @@ async def _ask(
 async def _named(place: CommandEnvironment, order: CommandRequest, confinement: Confinement) -> NamedFiles:
     roots = (place.root, *confinement.writable_roots)
     named = await run_in_thread(named_files, order.argv, order.cwd, place.environment, roots)
-    # Who writes beside it could put another file in place after we looked.
+    # A command that writes at the same time could replace the file after this look.
     return replace(named, known=named.known and not (named.contents and place.runner.is_writing))
 
 
@@ -288,7 +288,7 @@ def _reason(escalation: EscalationRequest) -> str:
 
 
 def _suggested(rule: tuple[str, ...]) -> str:
-    """A grant is for one command. That a model would like more is worth knowing, and no more than that."""
+    """A grant is for one command. That a model asked for more is shown, without effect."""
     label = "The model would like to run whatever begins with the following; a yes does not allow that"
     return with_label(label, shlex.join(rule)) if rule else ""
 

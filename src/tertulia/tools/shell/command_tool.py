@@ -28,7 +28,7 @@ def ended_lines(finished: CommandResult) -> list[str]:
 
 
 def failure_hint(place: CommandEnvironment, command: Command, finished: CommandResult, call: CallContext) -> str | None:
-    """Lines of ours about why a command may have failed, and how to go on; None where there is nothing to say."""
+    """Lines about why a command may have failed, and how to go on; None where nothing is known."""
     hints = (place.mask_hint(command, finished), protected_git_hint(command, finished, call.rights))
     return "\n".join(hint for hint in hints if hint is not None) or None
 
@@ -48,7 +48,7 @@ class CommandTool(ABC):
         self._patch = patch
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what could not be started or allowed, and a patch that is none."""
+        """Refuse what could not be started or allowed, and a patch that cannot be read."""
         argv = self._argv(arguments)
         check_argv(argv)
         read_escalation(arguments)

@@ -72,7 +72,7 @@ _WRITE = define_tool(
 
 
 class ExecCommand(CommandTool):
-    """Starts a command and comes back at its end, or before it."""
+    """Starts a command and returns at its end, or earlier."""
 
     __slots__ = ("_terminals",)
     spec = _EXEC
@@ -126,7 +126,7 @@ class WriteStdin:
         self._terminals.find(call.conversation_id, arguments["session_id"])
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Type, wait a little, and tell."""
+        """Type, wait a little, and return the new output."""
         # A number like 1.0 is one that JSON takes for whole.
         number, chars = int(arguments["session_id"]), arguments.get("chars") or ""
         live = self._terminals.find(call.conversation_id, number)

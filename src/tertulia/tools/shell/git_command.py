@@ -27,7 +27,7 @@ _LISTING_BYTES = 1 << 24
 _LISTING_TIMEOUT_S = 60.0
 _MOST_NAMED = 5
 _PROGRAM_FILES = ("config", "config.worktree", "hooks", "info")
-"""In `.git`: what other programs obey or start. Ours has no business there."""
+"""In `.git`: what other programs obey or start. The git that is run here does not need it."""
 _NO_FILTER = ("unspecified", "unset", "set")
 _DRIVER_KEYS = {"clean": "", "smudge": "", "process": "", "required": "false"}
 GIT_PROTECTED = "git_protected"

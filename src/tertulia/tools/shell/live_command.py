@@ -98,7 +98,7 @@ class LiveCommand:
         return finished
 
     def tell(self, finished: CommandResult) -> None:
-        """That it has ended; once."""
+        """Publish that it has ended, once."""
         if self._told or self._publish is None:
             return
         self._told = True
@@ -160,7 +160,7 @@ MAX_TERMINALS_IN_ALL = 64
 """How many a session may have."""
 
 Tell = Callable[[ConversationId, EventData], object]
-"""Publish something that no task says."""
+"""Publish an event that belongs to no task."""
 
 
 class Terminals:
