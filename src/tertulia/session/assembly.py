@@ -374,7 +374,9 @@ def _backends(parts: SessionParts) -> BackendTable:
 def _worktrees(parts: SessionParts) -> ConversationWorktrees:
     from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
-    return ConversationWorktrees(parts.session_id, parts.environment, parts.bus, lambda: parts.conversations)
+    masked = [mask.path for mask in guarded_paths_of(parts.settings, parts.environment).masks]
+    id, place = parts.session_id, parts.environment
+    return ConversationWorktrees(id, place, parts.bus, lambda: parts.conversations, masked=masked)
 
 
 _MAKERS = PartMakers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -40,13 +40,16 @@ class ConversationWorktrees:
         environment: Environment,
         bus: EventBus,
         conversations: Callable[[], Iterable[ConversationState]],
+        *,
+        masked: Sequence[str],
     ) -> None:
+        """`masked`: paths that commands do not see."""
         self._session_id = session_id
         self._bus = bus
         self._conversations = conversations
         self.folder = WorktreeFolder(environment.home)
         self._variables = environment.variables
-        self._life = WorktreeLife(self.folder, self._variables)
+        self._life = WorktreeLife(self.folder, self._variables, masked=masked)
         self._lock: int | None = None
         self._pending: dict[TaskId | None, list[OwnWorktree]] = {}
         """Made by a task for conversations that are not open yet."""

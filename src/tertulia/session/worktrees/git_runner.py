@@ -36,10 +36,13 @@ _FORCED: Mapping[str, str] = {
     "advice.detachedhead": "false",
     "checkout.workers": "1",
     "core.alternaterefscommand": "",
+    "core.checkstat": "default",
     "core.gitproxy": "",
+    "core.ignorestat": "false",  # changes would not be seen, and lost
     "core.safecrlf": "false",
     "core.sparsecheckout": "false",
     "core.splitindex": "false",
+    "core.trustctime": "true",
     "core.untrackedcache": "false",
     "i18n.commitencoding": "utf-8",
     "index.sparse": "false",

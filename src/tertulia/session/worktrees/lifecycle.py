@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -117,8 +117,17 @@ Step = Callable[[str], None]
 class WorktreeLife:
     """Makes worktrees and takes them away."""
 
-    def __init__(self, folder: WorktreeFolder, variables: Mapping[str, str], step: Step = lambda _: None) -> None:
+    def __init__(
+        self,
+        folder: WorktreeFolder,
+        variables: Mapping[str, str],
+        step: Step = lambda _: None,
+        *,
+        masked: Sequence[str] = (),
+    ) -> None:
+        """`masked`: paths that commands do not see, and that so come into no worktree."""
         self._folder = folder
+        self._masked = masked
         self._variables = variables
         self._step = step
 
@@ -159,7 +168,7 @@ class WorktreeLife:
         head = await tree.head()
         index = self._folder.index(record.worktree.conversation_id)
         self._step("commit")
-        written = await write_state(tree, index, [] if head is None else [head], _MESSAGE)
+        written = await write_state(tree, index, [] if head is None else [head], _MESSAGE, masked=self._masked)
         worktree = replace(record.worktree, start=written.commit, began=_began(head, written.commit))
         self._step("record the commit")
         await run_in_thread(self._folder.record, replace(record, worktree=worktree))

@@ -144,7 +144,8 @@ class WorktreeMerge:
         theirs = await _their_state(sides)
         base = await _merged_before(sides)
         with tempfile.TemporaryDirectory(prefix="tertulia-merge-") as folder:
-            ours = await write_state(sides.tree, Path(folder, "before"), [base], "State of the caller\n")
+            before, masked = Path(folder, "before"), self._place.masked
+            ours = await write_state(sides.tree, before, [base], "State of the caller\n", masked=masked)
             merge = await merge_commits(sides.tree.git, sides.tree.store, base, ours.commit, theirs.commit)
             if not merge.changes:
                 return _Prepared(theirs, merge, DiskPlan({}, {}), None)

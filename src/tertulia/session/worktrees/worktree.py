@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -123,7 +123,9 @@ class Worktree(msgspec.Struct, frozen=True):
         return await git.at(self.path, self.store).with_drivers_off()
 
 
-async def write_state(tree: RepositoryTree, index: Path, parents: Sequence[str], message: str) -> WrittenState:
+async def write_state(
+    tree: RepositoryTree, index: Path, parents: Sequence[str], message: str, *, masked: Sequence[str] = ()
+) -> WrittenState:
     """The present state of a tree as a commit. Its index, refs and files stay as they are.
 
     Args:
@@ -131,6 +133,7 @@ async def write_state(tree: RepositoryTree, index: Path, parents: Sequence[str],
         index: A file that does not exist yet, in a folder of ours; it is left there.
         parents: Of the commit. Where the state is that of the first and there is only one, that is the answer.
         message: Of the commit.
+        masked: Paths that commands do not see. What is not committed there stays out: a commit is for all to read.
     """
 
     def copy() -> None:
@@ -141,7 +144,7 @@ async def write_state(tree: RepositoryTree, index: Path, parents: Sequence[str],
             return
 
     await run_in_thread(copy)
-    left_out = await _take_changes(tree.git, index)
+    left_out = await _take_changes(tree.git, index, _below(tree.top, masked))
     return WrittenState(await _commit(tree.git, index, parents, message), left_out)
 
 
@@ -176,15 +179,25 @@ def _real(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-async def _take_changes(git: Git, index: Path | None) -> tuple[LeftOut, ...]:
-    """Bring what differs in the files into an index."""
+def _below(top: Path, paths: Iterable[str]) -> tuple[bytes, ...]:
+    """Those of the paths that lie in a tree, from its top, however links on the way to them are spelled."""
+    spelled = (
+        place
+        for path in paths
+        for place in (path, os.path.realpath(path), os.path.join(_real(os.path.dirname(path)), os.path.basename(path)))
+    )
+    return tuple({os.fsencode(os.path.relpath(place, top)) for place in spelled if Path(place).is_relative_to(top)})
+
+
+async def _take_changes(git: Git, index: Path | None, masked: Sequence[bytes] = ()) -> tuple[LeftOut, ...]:
+    """Bring what differs in the files into an index, but for what lies at or below a masked path."""
     await git.run("update-index", "-q", "--unmerged", "--refresh", index=index, accepted=(0, 1))
     words = await _list(git, index, "diff-files", "--name-status", "--no-renames", "--ignore-submodules=dirty")
     statuses = dict(zip(words[1::2], words[::2], strict=True))
     untracked = await _list(git, index, "ls-files", "-o", "--exclude-standard")
     present = [*(path for path, status in statuses.items() if status != b"D"), *untracked]
     filtered = await _filters(git, index, present)
-    taken, absent, left_out = await run_in_thread(_choose, git.directory, present, filtered)
+    taken, absent, left_out = await run_in_thread(_choose, git.directory, present, filtered, masked)
     gone = [*(path for path, status in statuses.items() if status == b"D"), *absent]
     for option, paths in (("--force-remove", gone), ("--add", taken)):
         if paths:
@@ -208,7 +221,7 @@ async def _filters(git: Git, index: Path | None, paths: Sequence[bytes]) -> dict
 
 
 def _choose(
-    top: Path, paths: Sequence[bytes], filtered: Mapping[bytes, str]
+    top: Path, paths: Sequence[bytes], filtered: Mapping[bytes, str], masked: Sequence[bytes]
 ) -> tuple[list[bytes], list[bytes], tuple[LeftOut, ...]]:
     """Those that are committed, those that are not there any more, and those that are left out."""
     taken: list[bytes] = []
@@ -224,7 +237,12 @@ def _choose(
         except (FileNotFoundError, NotADirectoryError):
             absent.append(path)
             continue
-        reason = f"filter {printable(filtered[path])}" if path in filtered else _obstacle(top / name, path, status)
+        if any(path == place or path.startswith(place + b"/") for place in masked):
+            reason = "masked"
+        elif path in filtered:
+            reason = f"filter {printable(filtered[path])}"
+        else:
+            reason = _obstacle(top / name, path, status)
         if reason is None:
             taken.append(path)
         else:
