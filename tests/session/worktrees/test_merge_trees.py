@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.errors import LimitError, MergeConflictError
+from tertulia.errors import GitError, LimitError, MergeConflictError
 from tertulia.session.worktrees import merge_trees
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.session.worktrees.merge_trees import TreeMerge, merge_commits
@@ -191,6 +191,12 @@ async def test_a_merge_that_is_too_large_names_the_limit(
     monkeypatch.setattr(merge_trees, name, most)
     with pytest.raises(LimitError, match=expected):
         await merge(place, lambda place: None, both(write("one", "1\n"), write("two", "2\n")))
+
+
+async def test_a_git_that_cannot_merge_commits_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_trees, "OLDEST_GIT", (99, 1))
+    with pytest.raises(GitError, match=r"99\.1 or newer"):
+        await merge(place, write("mine", "mine\n"), write("new", "x\n"))
 
 
 async def test_names_that_are_no_utf8_or_hold_newlines_survive(place: Path) -> None:

@@ -16,11 +16,13 @@ from typing import Literal
 
 import msgspec
 
-from tertulia.errors import LimitError, MergeConflictError
+from tertulia.errors import GitError, LimitError, MergeConflictError
 from tertulia.policy.display_text import visible
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.session.worktrees.worktree import LeftOut
 
+OLDEST_GIT: tuple[int, int] = (2, 38)
+"""The first that merges commits without a tree of files."""
 MAX_FILES = 2_000
 """The most that one merge changes."""
 MAX_BYTES = 64 * 1024 * 1024
@@ -45,6 +47,7 @@ _KINDS: dict[str, Literal["file", "executable", "link"]] = {
     "120000": "link",
 }
 _NO_FILTER = ("unspecified", "unset", "set")
+_VERSION = re.compile(r"(\d+)\.(\d+)")
 _CONFLICT = re.compile(r"CONFLICT \(([^)]*)\)")
 
 
@@ -105,6 +108,7 @@ async def merge_commits(git: Git, store: Path, base: str, ours: str, theirs: str
         LimitError: There is more to merge than one merge may change.
         GitError: Git failed.
     """
+    await _check_version(git)
     async with _without_attributes(git, store) as (blind, index):
         # With this one parent, the base is the merge base, whatever happened to the branch since.
         merged = await _merge(blind, ours, await _with_parent(blind, theirs, base))
@@ -149,6 +153,16 @@ async def _without_attributes(git: Git, store: Path) -> AsyncGenerator[tuple[Git
         variables = {**blind.variables, "GIT_INDEX_FILE": str(Path(folder, "index"))}
         settings = (*blind.settings, *_NO_ATTRIBUTES)
         yield msgspec.structs.replace(blind, variables=variables, settings=settings), Path(folder, "merged-index")
+
+
+async def _check_version(git: Git) -> None:
+    found = _VERSION.search((await git.run("--version")).decode())
+    version: tuple[int, int] = (0, 0) if found is None else (int(found[1]), int(found[2]))
+    if version < OLDEST_GIT:
+        raise GitError(
+            f"git {version[0]}.{version[1]} ({git.program}) cannot merge without touching files: "
+            f"{OLDEST_GIT[0]}.{OLDEST_GIT[1]} or newer is needed; nothing was changed: merge the branch by hand"
+        )
 
 
 async def _with_parent(git: Git, commit: str, parent: str) -> str:
