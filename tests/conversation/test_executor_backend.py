@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.executor_backend import ExecutorBackend, ExecutorError
 from tertulia.conversation.output_check import OutputCheck, check_by_schema
-from tertulia.conversation.state import TaskHandle
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.errors import InvalidOutputError, UnsupportedByBackendError
 from tertulia.executors.executor import (
     AgentText,

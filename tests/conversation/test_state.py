@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.conversation.resolve_terms import resolve_terms
-from tertulia.conversation.state import MAX_PENDING, ConversationState, TaskHandle
+from tertulia.conversation.state import MAX_PENDING, ConversationState
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.conversation.terms import Terms
 from tertulia.errors import BusyError, InternalError
 from tertulia.policy.approval_policy import NEVER

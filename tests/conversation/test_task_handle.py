@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from tertulia.conversation.state import TaskHandle
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.protocol.ids import TaskId
 from tests.conversation.conversations import make_conversation
 from tests.deadlines import HANG_S

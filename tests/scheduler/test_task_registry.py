@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 
-from tertulia.conversation.state import ConversationState, TaskHandle
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.protocol.ids import TaskId
 from tertulia.scheduler.task_runner import AgentTask, TaskRegistry
 from tests.conversation.conversations import make_conversation

@@ -14,7 +14,7 @@ from tertulia.scheduler.reply import Failure
 class WaitingChains:
     """The chains that have not begun; the first one that may is found without going through those that may not.
 
-    A chain whose conversation is taken is set aside when its turn comes, and is looked at again when the
+    A chain whose conversation is busy is set aside when its turn comes, and is looked at again when the
     conversation is free: ten thousand messages to one busy conversation cost the others nothing.
     """
 
@@ -50,7 +50,7 @@ class WaitingChains:
             self.freed(chain.conversation_id)
 
     def freed(self, conversation_id: ConversationId) -> None:
-        """A conversation is free, or the chain that was to begin there is gone: look at the next one again."""
+        """A conversation is free, or the chain that was to begin there was removed: look at the next one again."""
         aside = self._aside.get(conversation_id)
         while aside:
             entry = heappop(aside)

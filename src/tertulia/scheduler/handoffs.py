@@ -38,7 +38,7 @@ class Handoffs:
     def admit(self, branch: Branch, scope: TaskScope, handoff: Handoff) -> None:
         """Refuse, before anything has happened, what would break a limit or could never end.
 
-        Counted here, where the work is made, so that no tool can go round it and no two branches share one room.
+        Counted here, where the work is created, so that no tool can bypass it and no two branches count as one.
         """
         if scope.conversation.terms.backend != NATIVE:
             raise UnsupportedByBackendError(
@@ -60,12 +60,12 @@ class Handoffs:
         branch.chain.interrupts += 1
 
     def withdraw(self, branch: Branch) -> None:
-        """The task is over: what it was admitted for has a branch of its own now, or never will have."""
+        """The task has ended: what was admitted for it has a branch now, or never gets one."""
         self._new -= branch.promised.count(None)
         branch.promised.clear()
 
     def expand(self, branch: Branch, scope: TaskScope, handed: Sequence[HandedOffCall]) -> tuple[Branch, ...]:
-        """Let the branch wait, and make one for each target. None where the caller was told that it is over."""
+        """Let the branch wait, and make one for each target. None where the caller has already been answered."""
         plan = branch.plan
         continuation = TaskPlan(
             plan.conversation_id,

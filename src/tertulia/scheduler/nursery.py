@@ -1,4 +1,4 @@
-"""Nothing runs unowned: the one place that starts coroutines, and the one that ends them all."""
+"""The one place that starts coroutines, each with an owner that ends it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.conversation.output_check import OutputCheck
-from tertulia.conversation.state import ConversationState, TaskHandle
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.conversation.task_scope import CostTotals, TaskScope
 from tertulia.conversation.turn import HandedOffCall
 from tertulia.events.bus import EventScope
@@ -43,7 +44,7 @@ class TaskPlan(msgspec.Struct, frozen=True):
     conversation_id: ConversationId
     kind: TaskKind
     input: tuple[UserMessage, ...] = ()
-    """What is said to the model first; a continuation has none."""
+    """The messages for the model; a continuation has none."""
     base_instructions_override: str | None = None
     """Holds for this task only."""
     output: OutputCheck | None = None
@@ -51,13 +52,13 @@ class TaskPlan(msgspec.Struct, frozen=True):
     may_repair: bool = True
     """Whether the model may be asked once to repair an answer; not in a continuation of a task where it was."""
     task_type: Literal["code", "chat"] | None = None
-    """What an executor is told of earlier messages depends on it."""
+    """It decides how much of the history an executor is told."""
     previous_result: Any = None
-    """What the step before this one of a pipeline came to."""
+    """The result of the pipeline's step before this one."""
     sub_id: str | None = None
     """The submission; scheduled tasks get `conv/<task id>`."""
     work: Callable[[TaskScope], Awaitable[None]] | None = None
-    """What the task does instead of turns with the model: a compaction, say."""
+    """What the task does instead of turns with the model, such as a compaction."""
     task_id: TaskId = msgspec.field(default_factory=new_task_id)
 
 
@@ -192,7 +193,7 @@ class Branch:
             self.caller.results[self.index] = result
 
     def view(self) -> ChainView:
-        """What its calls may know of the chain."""
+        """What its calls are told about the chain."""
         callers = self.callers
         return ChainView(len(callers), self.chain.interrupts, self.chain.opened, callers)
 
@@ -206,7 +207,7 @@ class TaskEnd(msgspec.Struct, frozen=True):
     reason: AbortReason | None = None
     handed: tuple[HandedOffCall, ...] = ()
     storage: StoragePolicy | None = None
-    """The policy that its text was said under."""
+    """The storage policy of its text."""
     gone: bool = False
     """Whether its conversation was closed."""
     targets: tuple[Branch, ...] = ()
@@ -275,13 +276,13 @@ class Chain:
         return [other for other in self.branches if other.is_within(branch)]
 
     def finish(self, reply: Reply) -> None:
-        """Answer, once. A caller that has given up hears nothing."""
+        """Answer, once. A caller that has given up gets no answer."""
         if not self.answer.done():
             self.answer.set_result(reply)
 
 
 def recorded_chain(conversation_id: ConversationId, message: str | None, reply: Reply) -> Chain:
-    """A chain of the past, for a client who asks again under the same message id."""
+    """An answered chain of a record, for a client that sends the same message id again."""
     chain = Chain(TaskPlan(conversation_id, "user", task_id=reply.task_id), 0.0, message)
     chain.trace_id = reply.trace_id
     chain.branches.clear()
@@ -364,7 +365,7 @@ class ConversationSource(Protocol):
 def chain_storage(branch: Branch, conversation: ConversationState, source: ConversationSource) -> StoragePolicy:
     """The strictest storage policy of a conversation and of all that wait for its branch."""
     if branch.caller is None:
-        # The usual case, asked for at every word: no branch waits for it.
+        # The usual case, needed for every delta: no branch waits for it.
         return conversation.storage
     waiting = (source.peek(caller) for caller in branch.callers)
     return strictest(conversation.storage, *(other.storage for other in waiting if other is not None))

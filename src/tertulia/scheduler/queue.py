@@ -1,4 +1,4 @@
-"""The slots: which branch of which chain runs next, and what becomes of it when its task has ended.
+"""The slots: which branch of which chain runs next, and what follows when its task has ended.
 
 A slot is a worker: it takes a branch that may run, runs its task, and goes on with what that task has made
 possible: its first target, or the caller that waited for it alone. Taking and releasing are plain assignments
@@ -11,7 +11,8 @@ import asyncio
 from collections import deque
 from typing import Literal
 
-from tertulia.conversation.state import ConversationState, TaskHandle
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.errors import BusyError, ClosedError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
@@ -42,7 +43,7 @@ class SubmissionLedger:
         self._by_message: dict[tuple[ConversationId, str], Chain] = {}
         self._answered: deque[Chain] = deque()
         self._ended: dict[tuple[ConversationId, str], Reply] = {}
-        """The answers, without their texts, of those that made way."""
+        """The answers, without their texts, of submissions that were dropped."""
         self._characters = 0
         self._kept = capacity
 
@@ -68,7 +69,7 @@ class SubmissionLedger:
         return self._by_task.get(task_id)
 
     def _retire(self, chain: Chain) -> None:
-        """It was answered: it makes way for newer ones."""
+        """It was answered: it may be dropped for newer ones."""
         self._answered.append(chain)
         self._characters += _answer_length(chain)
         while len(self._answered) > self._kept or (self._characters > _KEPT_CHARACTERS and len(self._answered) > 1):
@@ -128,7 +129,7 @@ class Scheduler:
         """One for each slot that is taken."""
         self._warned = False
         self.closing = False
-        """Once it is set nothing more is taken: refused with `ClosedError`. What was taken waits, or runs."""
+        """Once it is set, submissions are refused with `ClosedError`. Those that were accepted wait or run."""
         self.ledger = SubmissionLedger()
 
     # ── submitting ───────────────────────────────────────────────────────────────────────────────────────────
@@ -163,7 +164,7 @@ class Scheduler:
         return self.ledger.by_task(task_id)
 
     def _warn_of_one_slot(self, plan: TaskPlan) -> None:
-        """Say once that a message waits for another conversation: users of several may not expect it."""
+        """Publish once that a message waits for another conversation, which its user may not expect."""
         if self._warned or self.slots > 1 or not self._workers or self._queue.is_wanted(plan.conversation_id):
             return
         self._warned = True
@@ -274,7 +275,7 @@ class Scheduler:
         if worker in self._workers:
             self._workers.remove(worker)
             if self._queue.first() is not None:
-                # It died with its branch. The others have not.
+                # The worker failed with its branch. The other workers go on.
                 self._start_workers(1)
 
     async def _run(self, branch: Branch) -> None:
@@ -297,7 +298,7 @@ class Scheduler:
             await self._conclude(chain)
 
     def _settle(self, branch: Branch, end: TaskEnd) -> None:
-        """A task has ended and that is committed: its targets may start, or its caller hears of it."""
+        """A task has ended and that is committed: its targets may start, or its caller gets the result."""
         chain = branch.chain
         branch.handing = False
         if branch is chain.root:
@@ -351,7 +352,7 @@ class Scheduler:
         chain.finish(_reply(chain, self._clock.monotonic(), self._bus.last_seq))
 
     def _drop(self, chain: Chain, reason: AbortReason) -> None:
-        """A chain that never ran: its task has a terminal event and its message an answer all the same."""
+        """End a chain that never ran: its task has a terminal event, and its message an answer, all the same."""
         self._queue.waiting.remove(chain)
         chain.branches.clear()
         chain.ready.clear()

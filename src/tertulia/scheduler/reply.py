@@ -76,7 +76,7 @@ class Reply(msgspec.Struct, frozen=True):
         """The reply itself where the task was completed.
 
         Returns:
-            This very reply, so that `(await conversation.message(…)).raise_for_status().text` can be written.
+            This reply, so that `(await conversation.message(…)).raise_for_status().text` can be written.
 
         Raises:
             TertuliaError: The task failed: of the class of `tertulia.errors` that has the code of `error`.

@@ -56,7 +56,7 @@ class TaskPermits:
                 self._give(owner)
 
     def forget(self, owner: object) -> None:
-        """A session closes: what it waits with gets no permit."""
+        """A session closes: its tasks that wait get no permit."""
         self._served.pop(owner, None)
         for turn in self._waiting.pop(owner, ()):
             if not turn.done():

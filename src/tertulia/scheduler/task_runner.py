@@ -1,7 +1,7 @@
 """Runs one task from its start to its one terminal event, whatever happens in between.
 
 The beginning and the end are synchronous: no cancellation can fall between the slot and `task_started`, or
-between the last word and the terminal event.
+between the last item and the terminal event.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.conversation.backend import FindBackend, no_backend
-from tertulia.conversation.state import ConversationState, TaskHandle
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.conversation.task_scope import TaskScope, TaskServices, clean_partial
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.turn import run_turns
@@ -135,7 +136,7 @@ class TaskRunner:
                 deadline.cancel()
             end = self._close(scope, handle, self._judge(job, handle, scope))
             self._handoffs.withdraw(branch)
-            # Also for a worker that is cancelled now: the calls wait for an answer, and that is how they get one.
+            # Also for a worker that is cancelled now: this is how the calls that wait get their answers.
             targets = self._handoffs.expand(branch, scope, end.handed) if end.handed else ()
         end = replace(end, storage=scope.storage(), gone=conversation.closed, targets=targets)
         if self._around.report_worktree is not None:
@@ -144,7 +145,7 @@ class TaskRunner:
         return end
 
     def note_submission(self, chain: Chain, plan: TaskPlan) -> None:
-        """Write down under which message id a task runs, or ends without having run: it is answered once."""
+        """Record under which message id a task runs, or ends without having run, so that it is answered once."""
         conversation = self._source.peek(plan.conversation_id)
         if chain.message is not None and plan.kind == "user" and conversation is not None:
             conversation.note(SubmissionRecord(conversation.id, plan.task_id, chain.trace_id, chain.message))
@@ -216,7 +217,7 @@ class TaskRunner:
     def _judge(self, job: asyncio.Task[TaskEnd], handle: TaskHandle, scope: TaskScope) -> TaskEnd:
         if job.done() and not job.cancelled():
             end = job.result()
-            # To fail while being stopped is to be stopped.
+            # A task that fails while it is being stopped counts as stopped.
             if handle.reason is None or end.failure is None:
                 return end
         elif handle.reason is None and job.done():

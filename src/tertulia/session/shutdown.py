@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from tertulia.conversation.state import ConversationState, TaskHandle
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_handle import TaskHandle
 from tertulia.errors import InvalidParamsError, StorageError, TertuliaError
 from tertulia.models.wire import Wire
 from tertulia.protocol.ids import ConversationId

@@ -14,9 +14,15 @@ import pytest
 
 from tertulia.errors import StorageError
 from tertulia.rollout.sqlite import database, table
-from tertulia.rollout.sqlite.database import close_reader, connect_owner, connect_reader, connect_snapshot
+from tertulia.rollout.sqlite.database import (
+    VERSION,
+    blank,
+    close_reader,
+    connect_owner,
+    connect_reader,
+    connect_snapshot,
+)
 from tertulia.rollout.sqlite.head import Head
-from tertulia.rollout.sqlite.schema_versions import VERSION, blank
 from tests.rollout.stages import row
 
 

@@ -18,9 +18,9 @@ import pytest
 from tertulia.errors import BusyError, StorageError
 from tertulia.protocol.storage import HeadersOnly, NoStorage, Ttl
 from tertulia.rollout.sqlite import database, owned_file, table
+from tertulia.rollout.sqlite.database import VERSION
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.reader import SqliteReader
-from tertulia.rollout.sqlite.schema_versions import VERSION
 from tertulia.rollout.sqlite.session_files import SessionFiles, session_files
 from tertulia.rollout.store import Row, StoredRow
 from tests.deadlines import HANG_S

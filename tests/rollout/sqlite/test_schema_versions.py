@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import StorageError
+from tertulia.rollout.sqlite.database import APPLICATION_ID, SCHEMAS, VERSION, blank
 from tertulia.rollout.sqlite.reader import SqliteReader
-from tertulia.rollout.sqlite.schema_versions import APPLICATION_ID, SCHEMAS, VERSION, blank
 
 
 @pytest.fixture

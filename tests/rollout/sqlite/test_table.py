@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tertulia.errors import StorageError
 from tertulia.protocol.storage import Ttl
 from tertulia.rollout.sqlite import table
+from tertulia.rollout.sqlite.database import SCHEMAS, VERSION
 from tertulia.rollout.sqlite.head import Head
-from tertulia.rollout.sqlite.schema_versions import SCHEMAS, VERSION
 from tertulia.rollout.store import StoredRow
 from tests.rollout.stages import NOW, row, same
 

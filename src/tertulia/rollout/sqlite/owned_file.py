@@ -14,12 +14,11 @@ from tertulia.errors import StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.sqlite import table
-from tertulia.rollout.sqlite.database import PATIENCE_S, connect_owner, transaction
+from tertulia.rollout.sqlite.database import PAGE_BYTES, PATIENCE_S, blank, connect_owner, transaction
 from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
 from tertulia.rollout.sqlite.file_identity import FileIdentity
 from tertulia.rollout.sqlite.head import HEADED, Head
 from tertulia.rollout.sqlite.index_file import mark_of, note_mark
-from tertulia.rollout.sqlite.schema_versions import PAGE_BYTES, blank
 from tertulia.rollout.sqlite.session_files import (
     Ownership,
     SessionFiles,

@@ -1,0 +1,82 @@
+"""The handle of a running task: by it the task is stopped, in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+from tertulia.protocol.events import AbortReason
+from tertulia.protocol.ids import TaskId
+
+
+class TaskHandle:
+    """Stops a task once, for one reason, in bounded time.
+
+    `abort` cancels the task's coroutine; one that does not end within the grace is abandoned: `forced` is set
+    and the caller that waits goes on without it.
+    """
+
+    __slots__ = ("_job", "_timer", "ended", "forced", "grace_s", "reason", "started_at", "status", "task_id")
+
+    def __init__(self, task_id: TaskId, started_at: float) -> None:
+        self.task_id = task_id
+        self.started_at = started_at
+        self.status: Literal["running", "done", "cancelled"] = "running"
+        self.reason: AbortReason | None = None
+        """Why it was stopped; the first reason stands."""
+        self.grace_s = 0.0
+        """How long it was given to stop."""
+        self.forced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Has a result when the grace is over and the task is not; cancelled when the task ended in time."""
+        self.ended = asyncio.Event()
+        self._job: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether it did not stop in time."""
+        return self.forced.done() and not self.forced.cancelled()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it runs any more; its end may not be published yet."""
+        return self.status != "running" or (self._job is not None and self._job.done())
+
+    def attach(self, job: asyncio.Task[Any]) -> None:
+        """The coroutine that runs it. An abort that came before is carried out now."""
+        self._job = job
+        if self.reason is not None:
+            job.cancel()
+
+    def abort(self, reason: AbortReason, grace_s: float) -> bool:
+        """Ask it to stop; whether this was the first to ask. A shorter grace than an earlier one is honoured."""
+        if self.over:
+            return False
+        first = self.reason is None
+        if first:
+            self.reason = reason
+            if self._job is not None:
+                self._job.cancel()
+        deadline = asyncio.get_running_loop().time() + grace_s
+        if self._timer is None or deadline < self._timer.when():
+            self._cancel_timer()
+            self.grace_s = grace_s
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._force)
+        return first
+
+    def end(self) -> None:
+        """It is over; later aborts do nothing."""
+        self.status = "cancelled" if self.reason is not None else "done"
+        self._job = None
+        self._cancel_timer()
+        self.forced.cancel()
+        self.ended.set()
+
+    def _force(self) -> None:
+        if not self.forced.done():
+            self.forced.set_result(None)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
