@@ -76,11 +76,25 @@ class CallContext(msgspec.Struct, frozen=True):
     """Which of several programs calls that have one conversation together: each has its limits for itself."""
 
     def sees(self, path: str) -> bool:
-        """Whether an absolute path, links followed, lies in the worktree: no mask that holds that hides it."""
+        """Whether a path lies in the worktree: no mask that holds that hides it.
+
+        Args:
+            path: An absolute path, whose links are followed.
+
+        Returns:
+            False where the conversation has no worktree.
+        """
         return self.worktree is not None and is_inside(os.path.realpath(path), self.worktree.path)
 
     def hidden(self, places: Sequence[str]) -> Sequence[str]:
-        """Those of masked places that hide something from it: the one that its worktree lies in does not."""
+        """Those of masked places that hide something from it.
+
+        Args:
+            places: Absolute paths that commands see as empty.
+
+        Returns:
+            All of them but the one that its worktree lies in.
+        """
         worktree = self.worktree
         return places if worktree is None else [place for place in places if not is_inside(worktree.path, place)]
 
