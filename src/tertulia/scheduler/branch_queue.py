@@ -10,6 +10,8 @@ from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.plan import Branch, Chain, Occupancy, TaskEnd
 from tertulia.scheduler.reply import Failure
 
+TOO_LATE = "it could not start in time; target_wait_s, or target_timeout_s of its caller, was over"
+
 
 class WaitingChains:
     """The chains that have not begun; the first one that may is found without going through those that may not.
@@ -135,7 +137,7 @@ class BranchQueue:
         reason = stopped.stopped
         for other in reversed(below[1:]):
             self.end(other, TaskEnd("aborted", reason=reason))
-        failure = Failure("timeout", "it could not start in time (target_wait_s)") if reason == "timeout" else None
+        failure = Failure("timeout", TOO_LATE) if reason == "timeout" else None
         self.end(stopped, TaskEnd("aborted", failure=failure, reason=reason, gone=stopped.gone))
         return True
 

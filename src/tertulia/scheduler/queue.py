@@ -253,7 +253,8 @@ class Scheduler:
         """Keep one slot busy as long as there is a branch that may run."""
         permits, branch = self._permits, None
         try:
-            while permits is None or await permits.take(self):
+            # One that has nothing to do asks for no permit: to wait for that would hold its slot.
+            while permits is None or (self._queue.first() is not None and await permits.take(self)):
                 try:
                     branch = self._queue.take(branch)
                     if branch is None:
@@ -310,10 +311,10 @@ class Scheduler:
             # One may have been stopped while the end of its caller's task was written down.
             targets = [target for target in end.targets if target.state == "ready"]
             chain.ready += reversed(targets)
-            if branch.max_wait_s is not None:
-                loop = asyncio.get_running_loop()
+            if (until := _latest_start(branch, self.slots)) is not None:
                 for target in targets:
-                    target.timer = loop.call_later(branch.max_wait_s, self._stop, target, "timeout", self._grace_s)
+                    loop = asyncio.get_running_loop()
+                    target.timer = loop.call_at(until, self._stop, target, "timeout", self._grace_s)
             self._queue.resume_if_reported(branch)
             self._start_workers(len(targets) - 1)
         self._queue.end_if_stopped(branch)
@@ -361,6 +362,16 @@ class Scheduler:
         sub_id = plan.sub_id or f"conv/{plan.task_id}"
         self._bus.publish(TurnAborted(reason), EventScope(sub_id, plan.conversation_id, plan.task_id, chain.trace_id))
         self._nursery.start(self._conclude(chain), "answer")
+
+
+def _latest_start(caller: Branch, slots: int) -> float | None:
+    """Until when its targets may wait, on the loop's clock: by the limit for waiting, and by the caller's own deadline.
+
+    With one slot they wait only for each other, and the one that runs has that deadline already.
+    """
+    limit = None if caller.max_wait_s is None else asyncio.get_running_loop().time() + caller.max_wait_s
+    deadline = caller.deadline if slots > 1 else None
+    return min((when for when in (limit, deadline) if when is not None), default=None)
 
 
 def _reply(chain: Chain, now: float, last_seq: int) -> Reply:

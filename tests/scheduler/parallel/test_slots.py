@@ -371,6 +371,23 @@ async def test_a_target_that_waits_too_long_is_answered_with_a_timeout() -> None
         assert [result.get("code") for result in heard(on, a)] == [None, "timeout"]
 
 
+async def test_the_time_of_a_target_counts_while_its_own_target_waits_in_line() -> None:
+    """Issue 20, 3 and 4: deadlines follow the path; b may not outlive its own because c belongs to another chain."""
+    crew = Crew()
+    async with stage(model=crew.model, slots=3, limits={"target_timeout_s": 0.2}) as on:
+        a, b, c = await crew.open(on, "abc")
+        other = on.begin(c.message("hold"))
+        await until_running(on, "c")
+        async with asyncio.timeout(HANG_S):
+            assert (await a.message("ask b:ask+c")).text == "a done"
+        assert running(on) == ["c"]
+        assert [result["code"] for result in (*heard(on, a), *heard(on, b))] == ["timeout", "timeout"]
+        assert "target_timeout_s" in heard(on, b)[0]["reason"]
+        crew.gate("c").set()
+        assert (await other).text == "c held"
+        on.check_idle()
+
+
 async def test_closing_the_session_ends_every_branch() -> None:
     crew = Crew()
     async with stage(model=crew.model, slots=3) as on:

@@ -68,6 +68,27 @@ async def test_closing_a_session_that_waits_for_a_permit_does_not_wait_for_other
         assert (await running).status == "completed"
 
 
+async def test_a_slot_is_free_when_its_work_is_done_although_another_session_has_the_permit() -> None:
+    """Issue 20, 1: no message is told that it waits for a conversation of its session that works no more."""
+    gate = asyncio.Event()
+    replies = {"held": say("held", gate=gate)}
+    model = ScriptedModel([lambda asked: replies.get(asked.last_input, "ok")], repeat=True)
+    host = tertulia.Host(tertulia.Settings(model=model, max_running_tasks=1, storage_policy="none"))
+    async with asyncio.timeout(HANG_S), AsyncExitStack() as stack:
+        stack.push_async_callback(host.close)
+        first, second = await host.start(), await host.start()
+        other, news = await first.open(), first.events()
+        asked = [asyncio.create_task(first.root.message("one"))]
+        asked.append(asyncio.create_task(second.root.message("held")))
+        assert (await asked[0]).text == "ok"
+        asked.append(asyncio.create_task(other.message("two", if_busy="fail")))
+        await ticks(30)
+        gate.set()
+        assert [(await task).text for task in asked] == ["ok", "held", "ok"]
+        await first.close()
+        assert [event.type async for event in news if event.type == "warning"] == []
+
+
 async def test_permits_take_turns_and_none_is_lost() -> None:
     permits, order = TaskPermits(2), []
 
