@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import GitError
-from tertulia.session.worktrees import worktree as module
+from tertulia.session.worktrees import tree_files as module
 from tertulia.session.worktrees.worktree import RepositoryTree, WrittenState, write_state
 from tests.session.worktrees.repository import Repository, committed, variables
 
@@ -185,3 +185,20 @@ async def test_hooks_and_the_file_watcher_of_a_repository_do_not_run(tmp_path: P
     repository.git("config", "core.hooksPath", str(hooks))
     await state(repository, tmp_path)
     assert not list(tmp_path.glob("ran-*"))
+
+
+async def test_line_ends_are_converted_as_attributes_and_settings_say(tmp_path: Path) -> None:
+    repository = committed(tmp_path / "repo")
+    repository.write(".gitattributes", "*.win text eol=crlf\n*.raw -text\n")
+    (repository.top / "a.win").write_bytes(b"one\r\ntwo\r\n")
+    (repository.top / "b.raw").write_bytes(b"one\r\n")
+    (repository.top / "c.other").write_bytes(b"one\r\n")
+    commit = (await state(repository, tmp_path)).commit
+    assert repository.git("cat-file", "blob", f"{commit}:a.win") == "one\ntwo"
+    assert repository.git("cat-file", "blob", f"{commit}:b.raw") == "one\r"
+    assert repository.git("cat-file", "blob", f"{commit}:c.other") == "one\r"
+    (tmp_path / "home" / ".gitconfig").write_text("[core]\nautocrlf = input\n")
+    (tmp_path / "scratch-index").unlink()
+    commit = (await state(repository, tmp_path)).commit
+    assert repository.git("cat-file", "blob", f"{commit}:c.other") == "one"
+    assert repository.git("cat-file", "blob", f"{commit}:b.raw") == "one\r"

@@ -21,7 +21,8 @@ from tertulia.policy.private_file import PrivateFile, VersionedContent
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.protocol.worktree import OwnWorktree
 from tertulia.session.worktrees.git_runner import Git
-from tertulia.session.worktrees.worktree import LeftOut, RepositoryTree, Worktree, write_state
+from tertulia.session.worktrees.tree_files import LeftOut
+from tertulia.session.worktrees.worktree import RepositoryTree, Worktree, write_state
 from tertulia.tools.threads import run_in_thread
 
 BRANCHES = "tertulia"
@@ -67,6 +68,8 @@ class WorktreeFolder:
 
     def forget(self, conversation_id: str) -> None:
         """The last step of its end."""
+        for folder in self.top.glob(f"{conversation_id}.files-*"):
+            shutil.rmtree(folder)
         for path in (self.index(conversation_id), self._file(conversation_id).path):
             path.unlink(missing_ok=True)
 

@@ -30,7 +30,8 @@ from tertulia.session.worktrees.merge_files import (
     write_files,
 )
 from tertulia.session.worktrees.merge_trees import FileDiff, TreeMerge, conflict_error, merge_commits
-from tertulia.session.worktrees.worktree import LeftOut, RepositoryTree, Worktree, WrittenState, snapshot, write_state
+from tertulia.session.worktrees.tree_files import LeftOut
+from tertulia.session.worktrees.worktree import RepositoryTree, Worktree, WrittenState, snapshot, write_state
 from tertulia.tools.command_environment import CommandEnvironment, PatchSource
 from tertulia.tools.conv_merge import MergeMode
 from tertulia.tools.tool import CallContext

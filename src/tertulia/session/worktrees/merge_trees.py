@@ -19,7 +19,7 @@ import msgspec
 from tertulia.errors import GitError, LimitError, MergeConflictError
 from tertulia.policy.display_text import visible
 from tertulia.session.worktrees.git_runner import Git
-from tertulia.session.worktrees.worktree import LeftOut
+from tertulia.session.worktrees.tree_files import LeftOut
 
 OLDEST_GIT: tuple[int, int] = (2, 38)
 """The first that merges commits without a tree of files."""

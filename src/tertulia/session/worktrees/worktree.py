@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,26 +18,15 @@ from tertulia.errors import GitError
 from tertulia.policy.display_text import printable
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.worktree import OwnWorktree
-from tertulia.sandbox.mounts.stubs import is_stub
 from tertulia.session.worktrees.git_runner import Git
+from tertulia.session.worktrees.tree_files import LINK, CopiedFile, LeftOut, copy_files
 from tertulia.tools.threads import run_in_thread
 
-MAX_FILE_BYTES = 100 * 1024 * 1024
-"""Of a file that is committed: what is left out of a commit can be had again, what is in one stays for ever."""
 _MAX_DIFFSTAT_FILES = 50
 _MAX_DIFFSTAT_CHARACTERS = 8_000
 _NO_FILTER = (b"unspecified", b"unset", b"set")
-
-
-class LeftOut(msgspec.Struct, frozen=True):
-    """A file whose state is in no commit."""
-
-    path: str
-    """From the top of the tree."""
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{printable(self.path).replace(chr(10), '⟨U+000A⟩')} ({self.reason})"
+_FILE_MODES = (b"100644", b"100755")
+_DECIDING = ("filter", "text", "eol", "crlf", "ident", "working-tree-encoding")
 
 
 class WrittenState(msgspec.Struct, frozen=True):
@@ -144,7 +133,8 @@ async def write_state(
             return
 
     await run_in_thread(copy)
-    left_out = await _take_changes(tree.git, index, _below(tree.top, masked))
+    with _scratch(index.parent, index.stem) as folder:
+        left_out = await _take_changes(tree.git, index, Path(folder), _below(tree.top, masked))
     return WrittenState(await _commit(tree.git, index, parents, message), left_out)
 
 
@@ -152,7 +142,8 @@ async def snapshot(worktree: Worktree, variables: Mapping[str, str]) -> Worktree
     """Commit on its branch what is not committed in a worktree, and say what it has come to."""
     git = await worktree.git(variables)
     before = (await git.run("rev-parse", "--verify", f"refs/heads/{worktree.branch}^{{commit}}")).decode().strip()
-    left_out = await _take_changes(git, None)
+    with _scratch(worktree.path.parent, worktree.path.name) as folder:
+        left_out = await _take_changes(git, None, Path(folder))
     message = f"Work of conversation {worktree.conversation_id}\n"
     commit = await _commit(git, None, (before,), message)
     if commit != before:
@@ -167,6 +158,10 @@ async def diffstat(git: Git, before: str, after: str) -> str:
     shape = ("--stat=100", f"--stat-count={_MAX_DIFFSTAT_FILES}", "-M", "--no-ext-diff", "--no-textconv")
     listed = await git.run("diff-tree", "--no-color", *shape, before, after)
     return printable(listed.decode("utf-8", "replace")).rstrip()[-_MAX_DIFFSTAT_CHARACTERS:]
+
+
+def _scratch(folder: Path, name: str) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(dir=folder, prefix=f"{name}.files-")
 
 
 async def _path(git: Git, question: str) -> Path:
@@ -189,78 +184,82 @@ def _below(top: Path, paths: Iterable[str]) -> tuple[bytes, ...]:
     return tuple({os.fsencode(os.path.relpath(place, top)) for place in spelled if Path(place).is_relative_to(top)})
 
 
-async def _take_changes(git: Git, index: Path | None, masked: Sequence[bytes] = ()) -> tuple[LeftOut, ...]:
-    """Bring what differs in the files into an index, but for what lies at or below a masked path."""
+async def _take_changes(
+    git: Git, index: Path | None, folder: Path, masked: Sequence[bytes] = ()
+) -> tuple[LeftOut, ...]:
+    """Bring what differs in the files into an index, but for what lies at or below a masked path.
+
+    `folder`: one of ours, for copies.
+    """
     await git.run("update-index", "-q", "--unmerged", "--refresh", index=index, accepted=(0, 1))
-    words = await _list(git, index, "diff-files", "--name-status", "--no-renames", "--ignore-submodules=dirty")
-    statuses = dict(zip(words[1::2], words[::2], strict=True))
-    untracked = await _list(git, index, "ls-files", "-o", "--exclude-standard")
-    present = [*(path for path, status in statuses.items() if status != b"D"), *untracked]
-    filtered = await _filters(git, index, present)
-    taken, absent, left_out = await run_in_thread(_choose, git.directory, present, filtered, masked)
-    gone = [*(path for path, status in statuses.items() if status == b"D"), *absent]
-    for option, paths in (("--force-remove", gone), ("--add", taken)):
+    words = await _list(git, index, "diff-files", "--raw", "--no-renames", "--ignore-submodules=dirty")
+    facts = dict(zip(words[1::2], (word.split(b" ") for word in words[::2]), strict=True))
+    gone = [path for path, (*_, status) in facts.items() if status == b"D"]
+    present = [path for path, (*_, status) in facts.items() if status != b"D"]
+    present += await _list(git, index, "ls-files", "-o", "--exclude-standard")
+    attributes = await _attributes(git, index, present)
+    reasons = {path: f"filter {printable(named['filter'])}" for path, named in attributes.items() if "filter" in named}
+    reasons |= {path: "masked" for path in present if any(_is_below(path, place) for place in masked)}
+    found = await run_in_thread(copy_files, git.directory, present, reasons, folder)
+    modes = {path: new for path, (_, new, *_) in facts.items() if new in _FILE_MODES}
+    hashed = await _hash(git, index, folder, found.files, attributes)
+    # Whether a file is executable is not asked everywhere: git knows.
+    entries = [(modes.get(f.path, f.mode) if f.mode in _FILE_MODES else f.mode, id, f.path) for f, id in hashed]
+    lines = b"".join(b"%s %s 0\t%s\0" % entry for entry in entries)
+    for option, paths in (("--force-remove", (*gone, *found.absent)), ("--replace", found.submodules)):
         if paths:
             stdin = b"".join(path + b"\0" for path in paths)
-            await git.run("update-index", option, "--remove", "--replace", "-z", "--stdin", stdin=stdin, index=index)
-    return left_out
+            await git.run("update-index", "--add", option, "-z", "--stdin", stdin=stdin, index=index)
+    if lines:
+        await git.run("update-index", "--add", "--replace", "-z", "--index-info", stdin=lines, index=index)
+    return tuple(found.left_out)
+
+
+async def _hash(
+    git: Git,
+    index: Path | None,
+    folder: Path,
+    files: Sequence[CopiedFile],
+    attributes: Mapping[bytes, Mapping[str, str]],
+) -> list[tuple[CopiedFile, bytes]]:
+    """The copies as objects of the repository. What git converts (line ends, say) is converted by its path."""
+    converts = await git.run("config", "--get-regexp", r"^core\.(autocrlf|eol)$", accepted=(0, 1), index=index)
+    everywhere = any(line.endswith((b" true", b" input", b" crlf")) for line in converts.splitlines())
+    by_path = [file for file in files if file.mode != LINK and (everywhere or attributes.get(file.path))]
+    plain = [file for file in files if file not in by_path] if by_path else list(files)
+    hashed: list[tuple[CopiedFile, bytes]] = []
+    if plain:
+        here = msgspec.structs.replace(git, directory=folder)
+        stdin = "".join(f"{file.name}\n" for file in plain).encode()
+        ids = (await here.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=stdin)).split()
+        hashed += zip(plain, ids, strict=True)
+    for file in by_path:
+        content = await run_in_thread((folder / file.name).read_bytes)
+        path = f"--path={os.fsdecode(file.path)}"
+        hashed.append((file, (await git.run("hash-object", "-w", path, "--stdin", stdin=content, index=index)).strip()))
+    return hashed
+
+
+def _is_below(path: bytes, place: bytes) -> bool:
+    return path == place or path.startswith(place + b"/")
 
 
 async def _list(git: Git, index: Path | None, *words: str) -> list[bytes]:
     return (await git.run(*words, "-z", index=index)).split(b"\0")[:-1]
 
 
-async def _filters(git: Git, index: Path | None, paths: Sequence[bytes]) -> dict[bytes, str]:
-    """The filters that attributes name, by path."""
+async def _attributes(git: Git, index: Path | None, paths: Sequence[bytes]) -> dict[bytes, dict[str, str]]:
+    """Those attributes that decide about the content of files, by path, as far as they are set."""
     if not paths:
         return {}
     stdin = b"".join(path + b"\0" for path in paths)
-    words = (await git.run("check-attr", "-z", "--stdin", "filter", stdin=stdin, index=index)).split(b"\0")[:-1]
-    named = zip(words[::3], words[2::3], strict=True)
-    return {path: name.decode("utf-8", "replace")[:80] for path, name in named if name not in _NO_FILTER}
-
-
-def _choose(
-    top: Path, paths: Sequence[bytes], filtered: Mapping[bytes, str], masked: Sequence[bytes]
-) -> tuple[list[bytes], list[bytes], tuple[LeftOut, ...]]:
-    """Those that are committed, those that are not there any more, and those that are left out."""
-    taken: list[bytes] = []
-    absent: list[bytes] = []
-    left_out: list[LeftOut] = []
-    for path in dict.fromkeys(paths):
-        name = os.fsdecode(path)
-        if is_stub(top / name):
-            # It stands there for a command that runs, and goes with it.
-            continue
-        try:
-            status = os.lstat(top / name)
-        except (FileNotFoundError, NotADirectoryError):
-            absent.append(path)
-            continue
-        if any(path == place or path.startswith(place + b"/") for place in masked):
-            reason = "masked"
-        elif path in filtered:
-            reason = f"filter {printable(filtered[path])}"
-        else:
-            reason = _obstacle(top / name, path, status)
-        if reason is None:
-            taken.append(path)
-        else:
-            left_out.append(LeftOut(name, reason))
-    return taken, absent, tuple(left_out)
-
-
-def _obstacle(place: Path, path: bytes, status: os.stat_result) -> str | None:
-    """Why git cannot or should not take it."""
-    if path.endswith(b"/"):
-        return "a repository of its own"
-    if stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode):
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        return "not a plain file"
-    if status.st_size > MAX_FILE_BYTES:
-        return f"larger than {MAX_FILE_BYTES // 1024**2} MB"
-    return None if os.access(place, os.R_OK) else "not readable"
+    words = (await git.run("check-attr", "-z", "--stdin", *_DECIDING, stdin=stdin, index=index)).split(b"\0")[:-1]
+    found: dict[bytes, dict[str, str]] = {}
+    for path, name, value in zip(words[::3], words[1::3], words[2::3], strict=True):
+        unset = (b"unspecified", b"unset") if name != b"filter" else _NO_FILTER
+        if value not in unset:
+            found.setdefault(path, {})[name.decode()] = value.decode("utf-8", "replace")[:80]
+    return found
 
 
 async def _commit(git: Git, index: Path | None, parents: Sequence[str], message: str) -> str:

@@ -1,0 +1,127 @@
+"""The changed files of a tree, copied to a folder of ours before git sees their content.
+
+A command may still run in the tree, and swap a file or a directory for a link while it is read. Git follows such a
+link, and runs outside the sandbox: what no command may see would become part of a commit that all can read. So files
+are opened here, step by step from the top, and no link is followed; git hashes the copies.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tertulia.policy.display_text import printable
+from tertulia.sandbox.mounts.stubs import marks_stub
+
+MAX_FILE_BYTES = 100 * 1024 * 1024
+"""Of a file that is committed: what is left out of a commit can be had again, what is in one stays for ever."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK = 1024 * 1024
+LINK = b"120000"
+_PLAIN, _EXECUTABLE = b"100644", b"100755"
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A file whose state is in no commit."""
+
+    path: str
+    """From the top of the tree."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{printable(self.path).replace(chr(10), '⟨U+000A⟩')} ({self.reason})"
+
+
+class CopiedFile(msgspec.Struct, frozen=True):
+    """A file, or a link, of which there is a copy in the folder."""
+
+    path: bytes
+    """From the top of the tree."""
+    mode: bytes
+    """In the six digits that git writes."""
+    name: str
+    """The name of the copy in the folder."""
+
+
+class CopiedFiles(msgspec.Struct, frozen=True):
+    """What was found at the paths that were asked for."""
+
+    files: list[CopiedFile] = msgspec.field(default_factory=list[CopiedFile])
+    submodules: list[bytes] = msgspec.field(default_factory=list[bytes])
+    absent: list[bytes] = msgspec.field(default_factory=list[bytes])
+    """Not there, or not without following a link."""
+    left_out: list[LeftOut] = msgspec.field(default_factory=list[LeftOut])
+
+
+def copy_files(top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], folder: Path) -> CopiedFiles:
+    """Copy the files at these paths of a tree, but for those that there is a reason against. Blocks."""
+    found = CopiedFiles()
+    top_fd = os.open(top, _FOLDER)
+    try:
+        for path in dict.fromkeys(paths):
+            try:
+                _copy(top_fd, path, reasons.get(path), folder, found)
+            except (FileNotFoundError, NotADirectoryError):
+                found.absent.append(path)
+            except OSError as error:
+                # ELOOP: a link where a directory was when git looked.
+                reason = "a link was put in its way" if error.errno == errno.ELOOP else "not readable"
+                found.left_out.append(LeftOut(os.fsdecode(path), reason))
+    finally:
+        os.close(top_fd)
+    return found
+
+
+def _copy(top_fd: int, path: bytes, reason: str | None, folder: Path, found: CopiedFiles) -> None:
+    *above, name = path.rstrip(b"/").split(b"/")
+    here = os.dup(top_fd)
+    try:
+        for part in above:
+            below = os.open(part, _FOLDER, dir_fd=here)
+            os.close(here)
+            here = below
+        status = os.stat(name, dir_fd=here, follow_symlinks=False)
+        if marks_stub(status):
+            # It stands there for a command that runs, and goes with it.
+            return
+        reason = reason or _obstacle(path, status)
+        if reason is not None:
+            found.left_out.append(LeftOut(os.fsdecode(path), reason))
+        elif stat.S_ISDIR(status.st_mode):
+            found.submodules.append(path)
+        else:
+            copy = f"{len(found.files)}"
+            found.files.append(CopiedFile(path, _write(here, name, status, folder / copy), copy))
+    finally:
+        os.close(here)
+
+
+def _write(here: int, name: bytes, status: os.stat_result, copy: Path) -> bytes:
+    """Write the copy of a file or a link; its mode."""
+    if stat.S_ISLNK(status.st_mode):
+        copy.write_bytes(os.readlink(name, dir_fd=here))
+        return LINK
+    left = status.st_size
+    with open(os.open(name, _FILE, dir_fd=here), "rb") as source, open(copy, "wb") as target:
+        # No more than it had: it may grow as fast as it is read.
+        while left > 0 and (piece := source.read(min(left, _CHUNK))):
+            target.write(piece)
+            left -= len(piece)
+    return _EXECUTABLE if status.st_mode & stat.S_IXUSR else _PLAIN
+
+
+def _obstacle(path: bytes, status: os.stat_result) -> str | None:
+    """Why git cannot or should not take it."""
+    if path.endswith(b"/"):
+        return "a repository of its own"
+    if stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return "not a plain file"
+    return f"larger than {MAX_FILE_BYTES // 1024**2} MB" if status.st_size > MAX_FILE_BYTES else None
