@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tertulia
 from tertulia.protocol.ids import ConversationId, SessionId
-from tertulia.session.worktrees.lifecycle import WorktreeFolder, WorktreeLife
+from tertulia.session.worktrees.git_runner import Git
+from tertulia.session.worktrees.lifecycle import WorktreeFolder, WorktreeLife, make_folder
 from tertulia.session.worktrees.worktree import Worktree, snapshot
 from tertulia.testing import RecordedEvents, ScriptedModel, call, say
 from tests.sandbox.confined import need
@@ -74,3 +76,49 @@ async def test_no_setting_of_a_repository_hides_work(tmp_path: Path, key: str, v
     assert not await alive.is_clean(worktree)
     state = await snapshot(Worktree.of(worktree), variables(tmp_path / "home"))
     assert repository.tree(state.commit)["a.txt"] == "100644 one\nTWO\nthree"
+
+
+@pytest.mark.parametrize("put_there", ["link", "file", "link to itself", "nothing"])
+def test_the_directory_of_a_conversation_is_made_in_its_worktree_or_not_at_all(tmp_path: Path, put_there: str) -> None:
+    """A link that a command put on the way to it would have us make a directory wherever it leads."""
+    (top := tmp_path / "top").mkdir()
+    (outside := tmp_path / "outside").mkdir()
+    if put_there == "link":
+        (top / "deep").symlink_to(outside)
+    elif put_there == "file":
+        (top / "deep").write_text("a file\n")
+    elif put_there == "link to itself":
+        (top / "deep").symlink_to("deep")
+    before = len(os.listdir("/proc/self/fd"))
+    make_folder(str(top), str(top / "deep" / "in" / "it"))
+    make_folder(str(top), str(top))
+    make_folder(str(top), str(outside / "elsewhere"))
+    assert os.listdir(outside) == []
+    assert (top / "deep/in/it").is_dir() == (put_there == "nothing")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_command_that_still_runs_cannot_have_git_read_what_it_must_not_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It exchanges directories for links all the time; here it hits the moment before git reads the files."""
+    repository = committed(tmp_path / "repo")
+    alive = life(tmp_path)
+    worktree = (await alive.make(SESSION, ID, str(repository.top), None)).worktree
+    top, secret = Path(worktree.path), tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("PRIVATE\n")
+    (top / "made").mkdir()
+    (top / "made" / "key").write_text("harmless\n")
+    run = Git.run
+
+    async def exchanged(git: Git, *words: str, **more: Any) -> bytes:
+        if (words[0] == "hash-object" or words[:2] == ("update-index", "--add")) and not (top / "made").is_symlink():
+            (top / "made").rename(top / "aside")
+            (top / "made").symlink_to(secret)
+        return await run(git, *words, **more)
+
+    monkeypatch.setattr(Git, "run", exchanged)
+    state = await snapshot(Worktree.of(worktree), variables(tmp_path / "home"))
+    assert repository.tree(state.commit)["made/key"] == "100644 harmless"
+    assert sorted(path.name for path in top.parent.iterdir()) == [ID, f"{ID}.json"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
 from tertulia.session.settings.environment import Environment
-from tertulia.session.worktrees.lifecycle import MadeWorktree, WorktreeFolder, WorktreeLife, WorktreeRecord
+from tertulia.session.worktrees.lifecycle import MadeWorktree, WorktreeFolder, WorktreeLife, WorktreeRecord, make_folder
 from tertulia.session.worktrees.worktree import Worktree, snapshot
 from tertulia.tools.threads import run_in_thread
 
@@ -104,7 +103,7 @@ class ConversationWorktrees:
                     f"the worktree of this conversation ({worktree.branch}) is gone and cannot be had again: "
                     f"{error.message}; open another conversation"
                 ) from None
-        await run_in_thread(lambda: os.makedirs(conversation.terms.cwd, exist_ok=True))
+        await run_in_thread(make_folder, worktree.path, conversation.terms.cwd)
 
     async def report(self, conversation: ConversationState, task_id: TaskId) -> WorktreeReport | None:
         """After a task: what it changed is committed. What it had made for conversations that it never opened goes."""

@@ -7,6 +7,7 @@ away or names. No step touches the files, the index or a ref of the tree that a 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ from tertulia.tools.threads import run_in_thread
 
 BRANCHES = "tertulia"
 _SHORT = 8
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_log = logging.getLogger(__name__)
 _MESSAGE = "State of the workspace that a conversation began with\n"
 
 
@@ -280,3 +283,25 @@ def _remove_registration(worktree: OwnWorktree) -> None:
     with suppress(OSError):
         # Git removes it as well when it is empty.
         store.parent.rmdir()
+
+
+def make_folder(top: str, path: str) -> None:
+    """Make the directories on the way from a worktree to one in it, as git keeps no empty ones.
+
+    A command may have put a link or a file there: then the way ends, and nothing is made.
+    """
+    way = os.path.relpath(path, top).split("/")
+    if way[0] in (os.curdir, os.pardir):
+        return
+    here = os.open(top, _DIRECTORY)
+    try:
+        for name in way:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=here)
+            there = os.open(name, _DIRECTORY, dir_fd=here)
+            os.close(here)
+            here = there
+    except OSError as error:
+        _log.info("%s is not there, and was not made: %s", path, error.strerror)
+    finally:
+        os.close(here)

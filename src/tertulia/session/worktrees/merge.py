@@ -144,7 +144,7 @@ class WorktreeMerge:
         self._check_idle()
         theirs = await _their_state(sides)
         base = await _merged_before(sides)
-        with tempfile.TemporaryDirectory(prefix="tertulia-merge-") as folder:
+        with _folder_beside(sides.worktree) as folder:
             before, masked = Path(folder, "before"), self._place.masked
             ours = await write_state(sides.tree, before, [base], "State of the caller\n", masked=masked)
             merge = await merge_commits(sides.tree.git, sides.tree.store, base, ours.commit, theirs.commit)
@@ -225,6 +225,13 @@ class WorktreeMerge:
             None if commit is None else commit.commit,
             None if commit is None else commit.branch,
         )
+
+
+def _folder_beside(worktree: Worktree) -> tempfile.TemporaryDirectory[str]:
+    """In the folder of ours that no command sees; what a killed process leaves there goes with the worktree."""
+    folder = worktree.path.parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix=f"{worktree.conversation_id}.files-", dir=folder)
 
 
 async def _their_state(sides: MergeSides) -> WrittenState:
