@@ -65,7 +65,7 @@ class Handoffs:
         branch.promised.clear()
 
     def expand(self, branch: Branch, scope: TaskScope, handed: Sequence[HandedOffCall]) -> tuple[Branch, ...]:
-        """Let the branch wait, and make one for each target. None where the caller has already been answered."""
+        """Let the branch wait, and make one for each target. Returns none where the branch is to end."""
         plan = branch.plan
         continuation = TaskPlan(
             plan.conversation_id,
