@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -53,6 +55,14 @@ class Crew:
         return opened
 
 
+@asynccontextmanager
+async def crew_on(names: str, *, slots: int, **fields: Any) -> AsyncIterator[tuple[Crew, Stage, Any]]:
+    """A crew on a stage with so many slots, and a conversation for each letter of `names`."""
+    crew = Crew()
+    async with stage(model=crew.model, slots=slots) as on:
+        yield crew, on, await crew.open(on, names, **fields)
+
+
 def running(on: Stage) -> list[str]:
     """The titles of the conversations in which a task runs."""
     return sorted(c.title or "" for c in on.parts.conversations if c.task is not None)
@@ -74,9 +84,7 @@ def heard(on: Stage, conversation: tertulia.Conversation) -> list[dict[str, Any]
 @pytest.mark.parametrize("slots", [1, 2, 3, 8])
 async def test_at_most_so_many_tasks_run_as_there_are_slots(slots: int) -> None:
     """Issue 20, 1: up to `slots` tasks of a session at once; gather runs side by side."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=slots) as on:
-        opened = await crew.open(on, "abcde")
+    async with crew_on("abcde", slots=slots) as (crew, on, opened):
         asked = [on.begin(conversation.message("hold")) for conversation in opened]
         await until_running(on, *"abcde"[:slots])
         for name in "abcde":
@@ -87,9 +95,7 @@ async def test_at_most_so_many_tasks_run_as_there_are_slots(slots: int) -> None:
 
 async def test_a_conversation_runs_one_task_at_a_time_and_lets_others_pass() -> None:
     """Issue 20, 1 and 3: the second message to a busy conversation waits in its line, a later one to another runs."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=2) as on:
-        a, b = await crew.open(on, "ab")
+    async with crew_on("ab", slots=2) as (crew, on, (a, b)):
         first, second, other = (on.begin(c.message(text)) for c, text in ((a, "hold"), (a, "two"), (b, "three")))
         assert (await other).text == "b done"
         assert running(on) == ["a"]
@@ -100,9 +106,7 @@ async def test_a_conversation_runs_one_task_at_a_time_and_lets_others_pass() -> 
 
 async def test_if_busy_looks_at_the_conversation_and_at_the_slots() -> None:
     """Issue 20, 2."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=2) as on:
-        a, b, c = await crew.open(on, "abc")
+    async with crew_on("abc", slots=2) as (crew, on, (a, b, c)):
         first = on.begin(a.message("hold"))
         await until_running(on, "a")
         with pytest.raises(BusyError):
@@ -128,9 +132,7 @@ def test_slots_that_make_no_sense_are_refused(slots: Any) -> None:
 
 async def test_the_targets_of_one_answer_run_side_by_side_and_are_answered_in_order() -> None:
     """Issue 20, 2: the continuation runs when all have reported; outputs in the order of the calls."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=3) as on:
-        a, *_ = await crew.open(on, "abcd")
+    async with crew_on("abcd", slots=3) as (crew, on, (a, *_)):
         reply = on.begin(a.message("ask b c d"))
         await until_running(on, "b", "c", "d")
         for name in "dcb":
@@ -142,9 +144,7 @@ async def test_the_targets_of_one_answer_run_side_by_side_and_are_answered_in_or
 
 
 async def test_a_chain_with_one_slot_less_than_it_could_use_goes_on_as_slots_are_free() -> None:
-    crew = Crew()
-    async with stage(model=crew.model, slots=2) as on:
-        a, *_ = await crew.open(on, "abcd")
+    async with crew_on("abcd", slots=2) as (crew, on, (a, *_)):
         reply = on.begin(a.message("ask b c d"))
         await until_running(on, "b", "c")
         crew.gate("c").set()
@@ -157,9 +157,7 @@ async def test_a_chain_with_one_slot_less_than_it_could_use_goes_on_as_slots_are
 
 async def test_two_handoffs_to_one_conversation_run_one_after_the_other_in_order() -> None:
     """Issue 20, 2."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=4) as on:
-        a, b = await crew.open(on, "ab")
+    async with crew_on("ab", slots=4) as (crew, on, (a, b)):
         reply = on.begin(a.message("ask b:hold+first b:second"))
         await until_running(on, "b")
         crew.gate("b").set()
@@ -169,9 +167,7 @@ async def test_two_handoffs_to_one_conversation_run_one_after_the_other_in_order
 
 async def test_a_limit_holds_back_targets_although_slots_are_free() -> None:
     """Issue 20, 1: `limits.max_parallel_targets` narrows it for one conversation."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=8) as on:
-        a, *_ = await crew.open(on, "abcd", limits={"max_parallel_targets": 2})
+    async with crew_on("abcd", limits={"max_parallel_targets": 2}, slots=8) as (crew, on, (a, *_)):
         reply = on.begin(a.message("ask b c d"))
         await until_running(on, "b", "c")
         crew.gate("b").set()
@@ -183,9 +179,7 @@ async def test_a_limit_holds_back_targets_although_slots_are_free() -> None:
 
 async def test_the_slot_of_a_caller_goes_to_its_first_target_and_comes_back() -> None:
     """Issue 20, 2: no chain starves: another that waits does not take the slot in between."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=1) as on:
-        a, _, c = await crew.open(on, "abc")
+    async with crew_on("abc", slots=1) as (crew, on, (a, _, c)):
         first = on.begin(a.message("ask b:quick b:quick"))
         other = on.begin(c.message("three"))
         await asyncio.gather(first, other)
@@ -196,9 +190,7 @@ async def test_the_slot_of_a_caller_goes_to_its_first_target_and_comes_back() ->
 
 async def test_the_target_of_one_chain_waits_in_the_line_of_a_conversation_that_another_uses() -> None:
     """Issue 20, 3."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=3) as on:
-        a, b, _ = await crew.open(on, "abc")
+    async with crew_on("abc", slots=3) as (crew, on, (a, b, _)):
         direct = on.begin(b.message("hold"))
         await until_running(on, "b")
         reply = on.begin(a.message("ask b:please c:hold"))
@@ -212,9 +204,7 @@ async def test_the_target_of_one_chain_waits_in_the_line_of_a_conversation_that_
 
 async def test_a_wait_that_would_close_a_cycle_is_refused_and_leaves_nothing_behind() -> None:
     """Issue 20, 3: `awaiting_result`; two branches that ask each other, the later one is refused."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=4) as on:
-        a, b, c = await crew.open(on, "abc")
+    async with crew_on("abc", slots=4) as (crew, on, (a, b, c)):
         reply = on.begin(a.message("ask b:ask+c:hold c:hold"))
         await until_running(on, "c")
         # b waits for c, which runs for a: c may not ask b, nor a.
@@ -230,9 +220,7 @@ async def test_a_wait_that_would_close_a_cycle_is_refused_and_leaves_nothing_beh
 
 async def test_a_person_may_write_to_a_child_while_its_parent_works() -> None:
     """Issue 20, 8: side by side where a slot is free; the parent is neither interrupted nor told."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=3) as on:
-        a, b, c = await crew.open(on, "abc")
+    async with crew_on("abc", slots=3) as (crew, on, (a, b, c)):
         reply = on.begin(a.message("ask b"))
         await until_running(on, "b")
         assert (await c.message("how is it going?")).text == "c done"
@@ -248,9 +236,7 @@ async def test_a_person_may_write_to_a_child_while_its_parent_works() -> None:
 
 async def test_a_failed_branch_does_not_cancel_its_siblings() -> None:
     """Issue 20, 5."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=3) as on:
-        a, *_ = await crew.open(on, "abc")
+    async with crew_on("abc", slots=3) as (crew, on, (a, *_)):
         reply = on.begin(a.message("ask b:fail c:hold"))
         await until_running(on, "c")
         crew.gate("c").set()
@@ -261,9 +247,7 @@ async def test_a_failed_branch_does_not_cancel_its_siblings() -> None:
 @pytest.mark.parametrize("how", ["interrupt", "cancel"])
 async def test_one_branch_is_stopped_and_its_caller_goes_on(how: str) -> None:
     """Issue 20, 5: its caller gets `cancelled` for that call; the sibling runs on."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=3) as on:
-        a, b, _ = await crew.open(on, "abc")
+    async with crew_on("abc", slots=3) as (crew, on, (a, b, _)):
         reply = on.begin(a.message("ask b c"))
         await until_running(on, "b", "c")
         if how == "interrupt":
@@ -281,9 +265,7 @@ async def test_one_branch_is_stopped_and_its_caller_goes_on(how: str) -> None:
 @pytest.mark.parametrize("scope", ["tree", "", None, 1, True, "Branch"])
 async def test_a_scope_that_there_is_not_is_refused_and_stops_nothing(scope: Any) -> None:
     """Found under attack: from Python any other word meant the branch."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=2) as on:
-        (a,) = await crew.open(on, "a")
+    async with crew_on("a", slots=2) as (crew, on, (a,)):
         reply = on.begin(a.message("hold"))
         await until_running(on, "a")
         (task,) = on.parts.registry.running()
@@ -297,9 +279,7 @@ async def test_a_scope_that_there_is_not_is_refused_and_stops_nothing(scope: Any
 
 
 async def test_a_branch_that_waits_is_stopped_with_all_below_it() -> None:
-    crew = Crew()
-    async with stage(model=crew.model, slots=3) as on:
-        a, b, *_ = await crew.open(on, "abcd")
+    async with crew_on("abcd", slots=3) as (crew, on, (a, b, *_)):
         reply = on.begin(a.message("ask b:ask+c:hold d:hold"))
         await until_running(on, "c", "d")
         assert (await b.interrupt(scope="branch")).interrupted
@@ -312,9 +292,7 @@ async def test_a_branch_that_waits_is_stopped_with_all_below_it() -> None:
 
 
 async def test_a_target_that_has_not_begun_is_cancelled_by_its_task() -> None:
-    crew = Crew()
-    async with stage(model=crew.model, slots=1) as on:
-        a, _, c = await crew.open(on, "abc")
+    async with crew_on("abc", slots=1) as (crew, on, (a, _, c)):
         reply = on.begin(a.message("ask b c"))
         await until_running(on, "b")
         (chain,) = on.parts.scheduler.active
@@ -330,9 +308,7 @@ async def test_a_target_that_has_not_begun_is_cancelled_by_its_task() -> None:
 @pytest.mark.parametrize("member", ["a", "b", "c"])
 async def test_interrupting_any_member_stops_the_whole_chain(member: str) -> None:
     """Issue 20, 5."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=3) as on:
-        a, *_ = await crew.open(on, "abcd")
+    async with crew_on("abcd", slots=3) as (crew, on, (a, *_)):
         reply = on.begin(a.message("ask b:ask+d c"))
         await until_running(on, "c", "d")
         other = on.begin(on.root.message("me too"))
@@ -343,9 +319,7 @@ async def test_interrupting_any_member_stops_the_whole_chain(member: str) -> Non
 
 
 async def test_closing_a_conversation_that_waits_stops_its_branch_and_no_other() -> None:
-    crew = Crew()
-    async with stage(model=crew.model, slots=3) as on:
-        a, b, *_ = await crew.open(on, "abcd")
+    async with crew_on("abcd", slots=3) as (crew, on, (a, b, *_)):
         reply = on.begin(a.message("ask b:ask+c d"))
         await until_running(on, "c", "d")
         assert not (await b.close()).forced
@@ -389,9 +363,7 @@ async def test_the_time_of_a_target_counts_while_its_own_target_waits_in_line() 
 
 
 async def test_closing_the_session_ends_every_branch() -> None:
-    crew = Crew()
-    async with stage(model=crew.model, slots=3) as on:
-        a, *_ = await crew.open(on, "abcd")
+    async with crew_on("abcd", slots=3) as (_, on, (a, *_)):
         reply = on.begin(a.message("ask b:ask+d c"))
         other = on.begin(on.root.message("hold"))
         await until_running(on, "", "c", "d")
@@ -464,9 +436,7 @@ async def test_with_one_slot_the_first_message_that_waits_for_another_conversati
 
 
 async def test_with_several_slots_there_is_no_such_warning() -> None:
-    crew = Crew()
-    async with stage(model=crew.model, slots=2) as on:
-        opened = await crew.open(on, "abc")
+    async with crew_on("abc", slots=2) as (crew, on, opened):
         asked = [on.begin(conversation.message("hold")) for conversation in opened]
         await until_running(on, "a", "b")
         for name in "abc":
@@ -559,9 +529,7 @@ async def test_a_handoff_that_cannot_be_written_down_fails_the_message_and_answe
     slots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The targets are made and may not start: nothing is acknowledged, nothing hangs, each call has its output."""
-    crew = Crew()
-    async with stage(model=crew.model, slots=slots) as on:
-        a, *_ = await crew.open(on, "abc")
+    async with crew_on("abc", slots=slots) as (_, on, (a, *_)):
         flush = on.parts.bus.flush
 
         async def broken() -> None:
@@ -580,9 +548,7 @@ async def test_a_handoff_that_cannot_be_written_down_fails_the_message_and_answe
 
 
 async def test_a_conversation_that_is_forsaken_while_nothing_of_it_runs_lets_its_caller_go_on() -> None:
-    crew = Crew()
-    async with stage(model=crew.model, slots=2) as on:
-        a, b, c = await crew.open(on, "abc")
+    async with crew_on("abc", slots=2) as (crew, on, (a, b, c)):
         busy = on.begin(c.message("hold"))
         await until_running(on, "c")
         reply = on.begin(a.message("ask b:ask+c:please"))
