@@ -19,7 +19,8 @@ from tertulia.policy.display_text import printable
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.worktree import OwnWorktree
 from tertulia.session.worktrees.git_runner import Git
-from tertulia.session.worktrees.tree_files import LINK, CopiedFile, LeftOut, copy_files
+from tertulia.session.worktrees.tree_files import LeftOut, copy_files
+from tertulia.session.worktrees.tree_objects import write_objects
 from tertulia.tools.threads import run_in_thread
 
 _MAX_DIFFSTAT_FILES = 50
@@ -201,43 +202,17 @@ async def _take_changes(
     reasons = {path: f"filter {printable(named['filter'])}" for path, named in attributes.items() if "filter" in named}
     reasons |= {path: "masked" for path in present if any(_is_below(path, place) for place in masked)}
     found = await run_in_thread(copy_files, git.directory, present, reasons, folder)
-    modes = {path: new for path, (_, new, *_) in facts.items() if new in _FILE_MODES}
-    hashed = await _hash(git, index, folder, found.files, attributes)
-    # Whether a file is executable is not asked everywhere: git knows.
-    entries = [(modes.get(f.path, f.mode) if f.mode in _FILE_MODES else f.mode, id, f.path) for f, id in hashed]
-    lines = b"".join(b"%s %s 0\t%s\0" % entry for entry in entries)
     for option, paths in (("--force-remove", (*gone, *found.absent)), ("--replace", found.submodules)):
         if paths:
             stdin = b"".join(path + b"\0" for path in paths)
             await git.run("update-index", "--add", option, "-z", "--stdin", stdin=stdin, index=index)
-    if lines:
+    hashed, not_taken = await write_objects(git, index, folder, found.files, attributes)
+    modes = {path: new for path, (_, new, *_) in facts.items() if new in _FILE_MODES}
+    # Whether a file is executable is not asked everywhere: git knows.
+    entries = [(modes.get(f.path, f.mode) if f.mode in _FILE_MODES else f.mode, id, f.path) for f, id in hashed]
+    if lines := b"".join(b"%s %s 0\t%s\0" % entry for entry in entries):
         await git.run("update-index", "--add", "--replace", "-z", "--index-info", stdin=lines, index=index)
-    return tuple(found.left_out)
-
-
-async def _hash(
-    git: Git,
-    index: Path | None,
-    folder: Path,
-    files: Sequence[CopiedFile],
-    attributes: Mapping[bytes, Mapping[str, str]],
-) -> list[tuple[CopiedFile, bytes]]:
-    """The copies as objects of the repository. What git converts (line ends, say) is converted by its path."""
-    converts = await git.run("config", "--get-regexp", r"^core\.(autocrlf|eol)$", accepted=(0, 1), index=index)
-    everywhere = any(line.endswith((b" true", b" input", b" crlf")) for line in converts.splitlines())
-    by_path = [file for file in files if file.mode != LINK and (everywhere or attributes.get(file.path))]
-    plain = [file for file in files if file not in by_path] if by_path else list(files)
-    hashed: list[tuple[CopiedFile, bytes]] = []
-    if plain:
-        here = msgspec.structs.replace(git, directory=folder)
-        stdin = "".join(f"{file.name}\n" for file in plain).encode()
-        ids = (await here.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=stdin)).split()
-        hashed += zip(plain, ids, strict=True)
-    for file in by_path:
-        content = await run_in_thread((folder / file.name).read_bytes)
-        path = f"--path={os.fsdecode(file.path)}"
-        hashed.append((file, (await git.run("hash-object", "-w", path, "--stdin", stdin=content, index=index)).strip()))
-    return hashed
+    return (*found.left_out, *not_taken)
 
 
 def _is_below(path: bytes, place: bytes) -> bool:
