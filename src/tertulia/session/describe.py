@@ -198,8 +198,13 @@ def tasks(parts: SessionParts) -> list[TaskInfo]:
         TaskInfo(task.task_id, task.conversation_id, task.kind, "running", task.started_at, list(task.chain))
         for task in parts.registry.running()
     ]
-    waiting = ((chain.task_id, chain.conversation_id) for chain in parts.scheduler.queued())
-    return running + [TaskInfo(task_id, id, "user", "queued", None, [id]) for task_id, id in waiting]
+    scheduler = parts.scheduler
+    # With one slot the list is as it was before there were several: targets show when they run.
+    begun = scheduler.active if scheduler.slots > 1 else ()
+    chains = (*begun, *scheduler.queued())
+    waiting = (branch for chain in chains for branch in reversed(chain.ready) if not branch.started)
+    queued = ((branch.plan, [*branch.callers, branch.conversation_id]) for branch in waiting)
+    return running + [TaskInfo(p.task_id, p.conversation_id, p.kind, "queued", None, path) for p, path in queued]
 
 
 def task(parts: SessionParts, task_id: str) -> TaskInfo:

@@ -228,8 +228,8 @@ class SessionActivity:
     @property
     def is_idle(self) -> bool:
         """Whether no client follows the events, and no task runs or waits."""
-        parts = self._parts
-        return not (parts.bus.followed or parts.registry.running() or parts.scheduler.queued())
+        scheduler = self._parts.scheduler
+        return not (self._parts.bus.followed or scheduler.active or scheduler.queued())
 
     @property
     def storage(self) -> StoragePolicy:

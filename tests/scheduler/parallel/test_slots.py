@@ -291,18 +291,21 @@ async def test_a_branch_that_waits_is_stopped_with_all_below_it() -> None:
         assert (await b.message("still there?")).text == "b done"
 
 
-async def test_a_target_that_has_not_begun_is_cancelled_by_its_task() -> None:
-    async with crew_on("abc", slots=1) as (crew, on, (a, _, c)):
-        reply = on.begin(a.message("ask b c"))
-        await until_running(on, "b")
-        (chain,) = on.parts.scheduler.active
-        (waiting,) = [branch for branch in chain.branches if branch.conversation_id == c.id]
-        assert on.session.activity.cancel(waiting.plan.task_id, scope="branch")
-        assert not on.session.activity.cancel(waiting.plan.task_id, scope="branch")
+async def test_a_target_that_has_not_begun_is_listed_and_cancelled_by_its_task() -> None:
+    """Issue 20, 5: what waits for a slot can be found, and stopped alone."""
+    async with crew_on("abcd", slots=2) as (crew, on, (a, _, _, d)):
+        reply = on.begin(a.message("ask b c d"))
+        await until_running(on, "b", "c")
+        *_, waiting = on.session.activity.tasks
+        assert (waiting.kind, waiting.status, waiting.chain) == ("target", "queued", [a.id, d.id])
+        assert await on.session.activity.task(waiting.task_id) == waiting
+        assert on.session.activity.cancel(waiting.task_id, scope="branch")
+        assert not on.session.activity.cancel(waiting.task_id, scope="branch")
         crew.gate("b").set()
+        crew.gate("c").set()
         assert (await reply).text == "a done"
-        assert [result.get("code") for result in heard(on, a)] == [None, "cancelled"]
-        assert await c.history() == []
+        assert [result.get("code") for result in heard(on, a)] == [None, None, "cancelled"]
+        assert await d.history() == []
 
 
 @pytest.mark.parametrize("member", ["a", "b", "c"])

@@ -11,7 +11,7 @@ import pytest
 import tertulia
 from tertulia.errors import InvalidParamsError
 from tertulia.scheduler.task_permits import TaskPermits
-from tertulia.testing import ScriptedModel, ScriptedRequest, say
+from tertulia.testing import ScriptedModel, ScriptedRequest, call, say
 from tests.deadlines import HANG_S
 from tests.session.staging import ticks
 
@@ -87,6 +87,27 @@ async def test_a_slot_is_free_when_its_work_is_done_although_another_session_has
         assert [(await task).text for task in asked] == ["ok", "held", "ok"]
         await first.close()
         assert [event.type async for event in news if event.type == "warning"] == []
+
+
+async def test_a_session_whose_chain_waits_for_a_permit_is_not_idle() -> None:
+    """Nothing of it runs at that moment, and yet it may not be closed for being idle."""
+    gate = asyncio.Event()
+    asks = say("", call("conv_create", {"user_instruction": "do it"}))
+    replies = {"held": say("held", gate=gate), "ask": asks}
+    model = ScriptedModel([lambda asked: replies.get(asked.last_input, "ok")], repeat=True)
+    host = tertulia.Host(tertulia.Settings(model=model, slots=2, max_running_tasks=1, storage_policy="none"))
+    async with asyncio.timeout(HANG_S), AsyncExitStack() as stack:
+        stack.push_async_callback(host.close)
+        first, second = await host.start(), await host.start()
+        asking = asyncio.create_task(first.root.message("ask"))
+        holding = asyncio.create_task(second.root.message("held"))
+        while [task.status for task in second.activity.tasks] != ["running"]:
+            await ticks(1)
+        assert [(task.kind, task.status) for task in first.activity.tasks] == [("target", "queued")]
+        assert not first.activity.is_idle
+        gate.set()
+        assert [reply.text for reply in await asyncio.gather(asking, holding)] == ["ok", "held"]
+        assert first.activity.is_idle
 
 
 async def test_permits_take_turns_and_none_is_lost() -> None:
