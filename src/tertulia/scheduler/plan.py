@@ -271,6 +271,11 @@ class Chain:
         begun = tuple(branch.conversation_id for branch in self.branches if branch.state != "ready" or branch.calls)
         return begun or (self.conversation_id,)
 
+    @property
+    def not_begun(self) -> Iterator[Branch]:
+        """The branches that wait for their first slot, the next one first."""
+        return (branch for branch in reversed(self.ready) if not branch.started)
+
     def below(self, branch: Branch) -> list[Branch]:
         """A branch and all that were caused by it and have not ended, callers first."""
         return [other for other in self.branches if other.is_within(branch)]

@@ -193,18 +193,13 @@ def canvas(conversation: str, shown: Canvas) -> CanvasInfo:
 
 
 def tasks(parts: SessionParts) -> list[TaskInfo]:
-    """What runs, then what waits, the next one first."""
-    running = [
-        TaskInfo(task.task_id, task.conversation_id, task.kind, "running", task.started_at, list(task.chain))
-        for task in parts.registry.running()
-    ]
-    scheduler = parts.scheduler
-    # With one slot the list is as it was before there were several: targets show when they run.
+    """What runs, then what waits, the next one first. With one slot targets show when they run."""
+    tasks, scheduler = parts.registry.running(), parts.scheduler
+    running = [TaskInfo(t.task_id, t.conversation_id, t.kind, "running", t.started_at, list(t.chain)) for t in tasks]
     begun = scheduler.active if scheduler.slots > 1 else ()
-    chains = (*begun, *scheduler.queued())
-    waiting = (branch for chain in chains for branch in reversed(chain.ready) if not branch.started)
-    queued = ((branch.plan, [*branch.callers, branch.conversation_id]) for branch in waiting)
-    return running + [TaskInfo(p.task_id, p.conversation_id, p.kind, "queued", None, path) for p, path in queued]
+    branches = (branch for chain in (*begun, *scheduler.queued()) for branch in chain.not_begun)
+    waiting = ((branch.plan, [*branch.callers, branch.conversation_id]) for branch in branches)
+    return running + [TaskInfo(p.task_id, p.conversation_id, p.kind, "queued", None, path) for p, path in waiting]
 
 
 def task(parts: SessionParts, task_id: str) -> TaskInfo:

@@ -9,7 +9,14 @@ from tertulia.conversation.output_check import OutputCheck
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Approval
 from tertulia.protocol.ids import ConversationId, ItemId
-from tertulia.protocol.inputs import ChangeFromPython, GetHistory, InterruptConversation, Message, StopScope
+from tertulia.protocol.inputs import (
+    ChangeFromPython,
+    GetHistory,
+    InterruptConversation,
+    MergeConversation,
+    Message,
+    StopScope,
+)
 from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.session import describe, submission
 from tertulia.session.answers import (
@@ -312,7 +319,7 @@ class Conversation(_ById):
             The files that were changed, what was left out and why, and the commit. Without files there was nothing.
 
         Raises:
-            InvalidParamsError: It has no worktree, a path may not be changed, or there is no branch to commit to.
+            InvalidParamsError: No worktree, no such mode, a path that may not be changed, or no branch to commit to.
             BusyError: It works at this moment.
             MergeConflictError: The two sides contradict each other, or one of them changed meanwhile.
             ApprovalDeniedError: A person, or the policy, said no.
@@ -322,7 +329,8 @@ class Conversation(_ById):
         """
         from tertulia.session.worktrees.child_merge import merge_child
 
-        return await merge_child(self._parts, self.id, mode)
+        params = parse(MergeConversation, {"conversation_id": self.id, "mode": mode})
+        return await merge_child(self._parts, self.id, params.mode)
 
     async def context(self) -> ContextInfo:
         """Everything that decides what the model sees and may do.

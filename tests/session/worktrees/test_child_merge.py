@@ -174,6 +174,16 @@ async def test_a_conflict_is_an_answer_that_lists_its_paths(tmp_path: Path) -> N
         assert (repository.top / "a.txt").read_text() == "ours\n"
 
 
+@pytest.mark.parametrize("mode", ["", "squash", "Apply", None, 1])
+async def test_a_mode_that_there_is_not_is_refused_and_merges_nothing(mode: Any, tmp_path: Path) -> None:
+    async with merging(tmp_path) as (repository, session):
+        child = await open_with_worktree(session)
+        (worktree_of(session, child) / "new.txt").write_text("new\n")
+        with pytest.raises(InvalidParamsError, match="mode: expected"):
+            await child.merge(mode=mode)
+        assert not (repository.top / "new.txt").exists()
+
+
 async def test_python_and_json_rpc_give_the_same_answer(tmp_path: Path) -> None:
     async with merging(tmp_path) as (repository, session):
         child = await open_with_worktree(session)
