@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tertulia.context.tokens import TTL_S, SessionTokenStore
 from tertulia.errors import InvalidParamsError
-from tertulia.policy.redaction import RedactingFilter, Redactor
+from tertulia.policy.log_redaction import RedactingFilter
+from tertulia.policy.redaction import Redactor
 from tertulia.testing import FakeClock
 from tests.tables import each_row
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tertulia.policy.redaction import RedactingFilter, Redactor, describe_error, log_filter, log_text, secrets_of
+from tertulia.policy.log_redaction import RedactingFilter, describe_error, log_filter, log_text
+from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.protocol.events import AgentMessageDelta
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl

@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).parent / "assembly_cost.py"
 ASSEMBLY_FILES = 68
 MESSAGE_FILES = 92
 EXEC_FILES = 110
-MODULES = 275
+MODULES = 276
 OBJECTS = 65
 
 

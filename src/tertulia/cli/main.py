@@ -19,7 +19,7 @@ from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags, ins
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import InvalidParamsError, TertuliaError, ToolConflictError
 from tertulia.policy.display_text import printable
-from tertulia.policy.redaction import log_filter
+from tertulia.policy.log_redaction import log_filter
 from tertulia.sandbox.limits.open_files import raise_limit
 from tertulia.version import __version__
 

@@ -28,7 +28,8 @@ from tertulia.context.validation import require_line
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.package_loading import Plugin, PluginRegistry
-from tertulia.policy.redaction import Redactor, log_text
+from tertulia.policy.log_redaction import log_text
+from tertulia.policy.redaction import Redactor
 from tertulia.protocol.events import EventData, SessionContextReady, SessionPreparing, WarningEvent
 from tertulia.protocol.ids import new_session_id
 from tertulia.tools.threads import abandoned_threads, call_cancellable, pending_cancellations

@@ -7,10 +7,8 @@ where one of its literals occurs, and every pattern takes linear time.
 
 from __future__ import annotations
 
-import logging
 import re
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -18,40 +16,6 @@ import msgspec
 from tertulia.policy.token_redaction import TokenRedactor, TokenSteps, TokenStreamRedactor
 from tertulia.protocol.events import EventData
 from tertulia.protocol.records import has_long_text
-from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
-
-_MOST = 32
-
-
-def describe_error(error: BaseException, storage: StoragePolicy) -> str:
-    """The whole traceback where texts may be stored for good, else types and places of code only. Not redacted yet."""
-    # A log is never swept: what has to expire must not get there.
-    if isinstance(storage, Full):
-        return "".join(traceback.format_exception(error)).rstrip()
-    return "\n".join(_line(entry) for entry, _ in zip(_family(error), range(_MOST), strict=False))
-
-
-def _line(error: BaseException) -> str:
-    frames = list(traceback.walk_tb(error.__traceback__))[-_MOST:]
-    # Two parts of a path say which code it is, and not whose directory it lies in.
-    places = (f"{'/'.join(frame.f_code.co_filename.split('/')[-2:])}:{line}" for frame, line in frames)
-    return " ".join((type(error).__qualname__, *places))
-
-
-def _family(error: BaseException) -> Iterator[BaseException]:
-    """The error, what caused it, and the members of groups, each once."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        entry = waiting.pop()
-        if entry is None or id(entry) in seen:
-            continue
-        seen.add(id(entry))
-        yield entry
-        waiting.append(entry.__cause__ or entry.__context__)
-        if isinstance(entry, BaseExceptionGroup):
-            waiting += reversed(cast("BaseExceptionGroup[BaseException]", entry).exceptions)
-
 
 T = TypeVar("T")
 
@@ -224,12 +188,12 @@ class Redactor:
         """From now on show no more than the first eight characters of this session token."""
         self._tokens.add(token)
         # The log handlers of the process do not know the session.
-        _SHAPES._tokens.add(token)
+        PROCESS_REDACTOR._tokens.add(token)
 
     def retire_token(self, token: str) -> None:
         """The token is not valid any more. It stays a secret for a while: texts with it may not be written yet."""
         self._tokens.retire(token)
-        _SHAPES._tokens.retire(token)
+        PROCESS_REDACTOR._tokens.retire(token)
 
     def without_tokens(self, data: T) -> T:
         """Data for clients, without session tokens; the same object where there are none.
@@ -314,43 +278,8 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-class RedactingFilter(logging.Filter):
-    """For every log handler: messages without secrets, and tracebacks as far as the storage policy allows.
-
-    The policy is the record's own (`extra={"storage": ...}`), else the one given.
-    """
-
-    def __init__(self, redactor: Redactor, storage: StoragePolicy | None = None) -> None:
-        super().__init__()
-        self._redactor = redactor
-        self._storage = storage or HeadersOnly()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Let every record pass, cleaned."""
-        record.msg, record.args = self._redactor.text(record.getMessage()), None
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            storage = cast(StoragePolicy, vars(record).get("storage", self._storage))
-            record.exc_text = self._redactor.text(describe_error(error, storage))
-        # The handler would format it again, with everything in it.
-        record.exc_info = None
-        if record.stack_info:
-            record.stack_info = self._redactor.text(record.stack_info)
-        return True
-
-
-_SHAPES = Redactor()
-
-
-def log_filter() -> RedactingFilter:
-    """For handlers of a whole process: knows the session tokens of all that runs in it, and shapes of keys."""
-    return RedactingFilter(_SHAPES)
-
-
-def log_text(error: BaseException, storage: StoragePolicy | None = None) -> str:
-    """An error as a log may have it: without secrets of a known shape, and without texts unless they may be stored."""
-    return _SHAPES.text(describe_error(error, storage or HeadersOnly()))
-
+PROCESS_REDACTOR = Redactor()
+"""Knows the session tokens of all that runs in this process, and shapes of keys; for logs."""
 
 WINDOW = 128 * 1024
 """Characters of one step. At the worst that is some ten milliseconds."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from tertulia.policy.redaction import log_text
+from tertulia.policy.log_redaction import log_text
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from tertulia.conversation.turn import run_turns
 from tertulia.errors import TertuliaError
 from tertulia.events.bus import EventScope
 from tertulia.events.clock import Timestamps
+from tertulia.policy.log_redaction import log_text
 from tertulia.policy.narrowing import Rights, meet
-from tertulia.policy.redaction import log_text
 from tertulia.protocol.events import (
     ConversationCloseForced,
     ErrorEvent,

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import BusyError, InternalError, TaskCancelledError, TertuliaError
-from tertulia.policy.redaction import log_text
+from tertulia.policy.log_redaction import log_text
 from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.messages import (
