@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tertulia
+from tertulia.errors import GitError
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.session.worktrees.lifecycle import WorktreeFolder, WorktreeLife, make_folder
@@ -122,3 +127,112 @@ async def test_a_command_that_still_runs_cannot_have_git_read_what_it_must_not_s
     state = await snapshot(Worktree.of(worktree), variables(tmp_path / "home"))
     assert repository.tree(state.commit)["made/key"] == "100644 harmless"
     assert sorted(path.name for path in top.parent.iterdir()) == [ID, f"{ID}.json"]
+
+
+async def test_one_that_was_half_removed_or_half_written_is_whole_again_and_nothing_of_it_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = committed(tmp_path / "repo")
+    alive = life(tmp_path)
+    worktree = (await alive.make(SESSION, ID, str(repository.top), None)).worktree
+    top = Path(worktree.path)
+    (top / "made").write_text("made\n")
+    state = await snapshot(Worktree.of(worktree), variables(tmp_path / "home"))
+
+    def half(path: Path) -> None:
+        (path / "a.txt").unlink()
+        raise OSError(errno.EIO, "the power fails", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", half)
+        with pytest.raises(GitError, match="the power fails"):
+            await alive.remove(worktree)
+    assert (top / "made").exists()
+    assert not (top / "a.txt").exists()
+    again = life(tmp_path)
+    await again.restore(SESSION, worktree)
+    assert (top / "a.txt").read_text() == "one\ntwo\nthree\n"
+    assert (await snapshot(Worktree.of(worktree), variables(tmp_path / "home"))).commit == state.commit
+    (lock := repository.top / ".git" / "worktrees" / ID / "index.lock").touch()
+    await life(tmp_path).restore(SESSION, worktree)
+    assert not lock.exists()
+    await again.remove(worktree)
+    assert not top.exists()
+
+
+async def test_a_full_disk_fails_no_task_and_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = committed(tmp_path / "repo")
+    settings = tertulia.Settings(model=ScriptedModel(["Done."]), cwd=str(repository.top), approval_policy="never")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
+        child = await session.open(workspace="worktree")
+        with monkeypatch.context() as patch:
+            patch.setattr("tertulia.session.worktrees.worktree.copy_files", full)
+            assert (await child.message("Work.")).text == "Done."
+            with pytest.raises(GitError, match="No space left on device"):
+                await session.open(workspace="worktree")
+            patch.setattr(shutil, "rmtree", full)
+            assert (await child.close()).kept_worktree is not None
+    told = [event.data.message for event in events.seen if event.type == "warning"]
+    assert len([message for message in told if "No space left on device" in message]) == 2
+
+
+async def test_one_of_a_conversation_that_was_never_opened_goes_when_its_own_session_is_resumed(tmp_path: Path) -> None:
+    repository = committed(tmp_path / "repo")
+    settings = tertulia.Settings(model=ScriptedModel(["Done."]), cwd=str(repository.top))
+    async with tertulia.Session.start(settings) as session:
+        id, folder = session.id, WorktreeFolder(Path(os.environ["TERTULIA_HOME"]))
+        # As a process leaves it that is killed before the conversation is open.
+        await WorktreeLife(folder, variables(tmp_path / "home")).make(SessionId(id), ID, str(repository.top), None)
+        await session.open(workspace="worktree")
+        assert folder.find(ID) is None
+    assert sorted(path.name for path in folder.top.iterdir()) == []
+
+
+_UNREADABLE = """
+import asyncio, os, sys
+from pathlib import Path
+from tests.session.worktrees.test_hostile_worktrees import ID, SESSION, life
+from tests.session.worktrees.repository import committed, variables
+from tertulia.session.worktrees.worktree import Worktree, snapshot
+
+async def main(place):
+    repository = committed(place / "repo")
+    alive = life(place)
+    worktree = (await alive.make(SESSION, ID, str(repository.top), None)).worktree
+    top = Path(worktree.path)
+    (top / ".gitignore").write_text("ignored\\n")
+    for name in ("made", "ignored"):
+        (top / name).mkdir()
+        (top / name / "file").write_text("work")
+        (top / name).chmod(0)
+    (top / "src").chmod(0)
+    state = await snapshot(Worktree.of(worktree), variables(place / "home"))
+    print([str(entry) for entry in state.left_out], await alive.is_clean(worktree))
+    (top / "made").chmod(0o500)
+    (top / "src").chmod(0o500)
+    await snapshot(Worktree.of(worktree), variables(place / "home"))
+    print(await alive.is_clean(worktree))
+    await alive.remove(worktree)
+    print(top.exists())
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def test_directories_that_cannot_be_read_are_named_keep_a_worktree_and_can_be_removed(tmp_path: Path) -> None:
+    """Root reads all of them, so it gives that up first."""
+    without = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    if without and shutil.which("setpriv") is None:
+        pytest.skip("root reads everything, and there is no setpriv to give that up")
+    ended = subprocess.run(
+        [*without, sys.executable, "-c", _UNREADABLE, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.splitlines() == [
+        "['made/ (not readable)', 'src/ (not readable)', 'src/b.txt (not readable)'] False",
+        "True",
+        "False",
+    ], ended.stderr

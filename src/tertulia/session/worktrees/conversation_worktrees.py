@@ -98,10 +98,10 @@ class ConversationWorktrees:
         async with self._alone(worktree.conversation_id):
             try:
                 await self._life.restore(self._session_id, worktree)
-            except TertuliaError as error:
+            except (TertuliaError, OSError) as error:
                 raise GitError(
                     f"the worktree of this conversation ({worktree.branch}) is gone and cannot be had again: "
-                    f"{error.message}; open another conversation"
+                    f"{_words(error)}; open another conversation"
                 ) from None
         await run_in_thread(make_folder, worktree.path, conversation.terms.cwd)
 
@@ -115,8 +115,8 @@ class ConversationWorktrees:
         try:
             async with self._alone(worktree.conversation_id):
                 state = await snapshot(Worktree.of(worktree), self._variables)
-        except TertuliaError as error:
-            text = f"the work in {worktree.path} was not committed: {error.message}"
+        except (TertuliaError, OSError) as error:
+            text = f"the work in {worktree.path} was not committed: {_words(error)}"
             self._bus.publish(WarningEvent(text, NOT_COMMITTED), scope)
             return None
         left_out = [str(entry) for entry in state.left_out]
@@ -170,30 +170,37 @@ class ConversationWorktrees:
             for record in await run_in_thread(lambda: list(self.folder.records())):
                 if record.session_id != self._session_id:
                     await self._sweep(record)
+                elif all(record.worktree.conversation_id != conversation.id for conversation in self._conversations()):
+                    # It was made for a conversation that was never opened, or is closed.
+                    await self._take_away(record)
 
     async def _sweep(self, record: WorktreeRecord) -> None:
         lock = await run_in_thread(self.folder.hold, record.session_id)
         if lock is None:
             return
         try:
-            if not record.ready:
-                # No command has worked in it.
-                await self._life.remove(record.worktree)
-            else:
-                await self._remove_if_clean(record.worktree, EventScope(""))
-        except TertuliaError as error:
-            _log.warning("the worktree %s was not removed: %s", record.worktree.path, error.message)
+            await self._take_away(record)
         finally:
             self.folder.release(record.session_id, lock)
+
+    async def _take_away(self, record: WorktreeRecord) -> None:
+        if record.ready:
+            await self._remove_if_clean(record.worktree, EventScope(""))
+            return
+        try:
+            # No command has worked in it, or it was being removed.
+            await self._life.remove(record.worktree)
+        except TertuliaError as error:
+            _log.warning("the worktree %s was not removed: %s", record.worktree.path, error.message)
 
     async def _remove_if_clean(self, worktree: OwnWorktree, scope: EventScope) -> str | None:
         try:
             clean = await self._life.is_clean(worktree)
-            why = "something in it is not committed"
+            why = "something in it is not committed, or cannot be read"
             if clean:
                 await self._life.remove(worktree)
-        except TertuliaError as error:
-            clean, why = False, error.message
+        except (TertuliaError, OSError) as error:
+            clean, why = False, _words(error)
         if clean:
             return None
         text = (
@@ -228,6 +235,10 @@ class ConversationWorktrees:
         finally:
             del self._busy[owner]
             mine.set_result(None)
+
+
+def _words(error: TertuliaError | OSError) -> str:
+    return error.message if isinstance(error, TertuliaError) else error.strerror or str(error)
 
 
 def repository_around(cwd: str) -> Path:

@@ -63,6 +63,7 @@ _DRIVERS_OFF: Mapping[str, Mapping[str, str]] = {
     "merge": {"driver": "false"},
 }
 _IDENTITY = ("Tertulia", "tertulia@localhost")
+_UNREAD = re.compile(rb"warning: could not open directory '(.*)': .*|(?:error: )?(.*): Permission denied", re.DOTALL)
 _VERSION = re.compile(rb"git version (\d+)\.(\d+)")
 
 
@@ -110,6 +111,7 @@ class Git(msgspec.Struct, frozen=True):
         timeout_s: float = TIMEOUT_S,
         max_bytes: int = MAX_OUTPUT_BYTES,
         accepted: Iterable[int] = (0,),
+        unread: list[bytes] | None = None,
     ) -> bytes:
         """What git writes to its standard output.
 
@@ -121,6 +123,7 @@ class Git(msgspec.Struct, frozen=True):
             timeout_s: Then it is ended.
             max_bytes: The most that it may write.
             accepted: The exit codes that are no failure.
+            unread: Gets the paths that git could not look at, and left out without failing.
 
         Raises:
             GitError: It failed, took too long or wrote too much. Its words are in the message, made safe to show.
@@ -133,6 +136,8 @@ class Git(msgspec.Struct, frozen=True):
         )
         if code not in accepted:
             raise GitError(f"`git {words[0]}` failed: {_shown(errors) or f'exit code {code}'}", exit_code=code)
+        if unread is not None:
+            unread += [path for line in errors.splitlines() if (path := _unread_path(line)) is not None]
         return output
 
     async def _check_version(self) -> None:
@@ -213,6 +218,11 @@ def _as_variables(settings: tuple[tuple[str, str], ...]) -> dict[str, str]:
         **{f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in numbered},
         **{f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in numbered},
     }
+
+
+def _unread_path(line: bytes) -> bytes | None:
+    found = _UNREAD.fullmatch(line)
+    return None if found is None else found[1] or found[2]
 
 
 def _shown(errors: bytes) -> str:

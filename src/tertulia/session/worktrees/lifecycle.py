@@ -76,6 +76,11 @@ class WorktreeFolder:
         for path in (self.index(conversation_id), self._file(conversation_id).path):
             path.unlink(missing_ok=True)
 
+    def set_not_ready(self, conversation_id: str) -> None:
+        """Say that what is there of it is not whole any more."""
+        if (record := self.find(conversation_id)) is not None and record.ready:
+            self.record(replace(record, ready=False))
+
     def find(self, conversation_id: str) -> WorktreeRecord | None:
         """What is recorded of one; None where nothing is, or nothing that we wrote."""
         try:
@@ -134,6 +139,8 @@ class WorktreeLife:
         """`masked`: paths that commands do not see, and that so come into no worktree."""
         self._folder = folder
         self._masked = masked
+        self._known: set[str] = set()
+        """Those that this process has worked in."""
         self._variables = variables
         self._step = step
 
@@ -162,10 +169,13 @@ class WorktreeLife:
             start="",
         )
         record = WorktreeRecord(session_id=session_id, worktree=plan)
-        self._step("record")
-        await run_in_thread(self._folder.record, record)
         try:
+            self._step("record")
+            await run_in_thread(self._folder.record, record)
             return await self._carry_out(tree, record)
+        except OSError as error:
+            await self.remove(record.worktree)
+            raise GitError(f"the worktree cannot be made in {self._folder.top}: {error.strerror}") from None
         except BaseException:
             await self.remove(record.worktree)
             raise
@@ -184,6 +194,7 @@ class WorktreeLife:
         self._step("ready")
         await run_in_thread(self._folder.record, replace(record, worktree=worktree, ready=True))
         index.unlink(missing_ok=True)
+        self._known.add(worktree.path)
         return MadeWorktree(worktree, written.left_out)
 
     async def _register(self, git: Git, worktree: OwnWorktree) -> None:
@@ -200,7 +211,15 @@ class WorktreeLife:
     async def restore(self, session_id: SessionId, worktree: OwnWorktree) -> None:
         """Have it again where it was taken away when its session was closed. GitError where that cannot be."""
         if _is_directory(worktree.path):
-            return
+            record = await run_in_thread(self._folder.find, worktree.conversation_id)
+            if record is None or record.ready:
+                if worktree.path not in self._known:
+                    # A git that was killed with the process before this one left it.
+                    (Worktree.of(worktree).store / "index.lock").unlink(missing_ok=True)
+                    self._known.add(worktree.path)
+                return
+            # A process was killed while it wrote the files, or removed them.
+            await run_in_thread(_remove_tree, Path(worktree.path), self._folder.top)
         tree = await RepositoryTree.find(Path(worktree.repository), self._variables)
         branch = f"refs/heads/{worktree.branch}"
         found = await tree.git.run("rev-parse", "--verify", "--quiet", f"{branch}^{{commit}}", accepted=(0, 1))
@@ -219,11 +238,23 @@ class WorktreeLife:
             return True
         git = await Worktree.of(worktree).git(self._variables)
         shape = ("--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty", "--no-renames")
-        return not await git.run("status", *shape)
+        unread: list[bytes] = []
+        return not await git.run("status", *shape, unread=unread) and not unread
 
     async def remove(self, worktree: OwnWorktree) -> None:
-        """Take it away, and its branch where that has no commit beyond the first. Again is nothing."""
+        """Take it away, and its branch where that has no commit beyond the first. Again is nothing.
+
+        GitError where git, or the disk, refused: what is left is taken away the next time.
+        """
+        try:
+            await self._remove(worktree)
+        except OSError as error:
+            raise GitError(f"{error.filename or worktree.path} cannot be removed: {error.strerror}") from None
+
+    async def _remove(self, worktree: OwnWorktree) -> None:
         self._step("remove files")
+        # Half of its files would look like work that is not committed.
+        await run_in_thread(self._folder.set_not_ready, worktree.conversation_id)
         await run_in_thread(_remove_tree, Path(worktree.path), self._folder.top)
         self._step("remove registration")
         await run_in_thread(_remove_registration, worktree)
@@ -268,8 +299,11 @@ def _remove_tree(path: Path, top: Path) -> None:
         raise GitError(f"{path} is not in our folder of worktrees, and was not touched")
     with suppress(FileNotFoundError):
         # A command may have taken our own rights from its directories.
-        for folder, _, _ in os.walk(path):
-            os.chmod(folder, 0o700)
+        os.chmod(path, 0o700)
+        for folder, names, _ in os.walk(path):
+            for name in names:
+                if not os.path.islink(below := os.path.join(folder, name)):
+                    os.chmod(below, 0o700)
         shutil.rmtree(path)
 
 

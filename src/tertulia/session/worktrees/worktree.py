@@ -193,11 +193,12 @@ async def _take_changes(
     `folder`: one of ours, for copies.
     """
     await git.run("update-index", "-q", "--unmerged", "--refresh", index=index, accepted=(0, 1))
-    words = await _list(git, index, "diff-files", "--raw", "--no-renames", "--ignore-submodules=dirty")
+    unread: list[bytes] = []
+    words = await _list(git, index, unread, "diff-files", "--raw", "--no-renames", "--ignore-submodules=dirty")
     facts = dict(zip(words[1::2], (word.split(b" ") for word in words[::2]), strict=True))
     gone = [path for path, (*_, status) in facts.items() if status == b"D"]
     present = [path for path, (*_, status) in facts.items() if status != b"D"]
-    present += await _list(git, index, "ls-files", "-o", "--exclude-standard")
+    present += await _list(git, index, unread, "ls-files", "-o", "--exclude-standard")
     attributes = await _attributes(git, index, present)
     reasons = {path: f"filter {printable(named['filter'])}" for path, named in attributes.items() if "filter" in named}
     reasons |= {path: "masked" for path in present if any(_is_below(path, place) for place in masked)}
@@ -212,15 +213,16 @@ async def _take_changes(
     entries = [(modes.get(f.path, f.mode) if f.mode in _FILE_MODES else f.mode, id, f.path) for f, id in hashed]
     if lines := b"".join(b"%s %s 0\t%s\0" % entry for entry in entries):
         await git.run("update-index", "--add", "--replace", "-z", "--index-info", stdin=lines, index=index)
-    return (*found.left_out, *not_taken)
+    unseen = [LeftOut(os.fsdecode(path), "not readable") for path in sorted(set(unread))]
+    return (*found.left_out, *not_taken, *unseen)
 
 
 def _is_below(path: bytes, place: bytes) -> bool:
     return path == place or path.startswith(place + b"/")
 
 
-async def _list(git: Git, index: Path | None, *words: str) -> list[bytes]:
-    return (await git.run(*words, "-z", index=index)).split(b"\0")[:-1]
+async def _list(git: Git, index: Path | None, unread: list[bytes], *words: str) -> list[bytes]:
+    return (await git.run(*words, "-z", index=index, unread=unread)).split(b"\0")[:-1]
 
 
 async def _attributes(git: Git, index: Path | None, paths: Sequence[bytes]) -> dict[bytes, dict[str, str]]:
