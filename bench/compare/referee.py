@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.compare.environments import CHECKOUT, InstallError, PeerEnvironment, installed_bytes
-from bench.compare.peer_process import PeerError, PeerRequest, peer_variables, run_peer
+from bench.compare.peer_process import NO_FEATURE, PeerError, PeerRequest, peer_variables, run_peer
 from bench.compare.peers import LEAST, PeerSpec
 from bench.compare.results import Cell, Comparison, PeerLine, Samples, WorkTable
 from bench.compare.works import Work
@@ -103,6 +103,9 @@ class Referee:
 
     def _table(self, work: Work, samples: Samples) -> WorkTable:
         metrics = work.metrics(work.sizes(is_quick=self.plan.is_quick))
+        for spec in self.plan.peers:
+            if spec.npm and work.id == "W4":
+                samples.notes.setdefault(spec.name, f"{NO_FEATURE}: it is a program and cannot be imported")
         cells: dict[str, dict[str, Cell]] = {
             spec.name: {metric.name: samples.cell(spec.name, metric, LEAST) for metric in metrics}
             for spec in self.plan.peers
