@@ -1,8 +1,9 @@
 """The Codex app-server, a program in Rust from npm: a thread for each conversation, over its standard streams.
 
 What is measured is that process alone, not this one that drives it. In its favour: threads are ephemeral, so that
-nothing is stored, and commands run without its sandbox. It speaks Responses, always as a stream, and sends its own
-tools with every request. It has no tools in Python: the ten megabytes of W6 are the output of a command.
+nothing is stored, and commands run without its sandbox. Plug-ins and apps are off: they are looked for elsewhere. It
+speaks Responses, always as a stream, and sends its own tools with every request. It has no tools in Python: the ten
+megabytes of W6 are the output of a command.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ model_provider = "mock"
 check_for_update_on_startup = false
 [analytics]
 enabled = false
+[features]
+apps = false
+plugins = false
+remote_plugin = false
 [model_providers.mock]
 name = "mock"
 base_url = "{url}/v1"
