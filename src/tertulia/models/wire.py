@@ -13,6 +13,7 @@ import msgspec
 from tertulia.protocol.conversation_fields import ReasoningEffort
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import NO_USAGE, AssistantMessage, Item, Reasoning, ToolCall, Usage
+from tertulia.protocol.records import has_long_text
 from tertulia.protocol.tool_spec import ToolSpec
 
 StopReason = Literal["stop", "tool_calls", "length", "refusal", "other"]
@@ -179,7 +180,12 @@ class ItemsDialect:
 
     def encode_items(self, items: Sequence[Item]) -> bytes:
         """Each item with its type tag."""
-        return self._encoder.encode(items)[1:-1]
+        if not has_long_text(items):
+            return self._encoder.encode(items)[1:-1]
+        # Imported here: most texts are short.
+        from tertulia.protocol.json_steps import encode_long
+
+        return encode_long(items, bare=True)
 
     def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
         """Each spec with its schema as JSON, not as text."""

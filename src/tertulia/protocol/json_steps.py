@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Generator, Iterator
+from io import SEEK_END, BytesIO
 from json import JSONDecodeError, JSONDecoder
 from time import thread_time
 from typing import Any, Generic, TypeVar, cast
@@ -302,11 +303,32 @@ def encoded_pieces(value: Any) -> Iterator[bytes]:
 
 def encode(value: Any, before: bytes = b"", after: bytes = b"") -> Steps[bytes]:
     """All pieces as one, between these bytes."""
-    pieces = [before]
+    # Not joined in the end: all of it would be in memory twice.
+    written = BytesIO()
+    written.write(before)
     for piece in encoded_pieces(value):
-        pieces.append(piece)
+        written.write(piece)
         yield
-    return b"".join([*pieces, after])
+    written.write(after)
+    return written.getvalue()
+
+
+def encode_long(value: Any, before: bytes = b"", after: bytes = b"", *, bare: bool = False) -> bytes:
+    """The same at once. `bare`: without the brackets or quotes around the value.
+
+    Not `msgspec.json.encode`: of a text outside of ASCII the UTF-8 would be kept with it, as long as the text itself.
+    """
+    written = BytesIO()
+    written.write(before)
+    is_first = True
+    for piece in filter(None, encoded_pieces(value)):
+        written.write(piece[1:] if bare and is_first else piece)
+        is_first = False
+    if bare:
+        written.seek(-1, SEEK_END)
+    written.write(after)
+    written.truncate()
+    return written.getvalue()
 
 
 async def encode_json(value: Any, before: bytes = b"", after: bytes = b"") -> bytes:

@@ -20,7 +20,7 @@ _LONG = 1 << 20
 _PIECE = 64 * 1024
 
 Line = bytes | bytearray
-"""A long one is not copied: that alone could take a tenth of a second."""
+"""A long one is not copied: that alone could take a tenth of a second. It is emptied by the code that reads it."""
 
 
 class OversizedLine(msgspec.Struct, frozen=True, gc=False):
@@ -83,6 +83,12 @@ class LineSplitter:
                 yield TOO_LONG
         else:
             self._held += part
+
+
+def release_line(line: Line) -> None:
+    """Give back the memory of a long line that was read: the code that handed it on may hold it for long."""
+    if isinstance(line, bytearray):
+        line.clear()
 
 
 def _stripped(line: bytearray) -> bytearray:

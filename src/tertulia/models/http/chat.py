@@ -16,6 +16,8 @@ from tertulia.models.http.encoding import (
     MessageSeam,
     argument_text,
     encode,
+    encode_bare,
+    encode_item,
     join_at_seams,
     json_member,
     schema_of,
@@ -240,7 +242,7 @@ class ChatWire(HttpWire):
             parts.append(json_member("response_format", form % request.output_schema.encode()))
         messages = _in_order(join_at_seams(request.chunks, _SEAMS))
         if request.instructions:
-            system = encode({"role": "system", "content": request.instructions})
+            system = encode_item({"role": "system", "content": request.instructions})
             messages = [system, b",", *messages] if messages else [system]
         return [*parts, b',"messages":[', *messages, b"]}"]
 
@@ -270,15 +272,15 @@ def _spell(item: i.Item) -> bytes:
         case i.UserMessage():
             return _spell_user(item.parts)
         case i.Summary():
-            return _USER + encode(summary_text(item))[1:-1] + _USER_END
+            return encode_bare(_USER, summary_text(item), _USER_END)
         case i.AssistantMessage():
-            return _TEXT + encode(item.text)[1:-1] + _TEXT_END if item.text else b""
+            return encode_bare(_TEXT, item.text, _TEXT_END) if item.text else b""
         case i.ToolCall():
             function = {"name": item.name, "arguments": argument_text(item)}
-            return _CALLS + encode({"id": item.call_id, "type": "function", "function": function}) + _CALLS_END
+            return _CALLS + encode_item({"id": item.call_id, "type": "function", "function": function}) + _CALLS_END
         case i.ToolOutput():
             text = "\n".join(part.text if isinstance(part, i.TextPart) else _NO_IMAGE for part in item.parts)
-            return encode({"role": "tool", "tool_call_id": item.call_id, "content": text})
+            return encode_item({"role": "tool", "tool_call_id": item.call_id, "content": text})
         case i.Reasoning():
             return b""
 
@@ -286,9 +288,9 @@ def _spell(item: i.Item) -> bytes:
 def _spell_user(parts: tuple[i.Part, ...]) -> bytes:
     """Text as one string, which every server takes; a list of parts only where there are pictures."""
     if any(isinstance(part, i.ImagePart) for part in parts):
-        return encode({"role": "user", "content": [_spell_part(part) for part in parts]})
+        return encode_item({"role": "user", "content": [_spell_part(part) for part in parts]})
     text = "\n\n".join(part.text for part in parts if isinstance(part, i.TextPart))
-    return _USER + encode(text)[1:-1] + _USER_END
+    return encode_bare(_USER, text, _USER_END)
 
 
 def _spell_part(part: i.Part) -> dict[str, object]:

@@ -11,6 +11,7 @@ import msgspec
 
 from tertulia.protocol.items import Summary, ToolCall
 from tertulia.protocol.json_scan import find_excess
+from tertulia.protocol.records import has_long_text
 from tertulia.protocol.tool_spec import ToolSpec
 
 encode = msgspec.json.Encoder().encode
@@ -19,6 +20,25 @@ encode = msgspec.json.Encoder().encode
 _FREE_TEXT = msgspec.Raw(
     b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}'
 )
+
+
+def encode_item(value: object) -> bytes:
+    """The same for what may have long texts, and has no `msgspec.Raw`: they are copied once."""
+    if not has_long_text(value):
+        return encode(value)
+    # Imported here: most texts are short.
+    from tertulia.protocol.json_steps import encode_long
+
+    return encode_long(value)
+
+
+def encode_bare(before: bytes, value: object, after: bytes) -> bytes:
+    """The same without the brackets or quotes around the value, between these bytes."""
+    if not has_long_text(value):
+        return before + encode(value)[1:-1] + after
+    from tertulia.protocol.json_steps import encode_long
+
+    return encode_long(value, before, after, bare=True)
 
 
 def schema_of(tool: ToolSpec) -> msgspec.Raw:

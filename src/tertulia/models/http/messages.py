@@ -13,6 +13,8 @@ from tertulia.models.http.encoding import (
     MessageSeam,
     arguments_of,
     encode,
+    encode_bare,
+    encode_item,
     join_at_seams,
     json_member,
     legal_call_id,
@@ -318,7 +320,7 @@ class MessagesWire(HttpWire):
             parts.append(json_member("temperature", encode(settings.temperature)))
         tools = request.tools_json
         if request.instructions:
-            system = b'[{"type":"text","text":%b}]' % encode(request.instructions)
+            system = b'[{"type":"text","text":%b}]' % encode_item(request.instructions)
             parts.append(json_member("system", _marked(system)))
         elif tools != b"[]":
             tools = _marked(tools)
@@ -347,7 +349,7 @@ def _marked(blocks: bytes) -> bytes:
 
 
 def _message(begin: bytes, blocks: Sequence[dict[str, object]], end: bytes) -> bytes:
-    return begin + encode(blocks)[1:-1] + end if blocks else b""
+    return encode_bare(begin, blocks, end) if blocks else b""
 
 
 def _content(parts: tuple[i.Part, ...]) -> list[dict[str, object]]:

@@ -13,6 +13,7 @@ from tertulia.models.http.encoding import (
     argument_text,
     arguments_of,
     encode,
+    encode_item,
     join_at_seams,
     json_member,
     legal_call_id,
@@ -225,7 +226,7 @@ class ResponsesDialect:
 
     def encode_items(self, items: Sequence[i.Item]) -> bytes:
         """Each as one JSON value. Reasoning only in the form that this provider sealed."""
-        return b",".join(encode(spelled) for item in items if (spelled := self._spell(item)) is not None)
+        return b",".join(encode_item(spelled) for item in items if (spelled := self._spell(item)) is not None)
 
     def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
         """Functions, custom tools with their grammar, and the search that the provider hosts."""
@@ -287,7 +288,7 @@ class ResponsesWire(HttpWire):
         if settings.max_output_tokens is not None:
             parts.append(json_member("max_output_tokens", encode(settings.max_output_tokens)))
         if request.instructions:
-            parts.append(json_member("instructions", encode(request.instructions)))
+            parts.append(json_member("instructions", encode_item(request.instructions)))
         if request.tools_json != b"[]":
             parts.append(json_member("tools", request.tools_json))
         if request.output_schema is not None:

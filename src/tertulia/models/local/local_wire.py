@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tertulia.errors import InvalidParamsError
 from tertulia.models.http.chat import ChatDecoder
-from tertulia.models.http.encoding import encode, join_chunks, json_member, schema_of, summary_text
+from tertulia.models.http.encoding import encode, encode_item, join_chunks, json_member, schema_of, summary_text
 from tertulia.models.http.provider_error import ProviderAddress, ProviderAttemptError
 from tertulia.models.local import llama_program
 from tertulia.models.local.llama_program import UNLOADABLE
@@ -300,7 +300,7 @@ class LocalWire:
 
 def _message(role: str, text: str) -> bytes:
     # The model's marks of who speaks are read wherever they stand: a text with one could speak for another role.
-    return encode({"role": role, "content": text.replace("<|", "< |")})
+    return encode_item({"role": role, "content": text.replace("<|", "< |")})
 
 
 def _spell(item: Item) -> tuple[str, str]:

@@ -54,10 +54,10 @@ class RowEncoder:
 
     def _encoded(self, body: Any) -> bytes | None:
         # Imported here: most bodies are short.
-        from tertulia.protocol.json_steps import encoded_pieces
+        from tertulia.protocol.json_steps import encode_long
 
         try:
-            return self._redact(b"".join(encoded_pieces(body)))
+            return self._redact(encode_long(body))
         except (TypeError, ValueError, RecursionError):
             return None
 

@@ -16,7 +16,7 @@ from tertulia.errors import StorageError
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.sqlite.database import MAX_BODY_BYTES, MAX_HEADER_BYTES, transaction
 from tertulia.rollout.sqlite.head import Head
-from tertulia.rollout.store import LASTING, Row, StoredRow, SweepResult, TtlAction
+from tertulia.rollout.store import LASTING, LongBody, Row, StoredRow, SweepResult, TtlAction
 
 _CELLS = "(?,?,?,?,?,?,?,?,?,?,?,?)"
 _INSERTS = [f"INSERT INTO record VALUES {','.join([_CELLS] * rows)}" for rows in range(1, 9)]
@@ -73,36 +73,44 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
 
     With what lasts longer than its text, the end of a task above all, the head of the file is brought up to date.
     """
-    size = 0
-    cells: list[_Cells] = []
-    links: list[tuple[int, int]] = []
-    for row in rows:
-        header, body, ts = row.header, row.stored_body, float(row.ts)
-        length = 0 if body is None else len(body)
-        if len(header) > MAX_HEADER_BYTES or length > MAX_BODY_BYTES:
-            raise StorageError(
-                f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
-            )
-        proof = _prove(row.n, row.kind, row.type, ts, row.seq, (row.conversation, row.scope, header))
-        links.append((row.n, proof))
-        proofs = (proof, None if body is None else crc32(body, proof))
-        cells.append(
-            (row.n, row.kind, row.type, ts, row.seq, row.conversation, row.scope, row.expires, *proofs, header, body)
-        )
-        size += len(header) + length
-    long_rows = [row for row in cells if len(row[-1] or b"") > _LONG_BODY_BYTES]
+    links = [(row.n, _prove_row(row)) for row in rows]
+    proved = list(zip(rows, (proof for _, proof in links), strict=True))
+    cells = [_cells(row, proof) for row, proof in proved if not _may_be_long(row)]
     is_lasting = any(row.type in LASTING for row in rows)
-    if not is_lasting and not long_rows and len(cells) <= len(_INSERTS):
+    size = sum(map(_size, cells))
+    if not is_lasting and len(cells) == len(rows) <= len(_INSERTS):
         # One statement is a transaction too, at half the price.
         _insert(connection, cells)
     else:
         with transaction(connection):
-            _insert(connection, [row for row in cells if len(row[-1] or b"") <= _LONG_BODY_BYTES])
-            _insert_long(connection, long_rows)
+            _insert(connection, cells)
+            # One after the other: each is encoded when it is written, and no two of them are in memory at once.
+            size += sum(_insert_long(connection, _cells(*one)) for one in proved if _may_be_long(one[0]))
             if is_lasting:
                 head.write(connection, links)
     head.add(links, written=is_lasting)
     return size
+
+
+def _cells(row: Row, proof: int) -> _Cells:
+    """StorageError for a record that is too large."""
+    header, body = row.header, row.stored_body
+    if len(header) > MAX_HEADER_BYTES or len(body or b"") > MAX_BODY_BYTES:
+        raise StorageError(
+            f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
+        )
+    proofs = (proof, None if body is None else crc32(body, proof))
+    named = (row.n, row.kind, row.type, float(row.ts), row.seq, row.conversation, row.scope, row.expires)
+    return (*named, *proofs, header, body)
+
+
+def _may_be_long(row: Row) -> bool:
+    return isinstance(row.body, LongBody) or len(row.body or b"") > _LONG_BODY_BYTES
+
+
+def _size(cells: _Cells) -> int:
+    *_, header, body = cells
+    return len(header) + len(body or b"")
 
 
 def _insert(connection: sqlite3.Connection, cells: Sequence[_Cells]) -> None:
@@ -112,14 +120,23 @@ def _insert(connection: sqlite3.Connection, cells: Sequence[_Cells]) -> None:
         connection.executemany(_INSERTS[0], cells)
 
 
-def _insert_long(connection: sqlite3.Connection, cells: Sequence[_Cells]) -> None:
-    """Those with a long body, which is written in pieces: SQLite would make two copies of it."""
-    for *others, body in cells:
-        connection.execute(_INSERT_LONG, (*others, len(body)))
-        view = memoryview(body)
-        with connection.blobopen("record", "body", others[0]) as stored:
-            for start in range(0, len(body), _PIECE_BYTES):
-                stored.write(view[start : start + _PIECE_BYTES])
+def _insert_long(connection: sqlite3.Connection, cells: _Cells) -> int:
+    """One whose body may be long, which is then written in pieces: SQLite would make two copies of it. Its bytes."""
+    *others, body = cells
+    if len(body or b"") <= _LONG_BODY_BYTES:
+        _insert(connection, [cells])
+        return _size(cells)
+    connection.execute(_INSERT_LONG, (*others, len(body)))
+    view = memoryview(body)
+    with connection.blobopen("record", "body", others[0]) as stored:
+        for start in range(0, len(body), _PIECE_BYTES):
+            stored.write(view[start : start + _PIECE_BYTES])
+    return _size(cells)
+
+
+def _prove_row(row: Row) -> int:
+    place = (row.conversation, row.scope, row.header)
+    return _prove(row.n, row.kind, row.type, float(row.ts), row.seq, place)
 
 
 def _prove(n: int, kind: str, type: str, ts: float, seq: int | None, rest: tuple[int, int, bytes]) -> int:

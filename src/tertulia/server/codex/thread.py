@@ -31,7 +31,7 @@ from tertulia.server.codex.items import (
 from tertulia.server.codex.notifications import ThreadNotifications
 from tertulia.server.codex.params import StartTurn, SteerTurn, input_items, input_text
 from tertulia.server.jsonrpc.event_batching import Sink
-from tertulia.server.jsonrpc.peer import Peer, encode_notification, strip_jsonrpc_member
+from tertulia.server.jsonrpc.peer import Peer, encode_notification
 from tertulia.session.resume.past_turns import PastTurns
 from tertulia.session.session import Session
 
@@ -197,4 +197,4 @@ async def change_terms(session: Session, changes: dict[str, Any]) -> None:
 
 
 def _message(note: CodexNotification) -> bytes:
-    return strip_jsonrpc_member(encode_notification(*note))
+    return encode_notification(*note, bare=True)

@@ -19,7 +19,7 @@ from tertulia.errors import (
     TertuliaError,
 )
 from tertulia.protocol.events import Event
-from tertulia.protocol.json_steps import encode_json
+from tertulia.protocol.json_steps import encode_json, encode_long
 from tertulia.protocol.records import has_long_text
 from tertulia.server.jsonrpc.strict_json import find_unencodable
 
@@ -129,7 +129,7 @@ def encode_batch(answers: list[bytes]) -> bytes:
 def encode_event(event: Event) -> bytes:
     """An event on its way."""
     if event.is_long:
-        return _encode({"jsonrpc": "2.0", "method": "event", "params": event})
+        return encode_long({"jsonrpc": "2.0", "method": "event", "params": event})
     return b'{"jsonrpc":"2.0","method":"event","params":%b}' % event.json()
 
 

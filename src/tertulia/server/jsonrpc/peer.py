@@ -16,6 +16,9 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.errors import InvalidRequestError, ParseError, TertuliaError
+from tertulia.protocol.json_steps import encode_long
+from tertulia.protocol.line_framing import Line, release_line
+from tertulia.protocol.records import has_long_text
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.messages import RequestId, RequestRefusal, RpcRequest, read_request
@@ -63,19 +66,24 @@ class Peer:
 
     # ── requests of the client ────────────────────────────────────────────────────────────────────────────────────
 
-    async def receive(self, line: bytes | bytearray) -> None:
+    async def receive(self, line: Line) -> None:
         """Take one message. Returns when the next one may be given, and not before."""
+        size = len(line)
         try:
             message = await decode_json(line)
         except ParseError as error:
             await self.refuse(error)
             return
+        finally:
+            release_line(line)
         if isinstance(message, list):
-            await self._begin_batch(cast("list[Any]", message), len(line))
+            await self._begin_batch(cast("list[Any]", message), size)
         elif isinstance(message, dict) and self._is_response(fields := cast("dict[str, Any]", message)):
             self._settle(fields)
         else:
-            await self._begin(message, len(line), self._send)
+            await self._begin(message, size, self._send)
+        # A request may take long, and so may a client that does not read: what it said is not held meanwhile.
+        del message
         await self._sink.drain()
 
     async def refuse(self, error: TertuliaError) -> None:
@@ -114,7 +122,8 @@ class Peer:
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification to the client."""
-        self._send(encode_notification(method, params))
+        if not self._is_gone:
+            self._sink.send((encode_notification(method, params, bare=self._dialect.bare),))
 
     def new_id(self) -> int:
         """An id for a request to the client."""
@@ -181,14 +190,15 @@ class Peer:
         self._is_gone = True
 
 
-def encode_notification(method: str, params: dict[str, Any]) -> bytes:
-    """One message without a response."""
-    return _encode({"jsonrpc": "2.0", "method": method, "params": params})
+def encode_notification(method: str, params: dict[str, Any], *, bare: bool = False) -> bytes:
+    """One message without a response. `bare`: without the `jsonrpc` member too."""
+    message = {"method": method, "params": params} if bare else {"jsonrpc": "2.0", "method": method, "params": params}
+    return encode_long(message) if has_long_text(params) else _encode(message)
 
 
 def strip_jsonrpc_member(line: bytes) -> bytes:
     """A message of ours without its `jsonrpc` member, which always comes first."""
-    return b"{" + line.removeprefix(_HEAD) if line.startswith(_HEAD) else line
+    return b"{%b" % memoryview(line)[len(_HEAD) :] if line.startswith(_HEAD) else line
 
 
 def _with_jsonrpc_member(message: Any) -> Any:

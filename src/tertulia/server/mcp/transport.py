@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 from tertulia.errors import InvalidRequestError, ParseError
 from tertulia.mcp.serve.endpoint import McpEndpoint
 from tertulia.mcp.serve.message_pump import pump_messages
-from tertulia.protocol.line_framing import Line, LineSplitter, OversizedLine
+from tertulia.protocol.line_framing import Line, LineSplitter, OversizedLine, release_line
 from tertulia.server.http.guard import DECODED_BODY, App, HttpRefusal, Receive, Scope, Send
 from tertulia.server.jsonrpc.messages import RequestRefusal, encode_error, read_request
 from tertulia.server.jsonrpc.output_sink import FileSink, PipeSink, open_sink
@@ -144,7 +144,10 @@ async def _checked(line: Line | OversizedLine) -> bytes | dict[str, Any]:
     # Answers to what we asked are read as leniently as those of any server.
     check_message(message, answers=False)
     fields = cast("dict[str, Any]", message)
-    return fields if "method" in fields else bytes(line)
+    if "method" not in fields:
+        return bytes(line)
+    release_line(line)
+    return fields
 
 
 async def serve_mcp_stdio(broker: McpEndpoint, stop: asyncio.Event) -> None:
