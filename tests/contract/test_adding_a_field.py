@@ -44,7 +44,7 @@ ROW = """    ConversationField(
     ),
 """
 PREFERENCE = """    ConversationField(
-        name="workspace", kind=Words(("shared", "worktree")), doc="where it works", setting="likewise", default="shared"
+        name="site_kind", kind=Words(("shared", "worktree")), doc="where it works", setting="likewise", default="shared"
     ),
 """
 
@@ -68,9 +68,9 @@ SWITCH_EDITS: Edits = {
 
 PREFERENCE_EDITS: Edits = {
     TABLE: PREFERENCE,
-    SETTINGS: "    workspace: Literal['shared', 'worktree'] = 'shared'\n",
-    KEYWORDS: "    workspace: Literal['shared', 'worktree'] | None\n",
-    TERMS: "    workspace: Any = None\n",
+    SETTINGS: "    site_kind: Literal['shared', 'worktree'] = 'shared'\n",
+    KEYWORDS: "    site_kind: Literal['shared', 'worktree'] | None\n",
+    TERMS: "    site_kind: Any = None\n",
 }
 """A value that narrows nothing has one spelling more: where the code that uses it reads it."""
 
@@ -120,22 +120,22 @@ import asyncio, tertulia
 from tertulia.testing import ScriptedModel
 
 async def main():
-    async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel(), workspace="worktree")) as session:
+    async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel(), site_kind="worktree")) as session:
         def held(conversation):
-            return session.parts.conversations.find(conversation.id).terms.workspace
-        mine = await session.open(workspace="shared")
+            return session.parts.conversations.find(conversation.id).terms.site_kind
+        mine = await session.open(site_kind="shared")
         assert (held(session.root), held(mine)) == ("worktree", "shared")
         await mine.set_context(title="kept")
         assert held(mine) == "shared"
-        await mine.set_context(workspace=None)
+        await mine.set_context(site_kind=None)
         assert held(mine) == "worktree"
         session_id = session.id
     async with tertulia.Session.resume(session_id, tertulia.Settings(model=ScriptedModel())) as session:
         assert [held(conversation) for conversation in session.conversations()] == ["worktree", "worktree"]
         try:
-            await session.open(workspace="nowhere")
+            await session.open(site_kind="nowhere")
         except tertulia.errors.InvalidParamsError as error:
-            assert error.message == "workspace must be one of shared, worktree, not 'nowhere'", error.message
+            assert error.message == "site_kind must be one of shared, worktree, not 'nowhere'", error.message
         else:
             raise AssertionError("a word was taken that there is not")
 
