@@ -21,7 +21,7 @@ from tertulia.protocol.items import ToolCall, ToolOutput
 from tertulia.testing import RecordedEvents, ScriptedModel, call, check_invariants, say
 from tests.deadlines import HANG_S
 from tests.session.staging import ticks
-from tests.thorough import times
+from tests.thorough import sample, times
 
 SLOTS = 2
 STOPS = tuple(f"{scope} {name}" for scope in ("chain", "branch", "close") for name in "abc")
@@ -70,14 +70,23 @@ class World:
         if choice in self.pending:
             self.pending.pop(choice).set()
         else:
-            self.stopped = True
-            scope, name = choice.split()
-            conversation = self.session.conversation(self.ids[name])
-            if scope == "close":
-                await conversation.close()
-            else:
-                await conversation.interrupt(scope=cast("Any", scope))
+            await self.stop(choice)
         await self.settle()
+
+    async def stop(self, choice: str) -> None:
+        """Stop a chain or a branch, or close a conversation."""
+        self.stopped = True
+        scope, name = choice.split()
+        conversation = self.session.conversation(self.ids[name])
+        if scope == "close":
+            await conversation.close()
+        else:
+            await conversation.interrupt(scope=cast("Any", scope))
+
+    async def finish(self) -> None:
+        """Let everything go on to its end."""
+        while choices := [choice for choice in self.choices() if choice in self.pending]:
+            await self.choose(choices[0])
 
     def choices(self) -> list[str]:
         """What can happen next."""
@@ -166,3 +175,45 @@ async def test_every_interleaving_of_a_small_world_keeps_every_promise(capsys: p
             f"\n{len(seen):,} states of the small world, {ends:,} of them ends, {len(ahead):,} paths left\n"
         )
     assert ends > 0
+
+
+STEPS = 12
+"""More steps of the loop than there are between an answer of the model and quiet: six at most."""
+
+
+async def unstopped_paths() -> list[Path]:
+    """Every order in which the answers can come when nothing is stopped."""
+    found, seen, ahead = list[Path](), set[object](), [Path()]
+    while ahead:
+        path = ahead.pop()
+        async with asyncio.timeout(HANG_S), world() as here:
+            for choice in path:
+                await here.choose(choice)
+            if (state := here.signature()) not in seen:
+                seen.add(state)
+                after = [(*path, choice) for choice in here.choices() if choice in here.pending]
+                found += after
+                ahead += after
+            await here.finish()
+    return found
+
+
+@pytest.mark.timeout(1_800)
+async def test_a_stop_at_any_step_after_any_answer_keeps_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    """Issue 20, proof: a stop does not wait until all is quiet; it comes in the middle of a handoff or a report too."""
+    paths = await unstopped_paths()
+    cases = [(path, stop, steps) for path in paths for stop in STOPS for steps in range(STEPS)]
+    chosen = sample(cases, 150)
+    for path, stop, steps in chosen:
+        async with asyncio.timeout(HANG_S), world() as here:
+            for choice in path[:-1]:
+                await here.choose(choice)
+            here.pending.pop(path[-1]).set()
+            await ticks(steps)
+            await here.stop(stop)
+            await here.settle()
+            here.check()
+            await here.finish()
+            await here.check_end()
+    with capsys.disabled():
+        sys.stdout.write(f"\n{len(chosen):,} of {len(cases):,} stops in the middle of {len(paths):,} answers\n")
