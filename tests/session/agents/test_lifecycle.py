@@ -214,7 +214,7 @@ async def test_what_a_conversation_is_cannot_be_changed_later() -> None:
         plain, agent = await acting.session.open(), await acting.session.open(agent=EMPLOYEE)
         for conversation in (plain, agent, acting.root):
             before = (await conversation.context(), acting.parts.agent_registry.token(conversation.id))
-            with pytest.raises(InvalidParamsError, match="agent: what a conversation is"):
+            with pytest.raises(InvalidParamsError, match="agent: it is set when the conversation is opened"):
                 await conversation.set_context(agent={"name": "mallory", "archetype": "employee"})
             assert (await conversation.context(), acting.parts.agent_registry.token(conversation.id)) == before
         opened = await agent.set_context(title="another", agent=None)
