@@ -71,6 +71,10 @@ async def test_the_author_is_the_users_or_ours(tmp_path: Path) -> None:
     (home / ".gitconfig").write_text("[user]\nname = Ada\nemail = ada@example.org\n[alias]\nvar = !false\n")
     own = await Git.find(repository.top, variables(home))
     assert (await own.run("var", "GIT_COMMITTER_IDENT")).startswith(b"Ada <ada@example.org>")
+    # Git commits nothing by a name of which nothing is left.
+    (home / ".gitconfig").write_text('[user]\nname = " ,."\nemail = "<>"\n')
+    odd = await Git.find(repository.top, variables(home))
+    assert (await odd.run("var", "GIT_COMMITTER_IDENT")).startswith(b"Tertulia <tertulia@localhost>")
 
 
 async def test_it_goes_to_no_network_and_no_other_repository(tmp_path: Path) -> None:

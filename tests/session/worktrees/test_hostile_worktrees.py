@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from tertulia.errors import GitError
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.session.worktrees.lifecycle import WorktreeFolder, WorktreeLife, make_folder
-from tertulia.session.worktrees.worktree import Worktree, snapshot
+from tertulia.session.worktrees.worktree import Worktree, WorktreeState, snapshot
 from tertulia.testing import RecordedEvents, ScriptedModel, call, say
 from tests.sandbox.confined import need
 from tests.session.worktrees.repository import committed, variables
@@ -190,6 +192,32 @@ async def test_one_of_a_conversation_that_was_never_opened_goes_when_its_own_ses
         await session.open(workspace="worktree")
         assert folder.find(ID) is None
     assert sorted(path.name for path in folder.top.iterdir()) == []
+
+
+async def test_what_is_in_a_worktree_is_committed_by_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge that met the end of a task had that say that its work was not committed."""
+    repository = committed(tmp_path / "repo")
+    settings = tertulia.Settings(model=ScriptedModel(["Done."]), cwd=str(repository.top), approval_policy="never")
+    at_work, most = 0, 0
+
+    async def counted(worktree: Worktree, variables: Mapping[str, str]) -> WorktreeState:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        try:
+            return await snapshot(worktree, variables)
+        finally:
+            at_work -= 1
+
+    async with tertulia.Session.start(settings) as session:
+        child = await session.open(workspace="worktree")
+        for module in ("merge", "conversation_worktrees"):
+            monkeypatch.setattr(f"tertulia.session.worktrees.{module}.snapshot", counted)
+        await asyncio.gather(child.merge(), child.merge(), child.merge())
+        assert (await child.message("Work.")).worktree is not None
+    assert most == 1
 
 
 _UNREADABLE = """

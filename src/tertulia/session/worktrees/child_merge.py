@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import msgspec
@@ -51,7 +52,8 @@ class ChildMerger:
         tree = await RepositoryTree.find(Path(child.worktree.original if caller is None else caller.path), variables)
         if tree.common != worktree.common:
             raise InvalidParamsError(f"{tree.top} is not in the repository of {worktree.branch}; nothing was changed")
-        sides = MergeSides(worktree, tree, child.title, variables)
+        alone = functools.partial(self._parts.worktrees.alone, child.worktree.conversation_id)
+        sides = MergeSides(worktree, tree, child.title, variables, alone)
         place = self._parts.command_services.place
         outcome = await WorktreeMerge(sides, mode, place, call, lambda: self._check_idle(child)).run()
         return _answer(outcome)

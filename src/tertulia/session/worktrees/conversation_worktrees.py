@@ -95,7 +95,7 @@ class ConversationWorktrees:
         if worktree is None:
             return
         await self._begin()
-        async with self._alone(worktree.conversation_id):
+        async with self.alone(worktree.conversation_id):
             try:
                 await self._life.restore(self._session_id, worktree)
             except (TertuliaError, OSError) as error:
@@ -113,7 +113,7 @@ class ConversationWorktrees:
             return None
         scope = EventScope("", conversation.id)
         try:
-            async with self._alone(worktree.conversation_id):
+            async with self.alone(worktree.conversation_id):
                 state = await snapshot(Worktree.of(worktree), self._variables)
         except (TertuliaError, OSError) as error:
             text = f"the work in {worktree.path} was not committed: {_words(error)}"
@@ -134,7 +134,7 @@ class ConversationWorktrees:
             if other.id != conversation.id and not other.closed
         ):
             return None
-        async with self._alone(worktree.conversation_id):
+        async with self.alone(worktree.conversation_id):
             return await self._remove_if_clean(worktree, EventScope("", conversation.id))
 
     async def close(self) -> None:
@@ -156,7 +156,7 @@ class ConversationWorktrees:
 
     async def _begin(self) -> None:
         """Hold the session, and once look after what processes have left that were killed."""
-        async with self._alone(_BEGINNING):
+        async with self.alone(_BEGINNING):
             if self._lock is not None:
                 return
             for _ in range(_HOLD_ATTEMPTS):
@@ -225,7 +225,7 @@ class ConversationWorktrees:
                 del self._pending[task_id]
 
     @asynccontextmanager
-    async def _alone(self, owner: str) -> AsyncGenerator[None, None]:
+    async def alone(self, owner: str) -> AsyncGenerator[None, None]:
         """One git at a time writes a worktree's index."""
         while (before := self._busy.get(owner)) is not None:
             await asyncio.wait([before])

@@ -63,6 +63,8 @@ _DRIVERS_OFF: Mapping[str, Mapping[str, str]] = {
     "merge": {"driver": "false"},
 }
 _IDENTITY = ("Tertulia", "tertulia@localhost")
+_NOT_IN_NAMES = ".,:;<>\"\\'" + "".join(map(chr, range(33)))
+"""Git takes these off both ends of a name, and does not commit where nothing is left."""
 _UNREAD = re.compile(rb"warning: could not open directory '(.*)': .*|(?:error: )?(.*): Permission denied", re.DOTALL)
 _VERSION = re.compile(rb"git version (\d+)\.(\d+)")
 
@@ -158,7 +160,8 @@ class Git(msgspec.Struct, frozen=True):
         listed = (await reader.run("config", "--list", "-z")).decode("utf-8", "surrogateescape")
         entries = [(name, value) for name, _, value in (entry.partition("\n") for entry in listed.split("\0"))]
         last = dict(entries)
-        who = (last.get("user.name") or _IDENTITY[0], last.get("user.email") or _IDENTITY[1])
+        named = (last.get("user.name", ""), last.get("user.email", ""))
+        who = [name if name.strip(_NOT_IN_NAMES) else ours for name, ours in zip(named, _IDENTITY, strict=True)]
         identity = {
             f"GIT_{role}_{part}": value
             for role in ("AUTHOR", "COMMITTER")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -50,6 +51,8 @@ class MergeSides(msgspec.Struct, frozen=True):
     """What the child is called in lists."""
     variables: Mapping[str, str]
     """The user's environment, from which git finds its place."""
+    alone: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    """Within it no other commits what is in the worktree."""
 
 
 class MergeOutcome(msgspec.Struct, frozen=True):
@@ -238,7 +241,8 @@ async def _their_state(sides: MergeSides) -> WrittenState:
     """The child's state as a commit; of a child that is closed, the branch that was kept."""
     worktree = sides.worktree
     if worktree.path.exists():
-        state = await snapshot(worktree, sides.variables)
+        async with sides.alone():
+            state = await snapshot(worktree, sides.variables)
         return WrittenState(state.commit, state.left_out)
     found = await _commit_of(sides, f"refs/heads/{worktree.branch}")
     if found is None:
