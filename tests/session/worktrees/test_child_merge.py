@@ -184,6 +184,22 @@ async def test_a_mode_that_there_is_not_is_refused_and_merges_nothing(mode: Any,
         assert not (repository.top / "new.txt").exists()
 
 
+@pytest.mark.parametrize("mode", ["apply", "commit"])
+async def test_children_that_are_merged_at_once_are_merged_one_after_the_other(mode: Any, tmp_path: Path) -> None:
+    async with merging(tmp_path) as (repository, session):
+        repository.write("long.txt", "".join(f"{number}\n" for number in range(60)))
+        repository.git("add", "-A")
+        repository.git("commit", "-q", "-m", "long")
+        children = [await open_with_worktree(session) for _ in range(3)]
+        for number, child in zip((5, 30, 55), children, strict=True):
+            file = worktree_of(session, child) / "long.txt"
+            file.write_text(file.read_text().replace(f"\n{number}\n", f"\n{number} changed\n"))
+        async with asyncio.timeout(HANG_S):
+            assert all(await asyncio.gather(*(child.merge(mode=mode) for child in children)))
+        merged = (repository.top / "long.txt").read_text().splitlines()
+        assert [line for line in merged if "changed" in line] == ["5 changed", "30 changed", "55 changed"]
+
+
 async def test_python_and_json_rpc_give_the_same_answer(tmp_path: Path) -> None:
     async with merging(tmp_path) as (repository, session):
         child = await open_with_worktree(session)

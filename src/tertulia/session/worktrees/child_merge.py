@@ -55,7 +55,9 @@ class ChildMerger:
         alone = functools.partial(self._parts.worktrees.alone, child.worktree.conversation_id)
         sides = MergeSides(worktree, tree, child.title, variables, alone)
         place = self._parts.command_services.place
-        outcome = await WorktreeMerge(sides, mode, place, call, lambda: self._check_idle(child)).run()
+        # The next one begins with what this one has brought, and is asked about as it is then.
+        async with self._parts.worktrees.alone(f"into {tree.top}"):
+            outcome = await WorktreeMerge(sides, mode, place, call, lambda: self._check_idle(child)).run()
         return _answer(outcome)
 
     def _find(self, call: CallContext, conversation_id: str) -> WorktreeChild:

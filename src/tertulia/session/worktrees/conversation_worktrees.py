@@ -226,7 +226,7 @@ class ConversationWorktrees:
 
     @asynccontextmanager
     async def alone(self, owner: str) -> AsyncGenerator[None, None]:
-        """One git at a time writes a worktree's index."""
+        """One git at a time writes a worktree's index, and one merge a workspace."""
         while (before := self._busy.get(owner)) is not None:
             await asyncio.wait([before])
         mine = self._busy[owner] = asyncio.get_running_loop().create_future()
