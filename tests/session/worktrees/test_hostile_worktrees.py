@@ -171,11 +171,17 @@ async def test_a_full_disk_fails_no_task_and_no_end(tmp_path: Path, monkeypatch:
 
     async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
         child = await session.open(workspace="worktree")
+        assert child.details.worktree is not None
         with monkeypatch.context() as patch:
-            patch.setattr("tertulia.session.worktrees.worktree.copy_files", full)
+            patch.setattr("tertulia.session.worktrees.tree_files._write", full)
+            Path(child.details.worktree.path, "made").write_text("made\n")
+            repository.write("mine", "not committed\n")
             assert (await child.message("Work.")).text == "Done."
             with pytest.raises(GitError, match="No space left on device"):
+                await child.merge()
+            with pytest.raises(GitError, match="No space left on device"):
                 await session.open(workspace="worktree")
+            Path(child.details.worktree.path, "made").unlink()
             patch.setattr(shutil, "rmtree", full)
             assert (await child.close()).kept_worktree is not None
     told = [event.data.message for event in events.seen if event.type == "warning"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tertulia.conversation.state import ConversationState
-from tertulia.errors import BusyError, ClosedError, InvalidParamsError, NotFoundError
+from tertulia.errors import BusyError, ClosedError, GitError, InvalidParamsError, NotFoundError
 from tertulia.events.bus import EventScope
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, new_item_id, new_span_id, new_task_id, new_trace_id
@@ -55,9 +55,12 @@ class ChildMerger:
         alone = functools.partial(self._parts.worktrees.alone, child.worktree.conversation_id)
         sides = MergeSides(worktree, tree, child.title, variables, alone)
         place = self._parts.command_services.place
-        # The next one begins with what this one has brought, and is asked about as it is then.
-        async with self._parts.worktrees.alone(f"into {tree.top}"):
-            outcome = await WorktreeMerge(sides, mode, place, call, lambda: self._check_idle(child)).run()
+        try:
+            # The next one begins with what this one has brought, and is asked about as it is then.
+            async with self._parts.worktrees.alone(f"into {tree.top}"):
+                outcome = await WorktreeMerge(sides, mode, place, call, lambda: self._check_idle(child)).run()
+        except OSError as error:
+            raise GitError(f"the merge was not applied: {error.strerror or error}") from None
         return _answer(outcome)
 
     def _find(self, call: CallContext, conversation_id: str) -> WorktreeChild:

@@ -23,6 +23,7 @@ MAX_FILE_BYTES = 100 * 1024 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1024 * 1024
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LINK = b"120000"
 _PLAIN, _EXECUTABLE = b"100644", b"100755"
 
@@ -60,7 +61,10 @@ class CopiedFiles(msgspec.Struct, frozen=True):
 
 
 def copy_files(top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], folder: Path) -> CopiedFiles:
-    """Copy the files at these paths of a tree, but for those that there is a reason against. Blocks."""
+    """Copy the files at these paths of a tree, but for those that there is a reason against. Blocks.
+
+    OSError where there is no room for the copies.
+    """
     found = CopiedFiles()
     top_fd = os.open(top, _FOLDER)
     try:
@@ -70,6 +74,8 @@ def copy_files(top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], 
             except (FileNotFoundError, NotADirectoryError):
                 found.absent.append(path)
             except OSError as error:
+                if error.errno in _NO_ROOM:
+                    raise
                 # ELOOP: a link where a directory was when git looked.
                 reason = "a link was put in its way" if error.errno == errno.ELOOP else "not readable"
                 found.left_out.append(LeftOut(os.fsdecode(path), reason))
