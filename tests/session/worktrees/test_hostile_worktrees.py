@@ -226,6 +226,16 @@ async def test_what_is_in_a_worktree_is_committed_by_one_at_a_time(
     assert most == 1
 
 
+async def test_a_branch_that_was_removed_is_named_and_the_files_stay(tmp_path: Path) -> None:
+    repository = committed(tmp_path / "repo")
+    alive = life(tmp_path)
+    worktree = (await alive.make(SESSION, ID, str(repository.top), None)).worktree
+    repository.git("update-ref", "-d", f"refs/heads/{worktree.branch}")
+    with pytest.raises(GitError, match=f"the branch {worktree.branch} is gone; the files are in {worktree.path}"):
+        await snapshot(Worktree.of(worktree), variables(tmp_path / "home"))
+    assert not await alive.is_clean(worktree)
+
+
 _UNREADABLE = """
 import asyncio, os, sys
 from pathlib import Path

@@ -142,13 +142,16 @@ async def write_state(
 async def snapshot(worktree: Worktree, variables: Mapping[str, str]) -> WorktreeState:
     """Commit on its branch what is not committed in a worktree, and say what it has come to."""
     git = await worktree.git(variables)
-    before = (await git.run("rev-parse", "--verify", f"refs/heads/{worktree.branch}^{{commit}}")).decode().strip()
+    branch = f"refs/heads/{worktree.branch}"
+    found = await git.run("rev-parse", "--verify", "--quiet", f"{branch}^{{commit}}", accepted=(0, 1))
+    if not (before := found.decode().strip()):
+        raise GitError(f"the branch {worktree.branch} is gone; the files are in {worktree.path}")
     with _scratch(worktree.path.parent, worktree.path.name) as folder:
         left_out = await _take_changes(git, None, Path(folder))
     message = f"Work of conversation {worktree.conversation_id}\n"
     commit = await _commit(git, None, (before,), message)
     if commit != before:
-        await git.run("update-ref", "-m", "tertulia: commit", f"refs/heads/{worktree.branch}", commit, before)
+        await git.run("update-ref", "-m", "tertulia: commit", branch, commit, before)
     return WorktreeState(worktree.branch, commit, await diffstat(git, worktree.start, commit), left_out)
 
 
