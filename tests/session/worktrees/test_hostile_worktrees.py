@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import tertulia
 from tertulia.errors import GitError
@@ -21,6 +22,7 @@ from tertulia.session.worktrees.git_runner import Git
 from tertulia.session.worktrees.lifecycle import WorktreeFolder, WorktreeLife, make_folder
 from tertulia.session.worktrees.worktree import Worktree, WorktreeState, snapshot
 from tertulia.testing import RecordedEvents, ScriptedModel, call, say
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 from tests.session.worktrees.repository import committed, variables
 
@@ -234,6 +236,28 @@ async def test_a_branch_that_was_removed_is_named_and_the_files_stay(tmp_path: P
     with pytest.raises(GitError, match=f"the branch {worktree.branch} is gone; the files are in {worktree.path}"):
         await snapshot(Worktree.of(worktree), variables(tmp_path / "home"))
     assert not await alive.is_clean(worktree)
+
+
+async def test_what_there_was_no_time_to_remove_the_next_session_of_the_same_process_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock of a session that is closed stayed with the process, and so did its worktrees."""
+    repository = committed(tmp_path / "repo")
+    settings = tertulia.Settings(model=ScriptedModel([]), cwd=str(repository.top), close_timeout_s=0.01)
+    folder = WorktreeFolder(Path(os.environ["TERTULIA_HOME"]))
+
+    async def forever(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patch:
+        async with tertulia.Session.start(settings) as session:
+            left = await session.open(workspace="worktree")
+            patch.setattr(WorktreeLife, "remove", forever)
+    assert folder.find(left.id) is not None
+    async with tertulia.Session.start(replace(settings, close_timeout_s=HANG_S)) as session:
+        await session.open(workspace="worktree")
+        assert folder.find(left.id) is None
+    assert list(folder.top.iterdir()) == []
 
 
 _UNREADABLE = """

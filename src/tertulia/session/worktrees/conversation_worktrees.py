@@ -138,7 +138,16 @@ class ConversationWorktrees:
             return await self._remove_if_clean(worktree, EventScope("", conversation.id))
 
     async def close(self) -> None:
-        """The session is closed: so are all its conversations."""
+        """The session is closed: so are all its conversations. The next session takes away what is left."""
+        try:
+            await self._remove_all()
+        finally:
+            # Also when it is cancelled: what is held stays, for all other sessions, as long as this process lives.
+            if self._lock is not None:
+                self.folder.release(self._session_id, self._lock)
+                self._lock = None
+
+    async def _remove_all(self) -> None:
         owned = {c.terms.worktree.path: c.terms.worktree for c in self._conversations() if c.terms.worktree is not None}
         for task_id in list(self._pending):
             await self.drop_unopened(task_id)
@@ -148,9 +157,6 @@ class ConversationWorktrees:
             await asyncio.gather(
                 *(self._remove_if_clean(worktree, EventScope("", worktree.conversation_id)) for worktree in together)
             )
-        if self._lock is not None:
-            self.folder.release(self._session_id, self._lock)
-            self._lock = None
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
