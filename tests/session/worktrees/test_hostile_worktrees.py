@@ -260,6 +260,31 @@ async def test_what_there_was_no_time_to_remove_the_next_session_of_the_same_pro
     assert list(folder.top.iterdir()) == []
 
 
+async def test_hooks_that_a_configuration_names_are_off(tmp_path: Path) -> None:
+    """As git 2.54 and later know them: `core.hooksPath` has no say there."""
+    repository = committed(tmp_path / "repo")
+    for key, value in (("event", "reference-transaction"), ("command", f"touch {tmp_path}/ran"), ("enabled", "true")):
+        repository.git("config", f"hook.An evil.one.{key}", value)
+    git = await Git.find(repository.top, variables(tmp_path / "home"))
+    assert await git.run("config", "hook.An evil.one.enabled") == b"false\n"
+    worktree = (await life(tmp_path).make(SESSION, ID, str(repository.top), None)).worktree
+    await life(tmp_path).remove(worktree)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("policy", ["full", "none", "headers_only"])
+async def test_the_commit_of_a_merge_has_the_title_only_where_all_may_be_kept(tmp_path: Path, policy: str) -> None:
+    need("bubblewrap")
+    repository = committed(tmp_path / "repo")
+    settings = tertulia.Settings(model=ScriptedModel(["Done."]), cwd=str(repository.top), approval_policy="never")
+    async with tertulia.Session.start(settings) as session:
+        child = await session.open(workspace="worktree", title="Private words", storage_policy=policy)
+        assert child.details.worktree is not None
+        Path(child.details.worktree.path, "made").write_text("made\n")
+        assert (await child.merge(mode="commit")).commit is not None
+    assert ("Private words" in repository.git("log", "--all", "--format=%B")) == (policy == "full")
+
+
 _UNREADABLE = """
 import asyncio, os, sys
 from pathlib import Path

@@ -12,7 +12,7 @@ from tertulia.errors import BusyError, ClosedError, GitError, InvalidParamsError
 from tertulia.events.bus import EventScope
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, new_item_id, new_span_id, new_task_id, new_trace_id
-from tertulia.protocol.storage import strictest
+from tertulia.protocol.storage import Full, strictest
 from tertulia.protocol.worktree import WorktreeChild
 from tertulia.session.answers import LeftOutFile, MergeAnswer, MergedFile
 from tertulia.session.parts import SessionParts
@@ -53,7 +53,9 @@ class ChildMerger:
         if tree.common != worktree.common:
             raise InvalidParamsError(f"{tree.top} is not in the repository of {worktree.branch}; nothing was changed")
         alone = functools.partial(self._parts.worktrees.alone, child.worktree.conversation_id)
-        sides = MergeSides(worktree, tree, child.title, variables, alone)
+        # A commit is kept for good, which a conversation's policy may not want of its words.
+        title = child.title if isinstance(child.storage, Full) else None
+        sides = MergeSides(worktree, tree, title, variables, alone)
         place = self._parts.command_services.place
         try:
             # The next one begins with what this one has brought, and is asked about as it is then.

@@ -56,9 +56,11 @@ _USER_VALUES = frozenset(
     | {"user.name"}
 )
 """Of the user's own configuration: what decides about the content of files, ownership and the author. All are data."""
-_DRIVER = re.compile(r"(filter|merge)\.(.*)\.[a-z]+", re.DOTALL)
+_DRIVER = re.compile(r"(filter|hook|merge)\.(.*)\.[a-z]+", re.DOTALL)
 _DRIVERS_OFF: Mapping[str, Mapping[str, str]] = {
     "filter": {"clean": "", "smudge": "", "process": "", "required": "false"},
+    # From 2.54 on a configuration can name hooks itself, wherever `core.hooksPath` leads.
+    "hook": {"enabled": "false"},
     # An empty one would end well, and so take one side; one that fails leaves a conflict.
     "merge": {"driver": "false"},
 }
@@ -100,7 +102,7 @@ class Git(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, directory=tree, variables={**self.variables, **named})
 
     async def with_drivers_off(self) -> Git:
-        """The same git, told to use no filter and no merge driver that its configuration names at this moment."""
+        """The same git, told to use no filter, hook or merge driver that its configuration names at this moment."""
         names = (await self.run("config", "--list", "-z", "--name-only")).decode("utf-8", "surrogateescape").split("\0")
         return msgspec.structs.replace(self, settings=(*self.settings, *_drivers_off(names)))
 
