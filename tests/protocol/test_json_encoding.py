@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, check_text
 from tertulia.protocol.items import TextPart, UserMessage
-from tertulia.protocol.json_steps import encode_json, encoded_pieces
+from tertulia.protocol.json_steps import encode_json, encode_long, encoded_pieces
 from tertulia.protocol.records import (
     LONG_CHARACTERS,
     MAX_CONTROLS,
@@ -33,6 +34,23 @@ VALUES = {
     "items": Large(lambda: (UserMessage(ItemId("i1"), (TextPart("\n" * LONG), TextPart("short"))),)),
     "short": {"a": "b"},
 }
+
+
+@each_row("value", VALUES.values(), ids=VALUES.keys())
+def test_a_long_value_is_encoded_with_or_without_its_brackets(value: object) -> None:
+    whole = msgspec.json.encode(value)
+    assert encode_long(value) == whole
+    assert encode_long(value, b"<", b">") == b"<" + whole + b">"
+    assert encode_long(value, bare=True) == whole[1:-1]
+    assert encode_long(value, b"<", b"] end", bare=True) == b"<" + whole[1:-1] + b"] end"
+
+
+def test_the_utf8_of_a_text_is_not_kept_with_it() -> None:
+    """L1: msgspec would, as long as the text itself is kept."""
+    text = "😀" * LONG
+    before = sys.getsizeof(text)
+    encode_long({"text": text})
+    assert sys.getsizeof(text) == before
 
 
 @each_row("value", VALUES.values(), ids=VALUES.keys())

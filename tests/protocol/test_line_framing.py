@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.protocol import line_framing
-from tertulia.protocol.line_framing import TOO_LONG, LineSplitter, OversizedLine
+from tertulia.protocol.line_framing import TOO_LONG, LineSplitter, OversizedLine, release_line
 
 
 def cut(chunks: list[bytes], limit: int = 100) -> list[bytes | OversizedLine]:
@@ -105,3 +105,14 @@ def test_a_splitter_that_is_asked_to_says_how_long_a_dropped_line_was(lines: lis
     cut = [line for at in range(0, len(data), size) for line in splitter.feed(data[at : at + size])]
     expected = [OversizedLine(len(line)) if len(line) > 10 else line.strip(b" \t\r") for line in data.split(b"\n")]
     assert [*cut, *splitter.end()] == [line for line in expected if line]
+
+
+def test_a_long_line_is_emptied_when_it_was_read() -> None:
+    """L1: the code that handed it on holds it until the next one comes."""
+    (line,) = LineSplitter().feed(b"x" * 3_000_000 + b"\n")
+    release_line(line)
+    assert isinstance(line, bytes) or not line
+    held = bytearray(b"x")
+    release_line(held)
+    release_line(b"short")
+    assert not held

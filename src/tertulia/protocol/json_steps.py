@@ -33,6 +33,10 @@ MAX_CPU_S = 20.0
 
 _STEP_S = 0.005
 _PIECE = 64 * 1024
+_PIECE_CHARACTERS = 16 * 1024
+"""Of a string that is written: each may take four bytes."""
+_PIECES_A_BLOCK = 32
+"""Of a long string: an allocator gives large blocks back as soon as they are free, and keeps small ones."""
 _OFTEN = 256
 """So many parts are read before the time is looked at."""
 _NEXT = re.compile(
@@ -191,6 +195,7 @@ class _Text:
     def _string(self, token: re.Match[bytes]) -> Steps[str]:
         if token[2] is not None:
             return _text(token[2], self._at)
+        blocks: list[str] = []
         pieces: list[str] = []
         start, done, length, width = self._at, False, 0, 1
         while not done:
@@ -198,6 +203,9 @@ class _Text:
             pieces.append(self._unescaped(piece) if piece else "")
             length += len(pieces[-1])
             width = max(width, _width(pieces[-1]))
+            if len(pieces) == _PIECES_A_BLOCK:
+                blocks.append("".join(pieces))
+                pieces.clear()
             most = MAX_CHARACTERS if width == 1 else MAX_CHARACTERS // 2
             if length > most:
                 raise ParseError(f"a string of more than {most:,} characters")
@@ -205,7 +213,7 @@ class _Text:
             if MAX_WIDE_BYTES < length * width > 2 * (self._at - start):
                 raise ParseError(f"a string of which a few characters make all others take {width} bytes each")
             yield
-        return "".join(pieces)
+        return "".join([*blocks, *pieces])
 
     def _piece(self) -> tuple[bytes | bytearray, bool]:
         """So much more of a long string, and whether it ends there. Nothing that belongs together is cut apart."""
@@ -296,8 +304,8 @@ def encoded_pieces(value: Any) -> Iterator[bytes]:
             continue
         text = long[int(part)]
         yield b'"'
-        for start in range(0, len(text), _PIECE):
-            yield _encode(text[start : start + _PIECE])[1:-1]
+        for start in range(0, len(text), _PIECE_CHARACTERS):
+            yield _encode(text[start : start + _PIECE_CHARACTERS])[1:-1]
         yield b'"'
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tertulia.errors import StorageError
 from tertulia.protocol.storage import Ttl
 from tertulia.rollout.sqlite import table
 from tertulia.rollout.sqlite.database import SCHEMAS, VERSION
 from tertulia.rollout.sqlite.head import Head
-from tertulia.rollout.store import StoredRow
+from tertulia.rollout.store import LongBody, StoredRow
 from tests.rollout.stages import NOW, row, same
 
 
@@ -54,6 +55,25 @@ def test_few_and_many_are_written_all_or_none(connection: sqlite3.Connection, co
             table.insert(connection, taken, Head.of(connection))
     assert read(connection) == [same(each) for each in rows]
     assert not connection.in_transaction
+
+
+def test_bodies_that_are_encoded_when_they_are_stored_are_in_memory_one_at_a_time(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L1: a conversation that is opened with long instructions records them twice, in one transaction."""
+    monkeypatch.setattr(table, "_LONG_BODY_BYTES", 10)
+    bodies = {2: b"x" * 20, 3: b"short", 4: b"y" * 30, 5: None}
+    written: list[int] = []
+
+    def encode(n: int) -> bytes | None:
+        written.append(connection.execute("SELECT count(*) FROM record WHERE n > 0").fetchone()[0])
+        return bodies[n]
+
+    rows = [replace(row(n), body=LongBody(n, encode)) for n in bodies]
+    size = table.insert(connection, [*rows, row(1, b"first")], Head.of(connection))
+    assert written == [1, 2, 3, 4], "each is encoded when those before it are written"
+    assert size == sum(len(row(n).header) for n in range(1, 6)) + len(b"first") + 20 + 5 + 30
+    assert [stored.body for stored in read(connection)] == [b"first", *bodies.values()]
 
 
 def test_long_bodies_are_written_in_pieces_among_short_ones(

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from mcp_types import jsonrpc_message_adapter
 
 from tertulia.errors import ParseError
-from tertulia.server.http.guard import DECODED_BODY
+from tertulia.mcp.serve.long_texts import LONG_TEXTS
+from tertulia.protocol.records import LONG_CHARACTERS
+from tertulia.server.http.guard import DECODED_BODY, replay_body
 from tertulia.server.jsonrpc.messages import RequestRefusal
 from tertulia.server.jsonrpc.strict_json import decode
 from tertulia.server.mcp.transport import check_message, refuse_non_messages
@@ -64,6 +66,43 @@ async def test_what_is_none_is_answered_here_and_seen_by_nobody(said: Any) -> No
     await refuse_non_messages(app)({**scope}, receive, send)
     await refuse_non_messages(app)({**scope, DECODED_BODY: MESSAGES[0]}, receive, send)
     assert reached == [scope, scope], "what was said is not kept"
+
+
+LONG = "x" * (LONG_CHARACTERS + 1)
+
+
+async def test_the_long_texts_of_a_call_go_around_the_sdk() -> None:
+    """L1: it would hold the body until the call ends. Everything else, and every other method, it gets as it came."""
+    arguments = {"a": LONG, "b": ["c", {"d": f"{LONG}y"}], "e": 5}
+    call = {**RPC, "id": 1 << 70, "method": "tools/call", "params": {"name": "n", "arguments": arguments}}
+    other = {**RPC, "id": 2, "method": "resources/read", "params": {"uri": LONG}}
+    bodies: list[Any] = []
+    scopes: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        bodies.append(json.loads((await receive())["body"]))
+        scopes.append(scope)
+
+    async def nothing(*_: Any) -> Any:
+        raise AssertionError("nobody reads or writes")
+
+    for message in (
+        call,
+        other,
+        {**call, "params": {"name": "n", "arguments": {"a": "short"}}},
+        {**call, "params": {}},
+    ):
+        scope: dict[str, Any] = {"type": "http", "headers": [], DECODED_BODY: message}
+        await refuse_non_messages(app)(scope, replay_body(json.dumps(message).encode(), nothing), nothing)
+        if message is call:
+            marked = bodies[0]["params"]["arguments"]
+            assert len(json.dumps(bodies[0])) < 500
+            assert {**bodies[0], "params": call["params"]} == call
+            assert scopes[0][LONG_TEXTS].put_back(marked) == arguments
+            assert scopes[0][LONG_TEXTS].put_back(marked)["a"] is LONG
+        else:
+            assert bodies[-1] == message
+            assert LONG_TEXTS not in scopes[-1]
 
 
 plain = st.recursive(

@@ -11,7 +11,6 @@ import codecs
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from io import StringIO
 from typing import Any
 
 from msgspec.structs import replace
@@ -259,7 +258,8 @@ class PlainText:
 
     def __init__(self, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._text = StringIO()
+        # As bytes: with a text that an event has as well Python keeps its UTF-8, and both would be here until the end.
+        self._pieces: deque[bytes] = deque()
         self._room = max_bytes
         self._escapes = 0
         self._dropped = 0
@@ -281,7 +281,8 @@ class PlainText:
     async def end(self) -> list[Step]:
         """The last steps, with the whole answer."""
         steps = self._add(b"", final=True)
-        answer = self._text.getvalue().strip()
+        # Each is let go as soon as it is decoded: the answer may be long.
+        answer = "".join([self._pieces.popleft().decode() for _ in range(len(self._pieces))]).strip()
         steps += [AgentText(_TEXT_ID, answer)] if answer else []
         steps += [ForeignOutput({"dropped_bytes": self._dropped})] if self._dropped else []
         return [*steps, RunFinished(answer or None)]
@@ -295,5 +296,5 @@ class PlainText:
         if self._escapes > MAX_COST:
             # As much as fits was taken, and no more is.
             self._room, self._dropped, piece = 0, self._dropped + len(data), ""
-        self._text.write(piece)
+        self._pieces.append(piece.encode())
         return [AgentDelta(_TEXT_ID, piece)] if piece else []

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tertulia.errors import BusyError, InvalidParamsError, McpError, NoApproverError, TertuliaError
+from tertulia.mcp.serve.long_texts import LONG_TEXTS
 from tertulia.mcp.serve.sdk_server import (
     MAX_LISTENERS,
     ListChangedSubscribers,
@@ -199,7 +200,7 @@ class McpEndpoint:
         forms, pages = _can_ask(ctx)
         call = ServedCall(
             tool=params.name,
-            arguments=dict(params.arguments or {}),
+            arguments=_arguments(ctx, params),
             client=_client(ctx),
             can_be_asked=forms,
             elicit=partial(_elicit, running, forms=forms, pages=pages),
@@ -257,6 +258,12 @@ async def _elicit_by_request(ctx: ServerRequestContext[Any], elicitation: Elicit
         # It declared that it can be asked, and cannot, or its answer is invalid.
         return ElicitationResult("cancel")
     return _elicitation_result(answer)
+
+
+def _arguments(ctx: ServerRequestContext[Any], params: t.CallToolRequestParams) -> dict[str, Any]:
+    arguments = dict(params.arguments or {})
+    texts = None if ctx.request is None else ctx.request.scope.get(LONG_TEXTS)
+    return arguments if texts is None else texts.put_back(arguments)
 
 
 def _can_ask(ctx: ServerRequestContext[Any]) -> tuple[bool, bool]:

@@ -104,14 +104,13 @@ async def read_bounded_body(method: str, header: Callable[[bytes], bytes], recei
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
     """A `receive` for the application: the body as if it had not been read, then what comes after it."""
-    is_replayed = False
+    waiting = [body]
 
     async def again() -> Message:
-        nonlocal is_replayed
-        if is_replayed:
+        if not waiting:
             return await receive()
-        is_replayed = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        # Not kept: the request may take long.
+        return {"type": "http.request", "body": waiting.pop(), "more_body": False}
 
     return again
 
@@ -199,6 +198,8 @@ class RequestGuard:
                 if body is not None:
                     scope[DECODED_BODY] = body.value
                     receive = replay_body(body.text, receive)
+                # What it says may be large, and the request may take long.
+                del body
         except HttpRefusal as refusal:
             await refusal.answer(scope, send, more)
         else:

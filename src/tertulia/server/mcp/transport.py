@@ -6,14 +6,17 @@ What is no message is refused here in one sentence: the SDK would answer with a 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any, Protocol, cast
 
 from tertulia.errors import InvalidRequestError, ParseError
 from tertulia.mcp.serve.endpoint import McpEndpoint
+from tertulia.mcp.serve.long_texts import LONG_TEXTS, LongTexts
 from tertulia.mcp.serve.message_pump import pump_messages
 from tertulia.protocol.line_framing import Line, LineSplitter, OversizedLine, release_line
-from tertulia.server.http.guard import DECODED_BODY, App, HttpRefusal, Receive, Scope, Send
+from tertulia.protocol.records import has_long_text
+from tertulia.server.http.guard import DECODED_BODY, App, HttpRefusal, Receive, Scope, Send, replay_body
 from tertulia.server.jsonrpc.messages import RequestRefusal, encode_error, read_request
 from tertulia.server.jsonrpc.output_sink import FileSink, PipeSink, open_sink
 from tertulia.server.jsonrpc.stdio import (
@@ -32,7 +35,10 @@ def refuse_non_messages(app: App) -> App:
         try:
             if DECODED_BODY in scope:
                 # Not kept: a call may take long, and what it says may be large.
-                check_message(scope.pop(DECODED_BODY))
+                message = scope.pop(DECODED_BODY)
+                check_message(message)
+                scope, receive = await _without_long_texts(message, scope, receive)
+                del message
         except RequestRefusal as refused:
             error = refused.error
             # Even where none would be due: over HTTP there always is an answer.
@@ -44,6 +50,21 @@ def refuse_non_messages(app: App) -> App:
             await app({**scope, "headers": headers}, receive, send)
 
     return checked
+
+
+async def _without_long_texts(message: dict[str, Any], scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
+    """For the SDK: a call with its long texts apart, see `LongTexts`; any other message as it came."""
+    params = message.get("params")
+    if message.get("method") != "tools/call" or not isinstance(params, dict):
+        return scope, receive
+    fields = cast("dict[str, Any]", params)
+    if not has_long_text(fields.get("arguments")):
+        return scope, receive
+    texts = LongTexts()
+    marked = {**message, "params": {**fields, "arguments": texts.take_out(fields["arguments"])}}
+    # The body as it came.
+    await receive()
+    return {**scope, LONG_TEXTS: texts}, replay_body(json.dumps(marked).encode(), receive)
 
 
 def check_message(message: Any, *, answers: bool = True) -> None:
