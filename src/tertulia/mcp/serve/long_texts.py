@@ -15,7 +15,7 @@ LONG_TEXTS = "tertulia.long_texts"
 
 
 class LongTexts:
-    """Those of one call."""
+    """The long texts of one call, apart from its message."""
 
     __slots__ = ("_mark", "_texts")
 
