@@ -285,6 +285,26 @@ async def test_the_commit_of_a_merge_has_the_title_only_where_all_may_be_kept(tm
     assert ("Private words" in repository.git("log", "--all", "--format=%B")) == (policy == "full")
 
 
+async def test_a_file_that_becomes_a_directory_while_it_is_looked_at_is_not_given_to_git_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = committed(tmp_path / "repo")
+    worktree = (await life(tmp_path).make(SESSION, ID, str(repository.top), None)).worktree
+    place = Path(worktree.path, "key")
+    place.write_text("untracked\n")
+    run = Git.run
+
+    async def exchanged(git: Git, *words: str, **more: Any) -> bytes:
+        if words[0] == "check-attr" and place.is_file():
+            place.unlink()
+            place.mkdir()
+        return await run(git, *words, **more)
+
+    monkeypatch.setattr(Git, "run", exchanged)
+    state = await snapshot(Worktree.of(worktree), variables(tmp_path / "home"))
+    assert [str(left) for left in state.left_out] == ["key (it is a directory)"]
+
+
 _UNREADABLE = """
 import asyncio, os, sys
 from pathlib import Path

@@ -25,6 +25,7 @@ from tertulia.tools.threads import run_in_thread
 
 _MAX_DIFFSTAT_FILES = 50
 _MAX_DIFFSTAT_CHARACTERS = 8_000
+_SUBMODULE = b":160000"
 _NO_FILTER = (b"unspecified", b"unset", b"set")
 _FILE_MODES = (b"100644", b"100755")
 _DECIDING = ("filter", "text", "eol", "crlf", "ident", "working-tree-encoding")
@@ -206,7 +207,9 @@ async def _take_changes(
     reasons = {path: f"filter {printable(named['filter'])}" for path, named in attributes.items() if "filter" in named}
     reasons |= {path: "masked" for path in present if any(_is_below(path, place) for place in masked)}
     found = await run_in_thread(copy_files, git.directory, present, reasons, folder)
-    for option, paths in (("--force-remove", (*gone, *found.absent)), ("--replace", found.submodules)):
+    # Git looks at these by their paths: only at what it knows as a submodule, of which it reads nothing but the commit.
+    submodules = [path for path in found.submodules if path in facts and facts[path][0] == _SUBMODULE]
+    for option, paths in (("--force-remove", (*gone, *found.absent)), ("--replace", submodules)):
         if paths:
             stdin = b"".join(path + b"\0" for path in paths)
             await git.run("update-index", "--add", option, "-z", "--stdin", stdin=stdin, index=index)
@@ -217,7 +220,8 @@ async def _take_changes(
     if lines := b"".join(b"%s %s 0\t%s\0" % entry for entry in entries):
         await git.run("update-index", "--add", "--replace", "-z", "--index-info", stdin=lines, index=index)
     unseen = [LeftOut(os.fsdecode(path), "not readable") for path in sorted(set(unread))]
-    return (*found.left_out, *not_taken, *unseen)
+    others = [LeftOut(os.fsdecode(path), "it is a directory") for path in found.submodules if path not in submodules]
+    return (*found.left_out, *not_taken, *unseen, *others)
 
 
 def _is_below(path: bytes, place: bytes) -> bool:
