@@ -64,7 +64,7 @@ def test_exec_runs_as_the_agent_and_a_resumed_session_goes_on_as_it(shell: Shell
     assert "You review." in exported
     assert shell.run("exec", "resume", session, "again").code == 0
     refused = shell.run("exec", "resume", session, "again", "--agent", "reviewer")
-    assert (refused.code, "--agent goes with a new session" in refused.err) == (2, True)
+    assert (refused.code, "--agent is for a new session" in refused.err) == (2, True)
 
 
 def test_a_flag_wins_over_the_agent(shell: Shell) -> None:
@@ -182,7 +182,7 @@ async def test_a_conversation_is_opened_as_an_agent_and_its_own_fields_win() -> 
             "t",
         )
         assert context.additions == []
-        with pytest.raises(InvalidParamsError, match="decided when it is opened"):
+        with pytest.raises(InvalidParamsError, match="it is set when the conversation is opened"):
             await own.set_context(agent="reviewer")
         with pytest.raises(InvalidParamsError, match="there is reviewer, plain"):
             await session.open(agent="zzz")

@@ -17,7 +17,7 @@ OPERATIONS = {
     *("initialize", "events/subscribe"),
     *(f"session/{name}" for name in ("start", "list", "resume", "info", "close")),
     *(f"conversation/{name}" for name in ("open", "set_context", "context", "message", "steer", "interrupt")),
-    *(f"conversation/{name}" for name in ("compact", "list", "history", "tools", "fork", "close")),
+    *(f"conversation/{name}" for name in ("compact", "list", "history", "tools", "fork", "merge", "close")),
     *(f"task/{name}" for name in ("list", "get", "cancel")),
     *(f"approval/{name}" for name in ("list", "get", "resolve", "grants", "revoke")),
     *("mcp/status", "mcp/refresh", "metrics/get"),
