@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.contract.app_server import program, serving, surroundings
 from tests.contract.wire import SCHEMA, Published
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare
 from tests.sandbox.confined import need
 
@@ -84,6 +85,12 @@ REPLIES = [
 ]
 
 
+def repository(place: Path) -> None:
+    """Make a repository with one commit of a directory."""
+    for line in ("init -q", "-c user.name=Ada -c user.email=a@b.c commit -q --allow-empty -m first"):
+        subprocess.run(["git", *line.split()], cwd=place, check=True, timeout=HANG_S)
+
+
 async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -> None:
     """Issue 10 (1): inputs, outputs and events, and nothing in them that the schema does not name."""
     need("bubblewrap")
@@ -157,6 +164,10 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
         await server.event("turn_aborted", task_id=task["task_id"])
         await call("conversation/compact", conversation_id="root")
         await call("conversation/fork", conversation_id="root", at=None)
+        repository(tmp_path)
+        apart = (await call("conversation/open", parent_id="root", workspace="worktree"))["conversation_id"]
+        assert (await call("conversation/merge", conversation_id=apart, mode="apply"))["merged"] is False
+        await call("conversation/close", conversation_id=apart)
         await call("conversation/list")
         await call("conversation/close", conversation_id=conversation, timeout_s=5)
         other = (await call("session/start", sandbox="read-only", limits={"task_timeout_s": 5}))["session_id"]
