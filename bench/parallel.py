@@ -83,7 +83,7 @@ async def _memory_of_a_branch() -> float:
             return say("", *(call("conv_send", {"conversation_id": id, "text": "work"}) for id in ids))
         if asked.last_input != "work":
             return say("all done")
-        if len(session.activity.tasks) == SLOTS:
+        if sum(task.status == "running" for task in session.activity.tasks) == SLOTS:
             all_taken.set()
         return say("done", gate=gate)
 
