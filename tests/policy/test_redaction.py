@@ -325,6 +325,22 @@ def test_data_for_listeners_is_without_tokens_and_of_the_same_type() -> None:
         assert redactor.without_tokens(odd) is odd
 
 
+async def test_long_data_for_listeners_is_without_tokens_too() -> None:
+    """S001-45: in steps, with the same outcome; short data, and data without tokens, is not touched."""
+    redactor, long = Redactor(), "x" * 2_000_000
+    assert await redactor.text_without_tokens(TOKEN) is TOKEN
+    redactor.register_token(TOKEN)
+    shown = f"{TOKEN[:8]}[redacted:token]"
+    begin = ToolCallBegin(CallId("c"), "shell", {"command": [long, TOKEN]})
+    cleaned = await redactor.without_tokens_in_steps(begin)
+    assert cleaned == ToolCallBegin(CallId("c"), "shell", {"command": [long, shown]}) == redactor.without_tokens(begin)
+    assert await redactor.text_without_tokens(f"{long} {TOKEN}") == f"{long} {shown}"
+    for other in (ToolCallBegin(CallId("c"), "shell", {}), ToolCallBegin(CallId("c"), "shell", {"a": long})):
+        assert await redactor.without_tokens_in_steps(other) is other
+    for odd in ({"x": [object(), long]}, {"x": ["\ud800", long]}):
+        assert await redactor.without_tokens_in_steps(odd) is odd
+
+
 def test_a_token_in_pieces_is_taken_out_of_the_events_of_a_session() -> None:
     """S001-45."""
     redactor = Redactor()

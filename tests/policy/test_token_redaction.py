@@ -143,6 +143,24 @@ def test_a_text_that_is_made_of_parts_of_tokens_loses_all_long_numbers_from_ther
     assert tokens.text(f"{secret} {token(7)}" + " " * 5_000) == f"{secret[:8]}[redacted:token] {token(7)}" + " " * 5_000
 
 
+def test_a_piece_that_is_made_of_parts_of_tokens_loses_all_long_numbers_from_there_on() -> None:
+    """As a whole text does: also of a text that comes piece by piece."""
+    secret = token(1)
+    piece = f"{secret} " * 20_000
+    cleaned = TokenStreamRedactor(holding(1)).clean(AgentMessageDelta(f"{piece}{token(7)} z", ItemId("i"), 0))
+    assert secret not in cleaned["text"]
+    assert token(7) not in cleaned["text"]
+    assert cleaned["text"].endswith("[redacted:token] z")
+
+
+def test_a_token_is_found_in_a_dump_without_any_other_character() -> None:
+    """At every place within a block of five digits, where places are counted and not looked for."""
+    secret, tokens = token(1), holding(1)
+    for place in range(20_000, 20_005):
+        dump = HEXADECIMAL[:place] + secret + HEXADECIMAL[place:100_000]
+        assert tokens.text(dump) == f"{HEXADECIMAL[:place]}{secret[:8]}[redacted:token]{HEXADECIMAL[place:100_000]}"
+
+
 TOKEN, OTHER = (hashlib.sha256(name).hexdigest() for name in (b"one", b"other"))
 
 

@@ -140,9 +140,11 @@ class TokenRedactor:
         windows: list[tuple[int, int]] = []
         by_chance = len(text) // _GRAM * len(self._grams) // 16**_GRAM
         room, close, margin = _MOST_PLACES + 2 * by_chance, _MOST_CLOSE, self._longest + _MIDDLE
+        # Whole blocks of five, so that a dump without any other character has none that is cut at the end.
+        reach = -(-(_STEP + margin) // _GRAM) * _GRAM
         for begin in range(0, len(text), _STEP):
             yield
-            end = begin + _STEP + margin
+            end = begin + reach
             blocks = _BLOCK.findall(text, begin, end)
             if self._grams.keys().isdisjoint(blocks):
                 continue
