@@ -12,11 +12,12 @@ import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tertulia.errors import ModelError
-from tertulia.models.local.pull import pull
+from tertulia.models.local.pull import _size_of, pull
 from tertulia.models.local.weights import Weights
 from tests.deadlines import HANG_S
 
@@ -161,3 +162,22 @@ def test_a_connection_that_always_drops_is_given_up(index: Index, weights: Weigh
     assert len(index.asked) == 6, "once, and five times more"
     assert pull(weights, tmp_path / "home", index.variables, lambda *_: None).read_bytes() == CONTENT
     assert index.asked[6:] == [None]
+
+
+def test_a_folder_that_pip_takes_away_meanwhile_does_not_end_the_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gone", "stays"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"12345")
+    scandir = os.scandir
+
+    def racing(folder: Any) -> Any:
+        if os.path.basename(folder) == "gone":
+            (Path(folder) / "file").unlink()
+            Path(folder).rmdir()
+        return scandir(folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", racing)
+        assert _size_of(tmp_path) == 5

@@ -16,6 +16,7 @@ from tertulia.events.clock import SystemClock
 from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.launcher.landlock_tier import NOT_COVERED, DeferredStart, LandlockTier
 from tertulia.sandbox.launcher.launched_process import may_remain
+from tertulia.sandbox.mounts.mount_plan import HIDDEN
 from tertulia.sandbox.runner import Change
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, Streams
@@ -136,9 +137,11 @@ async def test_a_temporary_folder_of_somebody_else_refuses_the_command(
 ) -> None:
     """S6: where it is not hidden as a whole, ours must be ours alone."""
     need("landlock")
-    seen = [folder for folder in (Path.home(), Path.cwd()) if folder.parts[1:2] != ("tmp",)]
+    seen = [folder for folder in (Path.home(), Path.cwd()) if not any(map(folder.is_relative_to, HIDDEN))]
     if not seen:
-        pytest.skip("home and checkout lie in /tmp, which is hidden as a whole: no folder to begin with")
+        pytest.skip(
+            f"home and checkout lie in {', '.join(HIDDEN)}, which are hidden as a whole: no folder to begin with"
+        )
     elsewhere = Path(tempfile.mkdtemp(dir=seen[0], prefix=".tertulia-test-"))
     sandbox = Sandbox(tier="landlock", clock=SystemClock())
     await sandbox.check()

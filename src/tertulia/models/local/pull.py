@@ -155,10 +155,11 @@ def _watch(pip: subprocess.Popen[bytes], tell: Callable[[], None]) -> None:
 
 def _size_of(directory: Path) -> int:
     size = 0
-    for path in directory.rglob("*"):
-        # pip moves its files about while we look.
-        with suppress(OSError):
-            size += path.stat().st_size if path.is_file() else 0
+    # pip moves its files about while we look; `os.walk` passes over a folder that is gone.
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(folder, name)).st_size
     return size
 
 
