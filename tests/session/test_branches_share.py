@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -84,19 +85,21 @@ class AskingBranches:
         return {name: outputs[name][0].success for name in self.names if outputs[name]}
 
 
+def asking_stage(cwd: Path) -> AbstractAsyncContextManager[Stage]:
+    """A session in which every branch asks for an approval."""
+    return stage(
+        model=ScriptedModel([AskingBranches.reply], repeat=True),
+        slots=4,
+        cwd=str(cwd),
+        approval_policy="untrusted",
+        sandbox="danger-full-access",
+    )
+
+
 @pytest.mark.parametrize("order", ["xyz", "zyx", "yxz"])
 async def test_approvals_of_several_branches_are_answered_in_any_order(order: str, tmp_path: Path) -> None:
     """Issue 20, 7: they queue, and each answer reaches its own branch."""
-    async with (
-        stage(
-            model=ScriptedModel([AskingBranches.reply], repeat=True),
-            slots=4,
-            cwd=str(tmp_path),
-            approval_policy="untrusted",
-            sandbox="danger-full-access",
-        ) as on,
-        on.session.events(attend=True),
-    ):
+    async with asking_stage(tmp_path) as on, on.session.events(attend=True):
         branches = AskingBranches(on)
         reply = on.begin(on.root.message("ask all"))
         asked = await branches.waiting()
@@ -117,16 +120,7 @@ async def test_approvals_of_several_branches_are_answered_in_any_order(order: st
 
 async def test_a_branch_that_is_cancelled_withdraws_its_approval_and_no_other(tmp_path: Path) -> None:
     """Issue 20, 7 and 5."""
-    async with (
-        stage(
-            model=ScriptedModel([AskingBranches.reply], repeat=True),
-            slots=4,
-            cwd=str(tmp_path),
-            approval_policy="untrusted",
-            sandbox="danger-full-access",
-        ) as on,
-        on.session.events(attend=True),
-    ):
+    async with asking_stage(tmp_path) as on, on.session.events(attend=True):
         branches = AskingBranches(on)
         reply = on.begin(on.root.message("ask all"))
         asked = await branches.waiting()
