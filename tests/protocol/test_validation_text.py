@@ -89,7 +89,7 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
         ({"items": [{"type": "sound"}]}, "items[0].type: expected one of text, image"),
         ({"items": [{"type": 7}]}, "items[0].type: expected one of text, image"),
         ({"items": [{"type": "text"}]}, "items[0]: it lacks the key `text`"),
-        ({"env": {"A": 1}}, "env[...]: expected a text, got a whole number"),
+        ({"env": {"A": 1}}, "a value of env: expected a text, got a whole number"),
     ],
 )
 def test_the_sentence_has_no_word_of_the_library_and_no_value(value: Any, sentence: str) -> None:

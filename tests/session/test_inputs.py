@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.protocol.inputs import ForkConversation, Message, NewConversation, TextInput
+from tertulia.protocol.inputs import ForkConversation, Message, NewConversation, OpenFromPython, TextInput
 from tertulia.session.inputs import parse, to_snake_case
 from tests.tables import each_row
 
@@ -86,3 +87,10 @@ def test_absent_and_null_are_different() -> None:
     """X-67"""
     assert parse(NewConversation, {}).title is msgspec.UNSET
     assert parse(NewConversation, {"title": None}).title is None
+
+
+@pytest.mark.parametrize("slip", ["functionz", "worktre"])
+def test_a_field_that_no_caller_may_give_is_not_proposed(slip: str) -> None:
+    with pytest.raises(InvalidParamsError) as refusal:
+        parse(OpenFromPython, {slip: 1})
+    assert not {"functions", "worktree"} & set(re.findall(r"[a-z_]+", refusal.value.message))

@@ -116,7 +116,7 @@ class DemoView:
 
     def _aborted(self, conversation_id: ConversationId, data: e.TurnAborted) -> None:
         if data.reason == "replaced":
-            self.row(conversation_id, "waits", "the other one answers first; then this one goes on", "yellow")
+            self.row(conversation_id, "waits", "goes on when all that it asked have answered", "yellow")
         else:
             self.row(conversation_id, "stopped", f"{data.reason}; what was said so far is kept", "yellow")
 

@@ -8,7 +8,7 @@ secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -53,6 +53,8 @@ _FORMS = {
 _AT = re.compile(r"(`key` in )?`\$?\.?([^`]*)`\Z")
 _EXPECTED = re.compile(r"Expected `([^`]+)`(?: (of length )?(.+?))?(?:, got (.+))?\Z", re.DOTALL)
 _FIELD = re.compile(r"Object (missing|contains)[^`]*`(.*)`\Z", re.DOTALL)
+_ENTRY = re.compile(r"(.+)\[\.\.\.\]\Z")
+"""The place of an entry of an object with free keys: msgspec does not name its key."""
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _MAX_NAME = 80
 
@@ -62,6 +64,7 @@ def explain_validation(
     kind: Any,
     words: Mapping[str, str] = TYPE_WORDS,
     notes: Mapping[str, str] | None = None,
+    hidden: Container[str] = (),
 ) -> str:
     """One sentence: "items[0].text: expected a text, got a whole number".
 
@@ -70,17 +73,20 @@ def explain_validation(
         kind: The type that the value is to be.
         words: Our words for types.
         notes: By the name of an unknown field, what to do instead.
+        hidden: Fields of the type that the caller cannot give, so none of them is proposed.
     """
     what, key, place = _split(str(error))
     if (field := _FIELD.match(what)) is not None:
-        what = _explain_field((field[1], field[2]), kind, place, notes)
+        what = _explain_field(
+            (field[1], field[2]), [name for name in _fields(kind, place) if name not in hidden], notes
+        )
     elif (expected := _EXPECTED.match(what)) is not None:
         what = _explain_type(expected, kind, "" if key else place, words)
     elif what.startswith("Invalid "):
         what = _explain_form(what, kind, place)
     elif what.endswith("out of range"):
         what = "the number is out of range"
-    where = f"a key of {place or 'it'}" if key else place
+    where = f"a key of {place or 'it'}" if key else _ENTRY.sub(r"a value of \1", place)
     return f"{where}: {what}" if where else what
 
 
@@ -165,12 +171,15 @@ def _split(text: str) -> tuple[str, bool, str]:
     return (text, False, "") if at is None else (before, at[1] is not None, at[2])
 
 
-def _explain_field(field: tuple[str, str], kind: Any, place: str, notes: Mapping[str, str] | None) -> str:
+def _fields(kind: Any, place: str) -> Iterable[str]:
+    return dict.fromkeys(field for struct in _structs(kind, place) for field in struct)
+
+
+def _explain_field(field: tuple[str, str], names: list[str], notes: Mapping[str, str] | None) -> str:
     fault, name = field
     if fault == "missing":
         return f"it lacks the key `{name}`"
     shown = name[:_MAX_NAME] if name.isprintable() else ascii(name[:_MAX_NAME])
-    names = dict.fromkeys(field for struct in _structs(kind, place) for field in struct)
     return f"there is an unknown field `{shown}`" + (f"; {name_hint(name, names, notes)}" if names else "")
 
 

@@ -24,6 +24,9 @@ _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _FREE_FORM_FIELDS = frozenset({"previous_result", "output_schema", "arguments", "model"})
 """Values that are the user's own and whose keys are left alone."""
 
+_NEVER_GIVEN = frozenset({"functions", "worktree"})
+"""Fields of the inputs that this package fills in itself."""
+
 
 def parse(kind: type[T], values: Mapping[str, Any]) -> T:
     """An input of that kind; InvalidParams names the field that is wrong, missing or unknown."""
@@ -36,7 +39,7 @@ def convert(kind: type[T], values: Mapping[str, Any]) -> T:
         # From attributes too: from Python an agent may be described by an `AgentInstanceMeta`.
         return msgspec.convert(values, kind, from_attributes=True)
     except msgspec.ValidationError as error:
-        raise InvalidParamsError(explain_validation(error, kind)) from None
+        raise InvalidParamsError(explain_validation(error, kind, hidden=_NEVER_GIVEN)) from None
     except UnicodeEncodeError:
         raise InvalidParamsError("there is a lone surrogate where none may be; send valid Unicode") from None
     except RecursionError:

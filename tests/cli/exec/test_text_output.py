@@ -188,7 +188,7 @@ def test_a_task_that_waits_for_another_conversation_says_so() -> None:
     seen.show(e.TurnAborted("replaced", CallId("c")))
     seen.show(e.TurnAborted("interrupted"), conversation=CHILD)
     (note,) = seen.notes
-    assert note.startswith("waits another conversation answers first")
+    assert note.startswith("waits goes on when every conversation that it asked")
 
 
 async def test_nothing_turns_while_a_person_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,7 +247,7 @@ class TextView:
 
     def _aborted(self, event: e.Event, data: e.TurnAborted) -> None:
         if data.reason == "replaced":
-            self._note("waits", "cyan", "another conversation answers first; then this one goes on with that answer")
+            self._note("waits", "cyan", "goes on when every conversation that it asked has answered")
         elif data.reason == "crash":
             self._note("closed", "yellow", "a task that was running when its process died")
 
