@@ -89,7 +89,7 @@ def _microseconds(act: Callable[[], object], times: int = 1_000) -> float:
 def _trim() -> float:
     store = _history(1_000)
     store.encoded(ItemsDialect())
-    half = HistoryLimits(max_items=store.item_count // 2)
+    half = HistoryLimits(max_items=store.totals.item_count // 2)
     return _microseconds(lambda: trim(store, limits=half), 1)
 
 

@@ -31,7 +31,7 @@ async def test_a_history_within_its_limits_is_left_alone_and_nothing_is_said() -
     on = limited(max_history_items=100)
     hold_conversation(on, 5)
     trim_to_limits(on.scope)
-    assert (on.conversation.history.item_count, on.told()) == (10, [])
+    assert (on.conversation.history.totals.item_count, on.told()) == (10, [])
 
 
 async def test_a_history_over_its_limits_is_trimmed_and_it_is_said() -> None:
@@ -70,7 +70,7 @@ async def test_where_nothing_can_go_there_is_no_room_and_the_reason_is_said() ->
     (event,) = on.told()
     assert not event.data.compacted
     assert event.data.reason
-    assert on.conversation.history.item_count == 2
+    assert on.conversation.history.totals.item_count == 2
 
 
 def test_the_event_says_what_the_compaction_came_to() -> None:
@@ -84,7 +84,7 @@ async def test_a_long_conversation_stays_within_its_limits_turn_after_turn() -> 
     async with stage(say("a" * 200, repeat=True), limits={"max_history_items": 30}) as on:
         for number in range(60):
             await on.root.message(f"q{number}")
-            assert on.parts.conversations.root.history.item_count <= 32
+            assert on.parts.conversations.root.history.totals.item_count <= 32
         trimmed = [e for e in on.events.drain() if e.type == "history_compacted"]
         assert len(trimmed) > 2
         assert all(e.data.trigger == "limit" and e.data.compacted for e in trimmed)

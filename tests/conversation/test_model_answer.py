@@ -66,7 +66,7 @@ async def test_deltas_are_told_as_they_come_and_the_whole_is_given_back() -> Non
         ("agent_message_delta", "hel", 0, None),
         ("agent_message_delta", "lo", 3, None),
     ]
-    assert on.conversation.history.item_count == 0
+    assert on.conversation.history.totals.item_count == 0
 
 
 async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_same() -> None:
@@ -84,7 +84,7 @@ async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_
     assert given.items == (message("notes"),)
     assert [t for t in on.types() if "delta" in t] == []
     on.scope.tidy("stopped")
-    assert on.conversation.history.item_count == 0
+    assert on.conversation.history.totals.item_count == 0
 
 
 async def test_a_search_of_the_provider_is_told() -> None:

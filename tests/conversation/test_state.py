@@ -70,7 +70,7 @@ def test_the_seeds_are_kept_by_the_conversations_own_policy_and_counted_by_nobod
     conversation = make_conversation(terms(replace(TOP, storage_policy=HeadersOnly()), user="x"), journal=journal)
     conversation.seed()
     assert journal.kept == [ItemsRecord(ConversationId("c"), tuple(said(conversation)), pinned=True, seed=True)]
-    assert conversation.history.message_count == 0
+    assert conversation.history.totals.message_count == 0
 
 
 def test_the_limits_of_a_history_are_those_of_the_rights() -> None:

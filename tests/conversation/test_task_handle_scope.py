@@ -206,7 +206,7 @@ async def test_nothing_is_kept_of_an_answer_that_was_withdrawn_or_never_began(em
     if not empty:
         on.scope.forget_partial()
     on.scope.tidy("stopped")
-    assert on.conversation.history.item_count == 0
+    assert on.conversation.history.totals.item_count == 0
     assert on.scope.last_text is None
 
 
@@ -229,7 +229,7 @@ async def test_nothing_of_a_task_comes_after_its_end(use: Callable[[Any], Any]) 
     with pytest.raises(asyncio.CancelledError):
         use(on.scope)
     assert on.told() == []
-    assert on.conversation.history.item_count == 0
+    assert on.conversation.history.totals.item_count == 0
     assert on.tally.tool_calls == 0
 
 

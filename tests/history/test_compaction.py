@@ -34,7 +34,7 @@ class Saying:
 
 
 def contents(store: HistoryStore) -> tuple[list[Item], int, bytes]:
-    return (list(store.snapshot()), store.revision, store.digest)
+    return (list(store.snapshot()), store.revision, store.totals.digest)
 
 
 def summaries(store: HistoryStore) -> list[Summary]:
@@ -49,8 +49,8 @@ def test_the_smallest_cut_that_reaches_the_target_is_planned() -> None:
     store = store_of(*rounds(4), seeds=[seed()])
     everything = store.approx_tokens
     assert plan_cut(store, HistoryLimits(max_tokens=everything - 1)) == Cut(2)
-    assert plan_cut(store, HistoryLimits(max_items=store.item_count - 2)) == Cut(3)
-    assert plan_cut(store, HistoryLimits(max_bytes=store.byte_count - 1)) == Cut(2)
+    assert plan_cut(store, HistoryLimits(max_items=store.totals.item_count - 2)) == Cut(3)
+    assert plan_cut(store, HistoryLimits(max_bytes=store.totals.byte_count - 1)) == Cut(2)
 
 
 def test_what_is_reserved_for_a_summary_counts() -> None:
@@ -132,7 +132,7 @@ def test_passing_any_limit_trims_the_oldest_and_leaves_headroom(limits: HistoryL
     lower = HistoryLimits(
         *(limit and limit * 3 // 4 for limit in (limits.max_tokens, limits.max_items, limits.max_bytes))
     )
-    assert lower.allow(store.approx_tokens, store.item_count, store.byte_count)
+    assert lower.allow(store.approx_tokens, store.totals.item_count, store.totals.byte_count)
 
 
 def test_other_limits_than_its_own_can_be_asked_for() -> None:
@@ -141,7 +141,7 @@ def test_other_limits_than_its_own_can_be_asked_for() -> None:
     target = HistoryLimits(max_tokens=store.approx_tokens // 2)
     assert trim(store).reason == compaction.WITHIN_LIMITS
     assert trim(store, limits=target).compacted
-    assert target.allow(store.approx_tokens, store.item_count, store.byte_count)
+    assert target.allow(store.approx_tokens, store.totals.item_count, store.totals.byte_count)
     assert trim(store, limits=target).reason == compaction.WITHIN_LIMITS
 
 
@@ -171,7 +171,7 @@ def test_trimming_again_replaces_the_summary_and_counts_on() -> None:
         assert not store.over_limit()
     (summary,) = summaries(store)
     assert summary.replaced == removed
-    assert store.item_count - 2 + removed == 60 * 4
+    assert store.totals.item_count - 2 + removed == 60 * 4
     assert summary.text.count("Asked:") > 1, "what was summarised before is carried on"
 
 

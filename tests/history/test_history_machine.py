@@ -171,7 +171,7 @@ class HistoryMachine(RuleBasedStateMachine):
     @rule()
     def look(self) -> None:
         view = self.store.snapshot()
-        self.seen = [*self.seen[-3:], (view, list(view), view.digest)]
+        self.seen = [*self.seen[-3:], (view, list(view), view.totals.digest)]
 
     @rule(which=st.integers(0, 1))
     def encode(self, which: int) -> None:
@@ -223,17 +223,17 @@ class HistoryMachine(RuleBasedStateMachine):
         for segment in store.snapshot().segments():
             own = hashlib.sha256(msgspec.json.encode(segment.items)).digest()
             digest = hashlib.sha256(digest + own).digest()
-        assert store.digest == digest
+        assert store.totals.digest == digest
         size = sum(len(text.encode()) for item in self.told for text in texts_of(item))
-        assert (store.item_count, store.byte_count) == (len(self.told), size)
-        assert store.message_count == sum(map(is_message, self.told)) == len(store.messages())
+        assert (store.totals.item_count, store.totals.byte_count) == (len(self.told), size)
+        assert store.totals.message_count == sum(map(is_message, self.told)) == len(store.messages())
         assert store.approx_tokens == -(-size // 4)
 
     @invariant()
     def what_was_seen_has_not_changed(self) -> None:
         for view, items, digest in self.seen:
             assert all(ours is theirs for ours, theirs in zip(view, items, strict=True))
-            assert view.digest == digest
+            assert view.totals.digest == digest
 
 
 def without_summaries(items: list[Item]) -> list[Item]:

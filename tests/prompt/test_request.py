@@ -78,14 +78,14 @@ def test_a_compact_request_has_its_own_instructions_and_changes_nothing() -> Non
     """S000-10, S000-39: the override of one request, the conversation's own before and after."""
     store = store_of(*rounds(2))
     own = asking("You review code.")
-    before = (list(store.snapshot()), store.digest)
+    before = (list(store.snapshot()), store.totals.digest)
     normal = build_request(own, store)
     compact = build_request(msgspec.structs.replace(own, override=builtin_text("compact"), tools=NO_TOOLS), store)
     after = build_request(own, store)
     assert normal.instructions == after.instructions == own.override == "You review code."
     assert compact.instructions == builtin_text("compact")
     assert compact.cache_key != normal.cache_key == after.cache_key
-    assert (list(store.snapshot()), store.digest) == before
+    assert (list(store.snapshot()), store.totals.digest) == before
 
 
 def test_base_instructions_are_never_among_the_items() -> None:

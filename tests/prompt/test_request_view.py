@@ -54,7 +54,7 @@ def test_the_input_of_a_turn_is_the_history_and_then_the_turns_own_items() -> No
     view = build_prompt_view(store, DIALECT, extra)
     assert list(view) == [*store.snapshot(), *extra]
     assert decoded(view) == list(view)
-    assert len(view) == len(list(view)) == store.item_count + 2
+    assert len(view) == len(list(view)) == store.totals.item_count + 2
 
 
 def test_the_items_are_the_very_ones_of_the_history() -> None:
@@ -93,7 +93,7 @@ def test_a_long_history_is_neither_copied_nor_encoded_again() -> None:
     """S002-25: 10,000 items, some 20 MB, and a view of it fits into four kilobytes."""
     store = store_of(*rounds(2_500, "x" * 2_000))
     build_prompt_view(store, DIALECT)
-    assert store.byte_count > 10_000_000
+    assert store.totals.byte_count > 10_000_000
     extra = [user("one more thing")]
     assert peak_of(lambda: build_prompt_view(store, DIALECT, extra)) < 4_096
 
@@ -152,9 +152,9 @@ def test_a_view_does_not_change_with_the_list_of_extra_items() -> None:
 def test_extra_items_do_not_join_the_history() -> None:
     """S000-14"""
     store = store_of(*rounds(1))
-    before = (list(store.snapshot()), store.digest, store.revision)
+    before = (list(store.snapshot()), store.totals.digest, store.revision)
     build_prompt_view(store, DIALECT, [user("only for this request")])
-    assert (list(store.snapshot()), store.digest, store.revision) == before
+    assert (list(store.snapshot()), store.totals.digest, store.revision) == before
 
 
 # ---- pairing

@@ -26,13 +26,13 @@ def ids(on: Stage) -> list[str]:
 async def test_a_conversation_is_created_answers_and_stays_and_root_knows_nothing() -> None:
     """S004-37: through the same code; what a person does is not put into root's mouth."""
     async with stage("looks right") as on:
-        before = on.parts.conversations.root.history.digest
+        before = on.parts.conversations.root.history.totals.digest
         answer, success = await called(on, "conv_create", user_instruction="Review", title="reviewer")
         assert success
         assert (answer["status"], answer["last_assistant_message"]) == ("completed", "looks right")
         child = on.session.conversation(answer["conversation_id"])
         assert (child.info.title, child.info.parent_id) == ("reviewer", on.root.id)
-        assert on.parts.conversations.root.history.digest == before
+        assert on.parts.conversations.root.history.totals.digest == before
 
 
 @pytest.mark.parametrize("name", ["conv_list", "conv.list"])

@@ -325,14 +325,14 @@ async def test_a_change_is_told_with_the_names_of_what_changed() -> None:
 async def test_a_change_that_cannot_be_made_changes_nothing(changes: dict[str, Any]) -> None:
     async with stage() as on:
         conversation = on.parts.conversations.root
-        before = (conversation.terms, conversation.title, on.parts.bus.last_seq, conversation.history.item_count)
+        before = (conversation.terms, conversation.title, on.parts.bus.last_seq, conversation.history.totals.item_count)
         with pytest.raises(InvalidParamsError):
             await on.root.set_context(**{"title": "new", **changes})
         assert (
             conversation.terms,
             conversation.title,
             on.parts.bus.last_seq,
-            conversation.history.item_count,
+            conversation.history.totals.item_count,
         ) == before
 
 

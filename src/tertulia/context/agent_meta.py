@@ -5,25 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, cast
-
-import msgspec
+from typing import Any, cast
 
 from tertulia.context.validation import build, read_fields, require_choice, require_line, require_text
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.inputs import AgentSpec
 
 _AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
-class AgentInstanceMeta(msgspec.Struct, frozen=True, kw_only=True):
+class AgentInstanceMeta(AgentSpec, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """The description of an agent. An unknown archetype is allowed and has the rights of `repo`."""
 
-    name: str
-    archetype: str = "repo"
-    """`repo`, `service` or `employee`; each has the rights of those before it."""
-    backend_type: str = "native"
-    workspace_policy: Literal["persistent", "ephemeral"] = "persistent"
-    launch_mode: Literal["managed", "direct"] = "managed"
     cwd: str | None = None
     """Its workspace, if it has one."""
     extra: Mapping[str, Any] = MappingProxyType({})

@@ -135,7 +135,7 @@ class ConversationState:
     def inherit(self, source: ConversationState, rounds: Rounds) -> None:
         """Begin with another conversation's history, and with messages about what is different here."""
         self.history = source.history.fork()
-        self.note(ForkRecord(self.id, source.id, self.history.item_count, source.history.item_count))
+        self.note(ForkRecord(self.id, source.id, self.history.totals.item_count, source.history.totals.item_count))
         if isinstance(rounds, int) and (done := keep_rounds(self.history, rounds)) is not None:
             self.note_rewrites([done])
         terms, self.terms = self.terms, source.terms

@@ -91,7 +91,10 @@ async def _encode_history(scope: TaskScope) -> None:
     """Have what is long of it encoded before the request is made, which happens in one step."""
     history, dialect = scope.conversation.history, scope.conversation.terms.wire.dialect
     encoded: tuple[bytes, ...] = ()
-    while history.byte_count > STEP_BYTES and (more := history.encoded(dialect, most_bytes=STEP_BYTES)) is not encoded:
+    while (
+        history.totals.byte_count > STEP_BYTES
+        and (more := history.encoded(dialect, most_bytes=STEP_BYTES)) is not encoded
+    ):
         encoded = more
         await asyncio.sleep(0)
 

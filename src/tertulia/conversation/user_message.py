@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import os
 import re
-import stat
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -82,21 +81,10 @@ def _content(item: InputItem, where: str, cwd: str) -> str:
 
 
 def _read_image(path: str, named: str) -> str:
-    """The picture as a data: address. What a path names may change while we look: only what was opened counts."""
-    try:
-        # Without blocking: a pipe without a writer must not hold the session.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidParamsError(f"{named} is not a file")
-            data = file.read(MAX_IMAGE_BYTES + 1)
-    except IsADirectoryError:
-        raise InvalidParamsError(f"{named} is not a file") from None
-    except OSError as error:
-        raise InvalidParamsError(f"{named} cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise InvalidParamsError(f"{named} is not a path") from None
-    if len(data) > MAX_IMAGE_BYTES:
-        raise InvalidParamsError(f"{named} is larger than {MAX_IMAGE_BYTES:,} bytes")
+    """The picture as a data: address."""
+    from tertulia.policy.plain_file import read_named_file
+
+    data = read_named_file(path, MAX_IMAGE_BYTES, named)
     for signature, mime in _SIGNATURES:
         if signature.match(data):
             return f"data:{mime};base64,{base64.b64encode(data).decode()}"

@@ -64,9 +64,9 @@ def plan_cut(
     cut = None
     for option in _options(tuple(view.segments()), newest_round=newest_round):
         cut = option.cut
-        tokens = store.approximate(view.tally.weight - option.weight + extra)
-        items = view.item_count - option.items + (reserve_tokens > 0)
-        if target.allow(tokens, items, view.tally.byte_count - option.held + extra):
+        tokens = store.approximate(view.totals.weight - option.weight + extra)
+        items = len(view) - option.items + (reserve_tokens > 0)
+        if target.allow(tokens, items, view.totals.byte_count - option.held + extra):
             break
     return cut
 
@@ -177,7 +177,7 @@ def keep_rounds(store: HistoryStore, count: int) -> Rewrite | None:
 
 
 def _within(limits: HistoryLimits, store: HistoryStore) -> bool:
-    return limits.allow(store.approx_tokens, store.item_count, store.byte_count)
+    return limits.allow(store.approx_tokens, store.totals.item_count, store.totals.byte_count)
 
 
 def _drop(store: HistoryStore, cut: Cut, room: int, rewrites: list[Rewrite]) -> int:
@@ -220,7 +220,7 @@ def _summary(text: str, items: Sequence[Item], kept_by: StoragePolicy | None) ->
 def _after(store: HistoryStore, dropped: Sequence[Segment], summary: Summary) -> int:
     """The tokens that the history would have."""
     gone = sum(segment.weight for segment in dropped)
-    return store.approximate(store.snapshot().tally.weight - gone + seal((summary,)).weight)
+    return store.approximate(store.snapshot().totals.weight - gone + seal((summary,)).weight)
 
 
 def _unchanged(store: HistoryStore, reason: str) -> Compaction:

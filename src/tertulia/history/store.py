@@ -82,14 +82,15 @@ class HistoryStore:
     """
 
     __slots__ = (
-        "_encoding", "_guarded", "_open", "_revision", "_seeds", "_segments", "_tally",
-        "correction", "kept_by", "limits",
+        "_encoding", "_guarded", "_open", "_revision", "_seeds", "_segments",
+        "correction", "kept_by", "limits", "totals",
     )  # fmt: skip
 
     def __init__(self, limits: HistoryLimits, seeds: Sequence[Item] = ()) -> None:
         self.limits = limits
         self._segments: list[Segment] = []
-        self._tally = NO_SEGMENTS
+        self.totals = NO_SEGMENTS
+        """What it adds up to now, seeds included."""
         self._open: dict[CallId, ToolCall] = {}
         self._revision = 0
         self.correction = 1.0
@@ -113,29 +114,9 @@ class HistoryStore:
         return not self._guarded and not isinstance(self.kept_by, _TEXTLESS)
 
     @property
-    def item_count(self) -> int:
-        """How many items there are, seeds included."""
-        return self._tally.item_count
-
-    @property
-    def byte_count(self) -> int:
-        """UTF-8 bytes of all texts, arguments and addresses."""
-        return self._tally.byte_count
-
-    @property
-    def message_count(self) -> int:
-        """How many messages of users and model there are, injected ones left out."""
-        return self._tally.message_count
-
-    @property
-    def digest(self) -> bytes:
-        """Chained over the segments; equal histories with equal boundaries have equal digests."""
-        return self._tally.digest
-
-    @property
     def approx_tokens(self) -> int:
         """A token for every four bytes, corrected by what the model reported."""
-        return self.approximate(self._tally.weight)
+        return self.approximate(self.totals.weight)
 
     def approximate(self, weight: int) -> int:
         """The tokens of so many bytes of text, corrected like those of the history."""
@@ -161,7 +142,7 @@ class HistoryStore:
 
     def over_limit(self) -> bool:
         """Whether any limit is passed. It is the caller's to trim; appending never does."""
-        return not self.limits.allow(self.approx_tokens, self.item_count, self.byte_count)
+        return not self.limits.allow(self.approx_tokens, self.totals.item_count, self.totals.byte_count)
 
     def append(self, items: Sequence[Item], *, pinned: bool = False) -> Segment | None:
         """Seal the items as one segment at the end; nothing for none.
@@ -182,13 +163,13 @@ class HistoryStore:
         if pinned:
             self._segments = _without_pins_of(self._segments, self._seeds, segment)
         self._segments.append(segment)
-        self._tally = self._tally.plus(segment)
+        self.totals = self.totals.plus(segment)
         self._guarded = self._guarded or any(isinstance(item.storage, _TEXTLESS) for item in segment.items)
         return segment
 
     def snapshot(self) -> HistoryView:
         """The history as it is now, for as long as the reader likes."""
-        return HistoryView(self._segments, len(self._segments), self._tally, self.open_calls, self._revision)
+        return HistoryView(self._segments, len(self._segments), self.totals, self.open_calls, self._revision)
 
     def messages(self, limit: int | None = None) -> list[UserMessage | AssistantMessage]:
         """The newest messages of users and model, oldest first, injected ones left out."""
@@ -247,11 +228,11 @@ class HistoryStore:
         if self._encoding is not None:
             self._encoding.catch_up(self._segments)
             self._encoding = self._encoding.rearranged(layout)
-        old, self._segments, self._tally = self._segments, [], NO_SEGMENTS
+        old, self._segments, self.totals = self._segments, [], NO_SEGMENTS
         for entry in layout:
             self._segments.extend(old[entry.start : entry.stop] if isinstance(entry, range) else (entry,))
         for segment in self._segments:
-            self._tally = self._tally.plus(segment)
+            self.totals = self.totals.plus(segment)
 
 
 def _admit(segment: Segment, calls: Iterable[CallId], open_calls: Container[CallId]) -> None:

@@ -19,11 +19,13 @@ class SegmentTotals(msgspec.Struct, frozen=True, gc=False):
 
     item_count: int = 0
     message_count: int = 0
+    """Messages of users and model, injected ones left out."""
     byte_count: int = 0
+    """UTF-8 bytes of all texts, arguments and addresses."""
     weight: int = 0
     """The bytes that count as tokens."""
     digest: bytes = b""
-    """SHA-256 over the digest so far and that of the next segment."""
+    """SHA-256 over the digest so far and that of the next segment: equal for equal segments."""
 
     def plus(self, segment: Segment) -> SegmentTotals:
         """The sum with one more segment."""
@@ -47,7 +49,7 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
 
     _segments: list[Segment]
     _count: int
-    tally: SegmentTotals
+    totals: SegmentTotals
     open_calls: tuple[CallId, ...]
     """Calls that had no output yet, oldest first."""
     revision: int
@@ -56,17 +58,7 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
         return chain.from_iterable(segment.items for segment in self.segments())
 
     def __len__(self) -> int:
-        return self.tally.item_count
-
-    @property
-    def item_count(self) -> int:
-        """How many items there are."""
-        return self.tally.item_count
-
-    @property
-    def digest(self) -> bytes:
-        """Equal for equal histories that were sealed at the same boundaries."""
-        return self.tally.digest
+        return self.totals.item_count
 
     def segments(self) -> Iterator[Segment]:
         """All segments of the view, oldest first."""
@@ -86,7 +78,7 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
             for item in reversed(segment.items)
             if isinstance(item, UserMessage | AssistantMessage) and is_message(item)
         )
-        newest = list(islice(messages, None if limit is None else min(limit, self.item_count)))
+        newest = list(islice(messages, None if limit is None else min(limit, len(self))))
         newest.reverse()
         return newest
 
@@ -113,4 +105,4 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
                 return position
         if rounds < number:
             raise NotFoundError(f"there are {rounds} rounds in this history, not {number}")
-        return self.item_count
+        return len(self)

@@ -76,7 +76,7 @@ def shell_environment_from_wire(table: Mapping[str, object]) -> ShellEnvironment
         inherit=cast("Inherit", inherit),
         ignore_default_excludes=ignore,
         exclude=_patterns("exclude", table),
-        set=_variables(table.get("set", {})),
+        set=variables_from_wire("shell_environment.set", table.get("set", {})),
         include_only=_patterns("include_only", table),
     )
 
@@ -90,13 +90,14 @@ def _patterns(key: str, table: Mapping[str, object]) -> tuple[str, ...]:
     raise InvalidParamsError(f"shell_environment.{key} must be a list of patterns, such as 'AWS_*'")
 
 
-def _variables(value: object) -> dict[str, str]:
+def variables_from_wire(label: str, value: object) -> dict[str, str]:
+    """A table of variables that a program can be given; InvalidParamsError names the one that it cannot."""
     if not isinstance(value, Mapping):
-        raise InvalidParamsError("shell_environment.set must be a table")
+        raise InvalidParamsError(f"{label} must be a table of variables")
     variables = cast("Mapping[object, object]", value)
     for name, text in variables.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-            raise InvalidParamsError(f"shell_environment.set: {name!r} cannot be the name of a variable")
+            raise InvalidParamsError(f"{label}: {name!r:.80} cannot be the name of a variable")
         if not isinstance(text, str) or "\0" in text:
-            raise InvalidParamsError(f"shell_environment.set.{name} must be a text without NUL")
+            raise InvalidParamsError(f"{label}.{name} must be a text without NUL")
     return cast("dict[str, str]", dict(variables))

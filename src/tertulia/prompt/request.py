@@ -73,7 +73,7 @@ def fingerprint_request(
     parts = (
         hashlib.sha256(instructions.encode()).hexdigest(),
         hashlib.sha256(tools_json).hexdigest(),
-        history.digest.hex(),
+        history.totals.digest.hex(),
         "" if output_schema is None else hashlib.sha256(output_schema.encode()).hexdigest(),
     )
     conversation_id, task_id = asker

@@ -65,8 +65,8 @@ class LocalImageInput(msgspec.Struct, frozen=True, gc=False, tag="local_image", 
 InputItem = TextInput | ImageInput | LocalImageInput
 
 
-class AgentSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A named agent instance that a conversation is to be."""
+class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An agent that a conversation is to be; `repo`, `service` and `employee` each have the rights of those before."""
 
     name: str
     archetype: str = "repo"
@@ -188,7 +188,7 @@ class ValidateToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str
 
     def __repr__(self) -> str:
-        return "OfToken(…)"
+        return "ValidateToken(…)"
 
 
 class InternalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

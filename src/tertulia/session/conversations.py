@@ -245,7 +245,9 @@ class Conversations:
         fork.parent_id, fork.depth = conversation.parent_id or self.root.id, conversation.depth or 1
         fork.place = Lineage(fork.id, conversation.place.above)
         self._agree(fork, self.narrowed(conversation))
-        fork.note(ForkRecord(fork.id, conversation.id, history.item_count, conversation.history.item_count))
+        fork.note(
+            ForkRecord(fork.id, conversation.id, history.totals.item_count, conversation.history.totals.item_count)
+        )
         self._admit(fork, EventScope("", fork.id))
         return fork
 

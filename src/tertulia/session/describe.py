@@ -127,7 +127,7 @@ def conversation(parts: SessionParts, state: ConversationState) -> ConversationI
         title=state.title,
         status=cast(Any, state.status),
         depth=state.depth,
-        message_count=state.history.message_count,
+        message_count=state.history.totals.message_count,
         last_active_at=parts.timestamps.at(state.last_active),
         model=state.terms.wire.name,
         backend=state.terms.backend,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.errors import NotFoundError
+from tertulia.policy.plain_file import decode_text
 from tertulia.tools.editor import EditorView
 from tertulia.tools.tool import CallContext, Outcome, Result, define_tool
 
@@ -53,7 +54,7 @@ class ReadFile:
             raise NotFoundError(f"there is no file {path!r:.200}")
         text = file.shown
         if text is None:
-            text = _decoded(file.saved, path)
+            text = decode_text(file.saved, f"{path!r:.200}", "; use a command")
         lines = text.split("\n")
         if not lines[-1]:
             lines.pop()
@@ -62,13 +63,3 @@ class ReadFile:
         where = f"lines {first:,} to {first + len(some) - 1:,} of {len(lines):,}" if some else f"{len(lines):,} lines"
         state = "saved" if file.unsaved() is None else "in the editor, with changes that are not saved"
         return Result("\n".join([f"{path}, as {state}: {where}", *some]))
-
-
-def _decoded(saved: bytes, path: str) -> str:
-    try:
-        text = saved.decode()
-    except UnicodeDecodeError:
-        raise InvalidParamsError(f"{path!r:.200} is not a text in UTF-8; use a command") from None
-    if "\0" in text:
-        raise InvalidParamsError(f"{path!r:.200} is not a text; use a command")
-    return text

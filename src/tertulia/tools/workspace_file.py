@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tertulia.errors import InvalidParamsError
+from tertulia.policy.plain_file import decode_text
 from tertulia.tools.threads import run_in_thread
 
 
@@ -18,12 +19,7 @@ async def read_text_inside(workspace: str, path: str, max_bytes: int, field: str
     """The text of a file, relative to the workspace; InvalidParams says what is wrong with it, and names the field."""
     named = f"{field} {path!r:.200}"
     data = await read_inside(workspace, path, max_bytes, field, hidden)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise InvalidParamsError(f"{named} is not a text in UTF-8") from None
-    if "\0" in text:
-        raise InvalidParamsError(f"{named} is not a text: it has a zero byte")
+    text = decode_text(data, named)
     if not text.strip():
         raise InvalidParamsError(f"{named} is empty")
     return text

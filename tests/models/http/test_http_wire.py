@@ -397,7 +397,7 @@ def test_a_growing_history_is_never_encoded_twice(api: Api, monkeypatch: pytest.
         for items in turn(number, wire.dialect.name):
             store.append(items)
         wire.body_of(history_request(wire.name, store.encoded(wire.dialect)))
-    assert sum(spelled) == store.item_count
+    assert sum(spelled) == store.totals.item_count
 
 
 def test_each_provider_has_a_dialect_of_its_own() -> None:

@@ -62,7 +62,7 @@ async def test_every_conversation_comes_back_with_tree_context_history_and_plan(
         await child.message("hi")
         before = [c.info for c in session.conversations()]
         contexts = [msgspec.structs.replace(await c.context(), prompt_tokens=0) for c in session.conversations()]
-        digests = [conversation.history.digest for conversation in session.parts.conversations]
+        digests = [conversation.history.totals.digest for conversation in session.parts.conversations]
         last = session.parts.bus.last_seq
     async with lives.resumed(session.id, cwd="/usr") as again:
         assert again.id == session.id
@@ -71,7 +71,7 @@ async def test_every_conversation_comes_back_with_tree_context_history_and_plan(
             msgspec.structs.replace(info, last_active_at="") for info in before
         ]
         assert [msgspec.structs.replace(await c.context(), prompt_tokens=0) for c in again.conversations()] == contexts
-        assert [conversation.history.digest for conversation in again.parts.conversations] == digests
+        assert [conversation.history.totals.digest for conversation in again.parts.conversations] == digests
         assert texts(await again.conversation(child.id).history()) == ["hi", "hello"]
         assert again.conversation(grandchild.id).info.parent_id == child.id
         with pytest.raises(tertulia.errors.ClosedError):
@@ -112,16 +112,16 @@ async def test_a_compacted_history_comes_back_compacted(lives: Lives) -> None:
     async with lives.start(*[long] * 6, "the notes", "after") as session:
         for round in range(6):
             await session.root.message(f"round {round} {long}")
-        before = session.parts.conversations.root.history.digest
+        before = session.parts.conversations.root.history.totals.digest
         lives.die()
         assert (await session.root.compact()).compacted
         await session.root.message("and now?")
-        after = session.parts.conversations.root.history.digest
+        after = session.parts.conversations.root.history.totals.digest
     async with lives.resumed(session.id) as again:
-        assert again.parts.conversations.root.history.digest == before
+        assert again.parts.conversations.root.history.totals.digest == before
     lives._monkeypatch.setenv("TERTULIA_HOME", str(lives._folder / "first"))
     async with lives.resumed(session.id) as again:
-        assert again.parts.conversations.root.history.digest == after
+        assert again.parts.conversations.root.history.totals.digest == after
         assert any(item.__class__.__name__ == "Summary" for item in again.parts.conversations.root.history.snapshot())
 
 
@@ -131,10 +131,10 @@ async def test_a_fork_comes_back_and_shares_what_it_shared(lives: Lives) -> None
         await session.root.message("second")
         fork = await session.root.fork(at=1)
         await fork.message("otherwise")
-        digest = session.parts.conversations.find(fork.id).history.digest
+        digest = session.parts.conversations.find(fork.id).history.totals.digest
     async with lives.resumed(session.id) as again:
         assert texts(await again.conversation(fork.id).history()) == ["first", "one", "otherwise", "forked"]
-        assert again.parts.conversations.find(fork.id).history.digest == digest
+        assert again.parts.conversations.find(fork.id).history.totals.digest == digest
 
 
 async def test_what_was_put_in_and_not_yet_read_is_not_lost(lives: Lives) -> None:

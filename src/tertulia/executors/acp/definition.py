@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -24,6 +23,7 @@ from tertulia.executors.command.definition import (
     check_backend_name,
     executor_from_wire,
 )
+from tertulia.policy.plain_file import NotPlainFileError, read_plain_file
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_from_wire
 from tertulia.protocol.validation_text import explain_json, explain_validation
@@ -80,19 +80,13 @@ class JsonServers(msgspec.Struct, frozen=True, kw_only=True):
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        # Not blocking: there could be a pipe.
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        raw = read_plain_file(path, MAX_SETTINGS_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise _refusal(path, f"cannot be read: {error.strerror}") from None
-    try:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise _refusal(path, "is not a file")
-        with os.fdopen(number, "rb", closefd=False) as file:
-            raw = file.read(MAX_SETTINGS_BYTES + 1)
-    finally:
-        os.close(number)
+    except NotPlainFileError:
+        raise _refusal(path, "is not a file") from None
     if len(raw) > MAX_SETTINGS_BYTES:
         raise _refusal(path, f"is larger than {MAX_SETTINGS_BYTES:,} bytes")
     return _parsed(raw.decode("utf-8-sig", "replace"), path)

@@ -12,6 +12,7 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.executor import ResumeSettings
+from tertulia.policy.shell_environment import variables_from_wire
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_from_wire
 
@@ -152,7 +153,7 @@ def _value(where: str, key: str, value: object) -> Any:
         case "sandbox":
             return _modes(where, value)
         case "env":
-            return _variables(where, value)
+            return variables_from_wire(where, value)
         case "output":
             return _one_of(where, value, get_args(OutputFormat))
         case "command":
@@ -209,18 +210,6 @@ def _modes(where: str, value: object) -> dict[SandboxMode, Words]:
         raise InvalidParamsError(f"{where} must be a table: for each sandbox mode the arguments that mean it")
     modes = cast("Mapping[object, object]", value)
     return {sandbox_from_wire(mode): _words(f"{where}.{mode}", words) for mode, words in modes.items()}
-
-
-def _variables(where: str, value: object) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise InvalidParamsError(f"{where} must be a table of variables")
-    variables = cast("Mapping[object, object]", value)
-    for name, text in variables.items():
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-            raise InvalidParamsError(f"{where}: {name!r:.80} cannot be the name of a variable")
-        if not isinstance(text, str) or "\0" in text:
-            raise InvalidParamsError(f"{where}.{name} must be a text without NUL")
-    return cast("dict[str, str]", dict(variables))
 
 
 NETWORK_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -21,6 +19,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
 from tertulia.mcp.config.launch import PUBLIC_HEADERS, is_secret
 from tertulia.mcp.config.server_table import is_known_key, server_from_wire
+from tertulia.policy.plain_file import NotPlainFileError, read_plain_file
 from tertulia.protocol.validation_text import explain_json
 from tertulia.sandbox.mounts.stubs import is_stub
 
@@ -50,11 +49,13 @@ def read_dot_mcp(path: Path) -> dict[str, Any]:
     try:
         if is_stub(path):
             return {}
-        raw = _read(path)
+        raw = read_plain_file(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise InvalidParamsError(f"{path}: cannot be read: {error.strerror}") from None
+    except NotPlainFileError:
+        raise InvalidParamsError(f"{path}: expected a file") from None
     if len(raw) > MAX_BYTES:
         raise InvalidParamsError(f"{path}: larger than {MAX_BYTES:,} bytes")
     content = _parse(raw, path)
@@ -65,19 +66,6 @@ def read_dot_mcp(path: Path) -> dict[str, Any]:
     if (reason := _invalid_reason(by_name)) is not None:
         raise InvalidParamsError(f"{path}: {reason}")
     return by_name
-
-
-def _read(path: Path) -> bytes:
-    """The content, and a byte more where it is too long."""
-    # Not blocking: it could be a pipe, also just now.
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise InvalidParamsError(f"{path}: expected a file")
-        with os.fdopen(number, "rb", closefd=False) as file:
-            return file.read(MAX_BYTES + 1)
-    finally:
-        os.close(number)
 
 
 def server_table_of(label: str, entry: object, variables: Mapping[str, str]) -> dict[str, Any]:

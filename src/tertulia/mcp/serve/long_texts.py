@@ -5,6 +5,7 @@ It is given the same call with short marks in their place, and the texts are put
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 from uuid import uuid4
 
@@ -26,25 +27,30 @@ class LongTexts:
 
     def take_out(self, value: Any) -> Any:
         """The same with a mark in place of each long text."""
-        match value:
-            case str() if len(value) > LONG_CHARACTERS:
-                self._texts.append(value)
-                return f"{self._mark}{len(self._texts) - 1}"
-            case list():
-                return [self.take_out(entry) for entry in cast("list[Any]", value)]
-            case dict():
-                return {key: self.take_out(entry) for key, entry in cast("dict[str, Any]", value).items()}
-            case _:
-                return value
+        return _with_texts(value, self._mark_of)
 
     def put_back(self, value: Any) -> Any:
         """The same with each text in place of its mark."""
-        match value:
-            case str() if value.startswith(self._mark):
-                return self._texts[int(value.removeprefix(self._mark))]
-            case list():
-                return [self.put_back(entry) for entry in cast("list[Any]", value)]
-            case dict():
-                return {key: self.put_back(entry) for key, entry in cast("dict[str, Any]", value).items()}
-            case _:
-                return value
+        return _with_texts(value, self._text_of)
+
+    def _mark_of(self, text: str) -> str:
+        if len(text) <= LONG_CHARACTERS:
+            return text
+        self._texts.append(text)
+        return f"{self._mark}{len(self._texts) - 1}"
+
+    def _text_of(self, text: str) -> str:
+        return self._texts[int(text.removeprefix(self._mark))] if text.startswith(self._mark) else text
+
+
+def _with_texts(value: Any, replace: Callable[[str], str]) -> Any:
+    """The same value with every text in it replaced; keys stay."""
+    match value:
+        case str():
+            return replace(value)
+        case list():
+            return [_with_texts(entry, replace) for entry in cast("list[Any]", value)]
+        case dict():
+            return {key: _with_texts(entry, replace) for key, entry in cast("dict[str, Any]", value).items()}
+        case _:
+            return value

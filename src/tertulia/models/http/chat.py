@@ -13,6 +13,7 @@ import msgspec
 
 from tertulia.models import wire as w
 from tertulia.models.http.encoding import (
+    HttpDialect,
     MessageSeam,
     argument_text,
     encode,
@@ -191,13 +192,11 @@ class ChatDecoder(StreamDecoder):
         return call
 
 
-class ChatDialect:
+class ChatDialect(HttpDialect):
     """Items as messages, one each; what becomes of neighbours is decided when a request is put together."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, provider_name: str) -> None:
-        self.name = f"chat/{provider_name}"
+    __slots__ = ()
+    api = "chat"
 
     def encode_items(self, items: Sequence[i.Item]) -> bytes:
         """Each as one JSON value, reasoning left out."""
@@ -212,11 +211,7 @@ class ChatWire(HttpWire):
     """One model over Chat Completions."""
 
     path = "/chat/completions"
-
-    @property
-    def dialect(self) -> ChatDialect:
-        """How this API spells items."""
-        return ChatDialect(self.provider_name)
+    dialect_type = ChatDialect
 
     def body_of(self, request: w.ModelRequest) -> list[bytes]:
         """The request. Fields that only OpenAI has are sent only to OpenAI: other servers may refuse them."""

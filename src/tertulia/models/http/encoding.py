@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import ClassVar, cast
 
 import msgspec
 
-from tertulia.protocol.items import Summary, ToolCall
+from tertulia.protocol.items import Item, Summary, ToolCall
 from tertulia.protocol.json_scan import find_excess
 from tertulia.protocol.records import has_long_text
 from tertulia.protocol.tool_spec import ToolSpec
@@ -20,6 +21,24 @@ encode = msgspec.json.Encoder().encode
 _FREE_TEXT = msgspec.Raw(
     b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}'
 )
+
+
+class HttpDialect(ABC):
+    """A `Dialect` of one API. Each provider has its own: reasoning of another provider is left out."""
+
+    __slots__ = ("name",)
+    api: ClassVar[str]
+
+    def __init__(self, provider_name: str) -> None:
+        self.name = f"{self.api}/{provider_name}"
+
+    @abstractmethod
+    def encode_items(self, items: Sequence[Item]) -> bytes:
+        """Each as one JSON value."""
+
+    @abstractmethod
+    def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
+        """The tools that this API knows, as a JSON array."""
 
 
 def encode_item(value: object) -> bytes:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.models.catalog import ModelProvider, model_facts, model_family
+from tertulia.models.http.encoding import HttpDialect
 from tertulia.models.http.provider_error import (
     ProviderAddress,
     ProviderAttemptError,
@@ -26,7 +27,6 @@ from tertulia.models.http.stream_decoder import AnswerLimits, StreamDecoder
 from tertulia.models.wire import (
     AnswerFailure,
     AnswerPiece,
-    Dialect,
     ModelRequest,
     ModelSettings,
     ReasoningDelta,
@@ -51,6 +51,7 @@ class HttpWire(ABC):
 
     path: str
     """What follows the provider's base_url."""
+    dialect_type: type[HttpDialect]
     efforts: tuple[ReasoningEffort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh")
     """The words that this API has for `reasoning_effort`."""
     max_temperature: float = 2.0
@@ -91,9 +92,9 @@ class HttpWire(ABC):
         return self.provider.context_window
 
     @property
-    @abstractmethod
-    def dialect(self) -> Dialect:
+    def dialect(self) -> HttpDialect:
         """How this API spells items; reasoning of another provider is left out."""
+        return self.dialect_type(self.provider_name)
 
     @abstractmethod
     def body_of(self, request: ModelRequest) -> list[bytes]:

@@ -10,6 +10,7 @@ import msgspec
 
 from tertulia.models import wire as w
 from tertulia.models.http.encoding import (
+    HttpDialect,
     MessageSeam,
     arguments_of,
     encode,
@@ -247,13 +248,11 @@ class MessagesDecoder(TypedEventDecoder):
     }
 
 
-class MessagesDialect:
+class MessagesDialect(HttpDialect):
     """Items as messages, one each; what becomes of neighbours is decided when a request is put together."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, provider_name: str) -> None:
-        self.name = f"messages/{provider_name}"
+    __slots__ = ()
+    api = "messages"
 
     def encode_items(self, items: Sequence[i.Item]) -> bytes:
         """Each as one JSON value. Blank texts, which the API refuses, and thoughts without a seal are left out."""
@@ -293,13 +292,9 @@ class MessagesWire(HttpWire):
     """One model over the Messages API."""
 
     path = "/v1/messages"
+    dialect_type = MessagesDialect
     efforts = ("low", "medium", "high", "xhigh", "max")
     max_temperature = 1.0
-
-    @property
-    def dialect(self) -> MessagesDialect:
-        """How this API spells items."""
-        return MessagesDialect(self.provider_name)
 
     def headers_for(self, key: str | None) -> dict[str, str]:
         """The key under the API's own name for it; for other hosts, whose gateways may know only tokens, as one too."""

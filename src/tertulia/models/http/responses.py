@@ -10,6 +10,7 @@ import msgspec
 
 from tertulia.models import wire as w
 from tertulia.models.http.encoding import (
+    HttpDialect,
     argument_text,
     arguments_of,
     encode,
@@ -216,13 +217,11 @@ class ResponsesDecoder(TypedEventDecoder):
     }
 
 
-class ResponsesDialect:
+class ResponsesDialect(HttpDialect):
     """Items as `input` items. A message of one text is that text; pictures make it a list."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, provider_name: str) -> None:
-        self.name = f"responses/{provider_name}"
+    __slots__ = ()
+    api = "responses"
 
     def encode_items(self, items: Sequence[i.Item]) -> bytes:
         """Each as one JSON value. Reasoning only in the form that this provider sealed."""
@@ -268,11 +267,7 @@ class ResponsesWire(HttpWire):
     """One model over the Responses API. Nothing is left to the provider's memory: each request is whole."""
 
     path = "/responses"
-
-    @property
-    def dialect(self) -> ResponsesDialect:
-        """How this API spells items."""
-        return ResponsesDialect(self.provider_name)
+    dialect_type = ResponsesDialect
 
     def body_of(self, request: w.ModelRequest) -> list[bytes]:
         """The request; reasoning comes back sealed, so that it can be sent again if the provider stores nothing."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+from tertulia.policy.plain_file import read_whole_file
 
 MAX_CONFIG_BYTES = 256 * 1024
 MAX_INDEX_BYTES = 128 * 1024 * 1024
@@ -215,7 +216,7 @@ def looks_bare(place: str) -> bool:
 
 
 def _named_store(entry: str, place: str) -> str:
-    word, _, path = _content(entry, MAX_CONFIG_BYTES).decode().rstrip("\r\n").partition("gitdir: ")
+    word, _, path = read_whole_file(entry, MAX_CONFIG_BYTES).decode().rstrip("\r\n").partition("gitdir: ")
     if word or not path:
         raise ValueError("a .git file that names no store")
     return os.path.join(place, path)
@@ -225,7 +226,7 @@ def _configs(store: str) -> Iterator[str]:
     shared = os.path.join(store, "commondir")
     common = store
     if os.path.lexists(shared):
-        common = os.path.join(store, _content(shared, MAX_CONFIG_BYTES).decode().rstrip("\r\n"))
+        common = os.path.join(store, read_whole_file(shared, MAX_CONFIG_BYTES).decode().rstrip("\r\n"))
     yield os.path.join(common, "config")
     for folder in {store, common}:
         if os.path.lexists(own := os.path.join(folder, "config.worktree")):
@@ -245,7 +246,7 @@ def _is_plain_config(path: str) -> bool:
 def _foreign_setting(path: str, forced: Container[str]) -> str | None:
     """The first line, as section and words, that is not known to start nothing; None where there is none."""
     section, subsection = "", None
-    for line in _content(path, MAX_CONFIG_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+    for line in read_whole_file(path, MAX_CONFIG_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         line = line.removesuffix(b"\r")
         if _EMPTY.fullmatch(line):
             continue
@@ -269,7 +270,7 @@ def _starts_nothing(section: str, subsection: bytes | None, line: bytes, forced:
 
 
 def _has_no_submodule(path: str) -> bool:
-    data = _content(path, MAX_INDEX_BYTES)
+    data = read_whole_file(path, MAX_INDEX_BYTES)
     if _GITLINK not in data:
         return True
     # The bytes may be anything: a size, a part of an id. Which they are says only the entry they stand in.
@@ -289,14 +290,3 @@ def _modes(data: bytes) -> Iterator[bytes]:
         begins = position + _ENTRY_BYTES + (2 if extended else 0)
         # One to eight NUL follow a path, so that the length of an entry is a multiple of eight.
         position += (data.index(b"\0", begins) - position + 8) // 8 * 8
-
-
-def _content(path: str, most: int) -> bytes:
-    """The content of a plain file; a pipe, which would be waited for, is not read."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError("no plain file")
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise ValueError("too long to be read")
-    return content

@@ -18,6 +18,7 @@ import msgspec
 
 from tertulia.policy.commands.command_analysis import Words, read_script
 from tertulia.policy.commands.safe_programs import KNOWN_PROGRAMS, reads_only, words
+from tertulia.policy.plain_file import read_plain_file, read_whole_file
 
 MAX_BYTES = 128 * 1024 * 1024
 """Of all files of one command together."""
@@ -148,7 +149,7 @@ class _Search:
     # ── kinds of programs ────────────────────────────────────────────────────────────────────────────────────
 
     def _own_program(self, path: str) -> bool:
-        head = _content(path, _MAX_TEXT, whole=False)
+        head = read_plain_file(path, _MAX_TEXT)
         if head.startswith(b"\x7fELF"):
             return True
         if not head.startswith(b"#!"):
@@ -206,7 +207,7 @@ class _Search:
         self._note(todo[0])
         while todo:
             path = todo.pop()
-            text = _content(path, _MAX_TEXT).decode("utf-8", "replace")
+            text = read_whole_file(path, _MAX_TEXT).decode("utf-8", "replace")
             for name in dict.fromkeys(_NAME.findall(text)):
                 todo += self._code_called(name, (os.path.dirname(path), self._cwd))
         return True
@@ -256,7 +257,7 @@ class _Search:
             self._spend(1)
             digest = None
             if self._can_change(path) or self._can_change(real):
-                content = _content(real, MAX_BYTES - self._bytes)
+                content = read_whole_file(real, MAX_BYTES - self._bytes)
                 self._bytes += len(content)
                 digest = hashlib.sha256(os.fsencode(real) + b"\0" + content).hexdigest()
             if len(self.found) >= MAX_FILES:
@@ -294,14 +295,3 @@ def _in_its_folder(path: str) -> str:
     """With links on the way followed, and the last one not: who may write it is who may turn it elsewhere."""
     folder, name = os.path.split(path)
     return os.path.realpath(path) if name in ("", ".", "..") else os.path.join(os.path.realpath(folder), name)
-
-
-def _content(path: str, most: int, *, whole: bool = True) -> bytes:
-    """The content of a plain file; a pipe, which would be waited for, is not read."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError("no plain file")
-        content = file.read(most + 1)
-    if whole and len(content) > most:
-        raise ValueError("too long to be read")
-    return content

@@ -85,7 +85,7 @@ def _pieces_up_to(conversation: RecordedConversation, at: ItemId | int | None) -
         # Whole records have expired: what is left is repaired as it is when the session is resumed.
         pieces = mend_segments(pieces)
         store = _history_of(pieces)
-    return first_items(store.fork(at).item_count, pieces)
+    return first_items(store.fork(at).totals.item_count, pieces)
 
 
 def _history_of(pieces: Iterable[RecordedSegment]) -> HistoryStore:

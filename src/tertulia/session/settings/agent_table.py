@@ -7,7 +7,6 @@ the identity that context providers are asked about, see `context/agent_meta.py`
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
@@ -110,24 +109,13 @@ def _file(place: str, value: object) -> str | None:
 
 
 def read_instructions(path: str, named: str) -> str:
-    """The text of a file of instructions; InvalidParams says what is wrong with it. It never waits for a pipe."""
-    try:
-        with open(path, "rb", opener=lambda file, flags: os.open(file, flags | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidParamsError(f"{named}: {path!r:.200} is not a file")
-            data = file.read(MAX_INSTRUCTIONS_BYTES + 1)
-    except IsADirectoryError:
-        raise InvalidParamsError(f"{named}: {path!r:.200} is not a file") from None
-    except OSError as error:
-        raise InvalidParamsError(f"{named}: {path!r:.200} cannot be read: {error.strerror}") from None
-    if len(data) > MAX_INSTRUCTIONS_BYTES:
-        raise InvalidParamsError(f"{named}: {path!r:.200} is larger than {MAX_INSTRUCTIONS_BYTES:,} bytes")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise InvalidParamsError(f"{named}: {path!r:.200} is not a text in UTF-8") from None
-    if "\0" in text or not text.strip():
-        raise InvalidParamsError(f"{named}: {path!r:.200} {'has a zero byte' if text.strip() else 'is empty'}")
+    """The text of a file of instructions; InvalidParamsError says what is wrong with it."""
+    from tertulia.policy.plain_file import decode_text, read_named_file
+
+    label = f"{named}: {path!r:.200}"
+    text = decode_text(read_named_file(path, MAX_INSTRUCTIONS_BYTES, label), label)
+    if not text.strip():
+        raise InvalidParamsError(f"{label} is empty")
     return text
 
 
