@@ -26,6 +26,7 @@ from tertulia.rollout.sqlite.session_index import (
     refresh,
     remove_session,
 )
+from tertulia.rollout.sqlite.snapshots import Snapshots
 from tertulia.rollout.store import Row
 from tests.deadlines import HANG_S
 from tests.rollout.homes import add_session, age, encoded, everything_in, session_rows
@@ -44,9 +45,9 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     opened: list[str] = []
     real = index_module._look
 
-    def look(files: Any, blank: SessionEntry) -> SessionEntry:
+    def look(files: Any, blank: SessionEntry, snapshots: Snapshots) -> SessionEntry:
         opened.append(files.session_id)
-        return real(files, blank)
+        return real(files, blank, snapshots)
 
     monkeypatch.setattr(index_module, "_look", look)
     return opened

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from struct import Struct
 
 from tertulia.errors import StorageError
 from tertulia.rollout.sqlite.head import blank_head
@@ -35,6 +36,8 @@ PAGE_BYTES = 8192
 """Less is lost between records of 1 KB than in pages of 4096, and a commit costs the same."""
 
 _WAL_FORM = b"\x02\x02"
+_NAMED_AT, _NAMED = 60, Struct(">iIi")
+"""Where version and application stand in a file, and how."""
 
 # Small columns come first: a query for them alone never reads the pages that hold long texts. One table and no
 # index, because each costs a page, and most sessions are short. Records have an n above 0.
@@ -113,6 +116,11 @@ def _checked(connection: sqlite3.Connection, file: Path) -> sqlite3.Connection:
     return connection
 
 
+def connect_memory() -> sqlite3.Connection:
+    """Without a file: for the bytes of one (`Connection.deserialize`)."""
+    return _guarded(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+
+
 def _connect(file: Path, how: str) -> sqlite3.Connection:
     # SQLite would follow a link, and put its journal beside what that points to.
     refuse_link(file)
@@ -123,6 +131,11 @@ def _connect(file: Path, how: str) -> sqlite3.Connection:
         timeout=PATIENCE_S,
         check_same_thread=False,
     )
+    return _guarded(connection)
+
+
+def _guarded(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Let nothing in a file do more than be read, nor be larger than what is written."""
     connection.text_factory = bytes
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_HEADER_BYTES + MAX_BODY_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MAX_STATEMENT)
@@ -154,9 +167,9 @@ def blank() -> bytes:
     return content[:18] + _WAL_FORM + content[20:]
 
 
-def check_schema(connection: sqlite3.Connection, file: Path) -> int:
-    """Its version. StorageError for a newer one, and for what is no session's file."""
-    application, version = (
+def check_schema(connection: sqlite3.Connection, file: Path | str, named: tuple[int, int] | None = None) -> int:
+    """Its version. StorageError for a newer one, and for what is no session's file. `named` is its `format_of`."""
+    application, version = named or (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
     if application != APPLICATION_ID:
@@ -173,6 +186,12 @@ def check_schema(connection: sqlite3.Connection, file: Path) -> int:
             f"{file} has no format that a version of Tertulia wrote; move it away", file=str(file), kind="unknown"
         )
     return version
+
+
+def format_of(content: memoryview) -> tuple[int, int]:
+    """The application and the version that the first bytes of a file name."""
+    version, _, application = _NAMED.unpack_from(content, _NAMED_AT)
+    return application, version
 
 
 def _text(value: object) -> object:

@@ -22,6 +22,7 @@ import msgspec
 from tertulia.errors import BusyError, InvalidParamsError, StorageError
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_FOLDER = "sessions"
 _PRIVATE_DIRECTORY = 0o700
 _PRIVATE_FILE = 0o600
 _TRIES_S = (0, 0.002, 0.02, 0.1)
@@ -60,7 +61,11 @@ class SessionFiles(msgspec.Struct, frozen=True):
         return self._beside(".new")
 
     def _beside(self, ending: str) -> Path:
-        return sessions_folder(self.home) / (self.session_id + ending)
+        return Path(self.name(ending))
+
+    def name(self, ending: str) -> str:
+        """The path of the file with that ending."""
+        return f"{self.home}/{_FOLDER}/{self.session_id}{ending}"
 
     def size(self) -> int:
         """Bytes on the disk, the journal included."""
@@ -81,7 +86,7 @@ def session_files(home: Path, session_id: str) -> SessionFiles:
 
 def sessions_folder(home: Path) -> Path:
     """The folder with all session files."""
-    return home / "sessions"
+    return home / _FOLDER
 
 
 def names_in(home: Path) -> list[str]:
@@ -187,7 +192,12 @@ def hold_unowned(files: SessionFiles) -> Generator[bool]:
     Opening and closing a database without SQLite drops the locks that this process has on it.
     """
     with _snapshot_lock:
-        yield files not in _owned_here and not files.lock.exists() and not files.wal.exists()
+        yield files not in _owned_here and not is_in_use(files)
+
+
+def is_in_use(files: SessionFiles) -> bool:
+    """Whether a process seems to have the file open, or died with it open."""
+    return os.path.lexists(files.name(".lock")) or os.path.lexists(files.name(".db-wal"))
 
 
 class Ownership:

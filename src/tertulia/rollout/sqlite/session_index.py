@@ -21,17 +21,19 @@ from msgspec.structs import replace
 from tertulia.errors import NotFoundError, StorageError, TertuliaError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.storage import WireStorage, storage_from_wire, storage_to_wire
-from tertulia.rollout.sqlite.database import close_reader, connect_reader, connect_snapshot
+from tertulia.rollout.sqlite.database import close_reader, connect_reader
 from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, explain
 from tertulia.rollout.sqlite.index_file import NAME, connect_index, forget_marks, put_marks
 from tertulia.rollout.sqlite.session_files import (
     Ownership,
     SessionFiles,
     hold_unowned,
+    is_in_use,
     is_session_id,
     session_files,
     sessions_folder,
 )
+from tertulia.rollout.sqlite.snapshots import Snapshots
 from tertulia.rollout.sqlite.table import ROOT_TERMS, reached
 
 Stamp = tuple[int, int, int, int]
@@ -127,7 +129,8 @@ def find_session(home: Path, session_id: str) -> SessionEntry:
         raise NotFoundError(
             f"there is no session {session_id} in {sessions_folder(home)}", session_id=session_id
         ) from None
-    return _read(files, stamp)
+    with closing(Snapshots()) as snapshots:
+        return _read(files, stamp, snapshots)
 
 
 def remove_session(home: Path, session_id: str) -> None:
@@ -167,12 +170,13 @@ def refresh(home: Path) -> dict[str, SessionEntry]:
     known = _load(index)
     entries: dict[str, SessionEntry] = {}
     changed: list[SessionEntry] = []
-    for session_id, stamp in found.items():
-        entry = known.get(session_id)
-        if entry is None or entry.stamp != stamp:
-            entry = _read(SessionFiles(home, session_id), stamp)
-            changed.append(entry)
-        entries[session_id] = entry
+    with closing(Snapshots()) as snapshots:
+        for session_id, stamp in found.items():
+            entry = known.get(session_id)
+            if entry is None or entry.stamp != stamp:
+                entry = _read(SessionFiles(home, session_id), stamp, snapshots)
+                changed.append(entry)
+            entries[session_id] = entry
     gone = known.keys() - found.keys()
     if changed or gone:
         _save(index, changed, gone)
@@ -210,23 +214,23 @@ def _stamp(file: os.stat_result, journal: os.stat_result | None) -> Stamp:
     return (file.st_mtime_ns, file.st_size, journal.st_mtime_ns, journal.st_size)
 
 
-def _read(files: SessionFiles, stamp: Stamp) -> SessionEntry:
+def _read(files: SessionFiles, stamp: Stamp, snapshots: Snapshots) -> SessionEntry:
     blank = SessionEntry(files.session_id, stamp, stamp[1] + stamp[3], stamp[0] / 1e9, max(stamp[0], stamp[2]) / 1e9)
     try:
-        return _look(files, blank)
+        return _look(files, blank, snapshots)
     except StorageError as error:
         return replace(blank, trouble=error.message)
     except STORAGE_EXCEPTIONS as error:
         return replace(blank, trouble=explain(error, files.db).message)
 
 
-def _look(files: SessionFiles, blank: SessionEntry) -> SessionEntry:
+def _look(files: SessionFiles, blank: SessionEntry, snapshots: Snapshots) -> SessionEntry:
     with hold_unowned(files) as free:
         if free:
-            with closing(connect_snapshot(files.db)) as connection:
+            with snapshots.look(files.name(".db")) as connection:
                 entry = _summed(connection, blank)
             # Other processes may have come meanwhile; then what was seen may be anything.
-            if not files.lock.exists() and not files.wal.exists():
+            if not is_in_use(files):
                 return entry
     connection = connect_reader(files.db)
     try:
