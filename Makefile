@@ -29,7 +29,7 @@ empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools agents more-agents conformance fuzz bench compare compare-lock lock format clean packages fetched $(GATES)
+.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools agents more-agents conformance fuzz bench hot-paths compare compare-lock lock format clean packages fetched $(GATES)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -169,6 +169,9 @@ demo: setup ## see it work without a key; one conversation is a real model's whe
 
 bench: setup ## measure; BENCH=name chooses what
 	@$(BIN)/tertulia bench $(BENCH)
+
+hot-paths: setup ## count instructions of the hot paths; ACCEPT=--accept makes what is counted the new figures
+	@$(BIN)/python -m bench.hot_paths $(ACCEPT)
 
 COMPARE ?=
 compare: setup ## measure Tertulia against its peers, three hours (COMPARE=--quick: half an hour); report in build/compare.html

@@ -1,0 +1,69 @@
+"""A provider on the loopback, in a process of its own, whose whole answer arrives at once.
+
+What it does is not counted, and how often a client wakes up for its answer is no accident.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from tests.models.mock_provider import Told, chat_events
+
+PLAN = ("call_1", "update_plan", '{"plan":[{"step":"listen","status":"in_progress"}]}')
+TOLD = {
+    "short": Told(text="word word word word"),
+    "call": Told(calls=(PLAN,)),
+    "long": Told(text=" ".join(["word"] * 300)),
+}
+
+
+@contextmanager
+def provider() -> Generator[str]:
+    """The address of one. What is asked below `/short` or `/long` is answered so, below `/call` with a tool call."""
+    with subprocess.Popen([sys.executable, "-m", "bench.hot_paths.provider"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+
+
+def _serve() -> None:
+    answers = {name: _streamed(told) for name, told in TOLD.items()}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        print(server.getsockname()[1], flush=True)
+        while True:
+            peer, _ = server.accept()
+            with peer:
+                _answer(peer, answers)
+
+
+def _answer(peer: socket.socket, answers: dict[str, bytes]) -> None:
+    with peer.makefile("rb") as requests:
+        while line := requests.readline():
+            length = 0
+            while (header := requests.readline()) not in (b"\r\n", b""):
+                name, _, value = header.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            kind = line.split()[1].split(b"/")[1].decode()
+            peer.sendall(answers[_next_kind(kind, requests.read(length))])
+
+
+def _next_kind(kind: str, body: bytes) -> str:
+    has_output = body.rfind(b'"role":"tool"') > body.rfind(b'"role":"user"')
+    return "short" if kind == "call" and has_output else kind
+
+
+def _streamed(told: Told) -> bytes:
+    """An answer in the dialect of Chat Completions, head and body."""
+    events = [*chat_events(told), b""]
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events)
+
+
+if __name__ == "__main__":
+    _serve()
