@@ -66,7 +66,7 @@ InputItem = TextInput | ImageInput | LocalImageInput
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An agent that a conversation is to be; `repo`, `service` and `employee` each have the rights of those before."""
+    """A named agent instance that a conversation is to be."""
 
     name: str
     archetype: str = "repo"
