@@ -41,7 +41,7 @@ def test_the_two_conversations_have_their_own_instructions_tools_and_storage(ran
     assert rows(ran, "critic", "has") == ["tools: distance · storage: headers_only"]
 
 
-def test_narrowing_is_told(ran: Ran) -> None:
+def test_rights_is_told(ran: Ran) -> None:
     assert rows(ran, "critic", "narrowed") == [
         "sandbox: asked danger-full-access, given workspace-write (by the session)"
     ]

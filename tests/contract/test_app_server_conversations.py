@@ -201,7 +201,7 @@ def told(line: Any) -> list[Any]:
     return line["params"]["data"].get("narrowed") or [] if is_event(line) else []
 
 
-async def test_narrowing_is_told_in_the_answer_and_by_an_event(tmp_path: Path) -> None:
+async def test_rights_is_told_in_the_answer_and_by_an_event(tmp_path: Path) -> None:
     """S000-17, S000-47: `narrowed` [{field, asked, given, because}]."""
     async with serving(tmp_path, [], "-s", "read-only", "--storage", "headers-only") as server:
         opened = await server.call("conversation/open", sandbox="danger_full_access", storage_policy="full")

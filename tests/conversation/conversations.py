@@ -11,7 +11,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpView
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import Wire
-from tertulia.policy.narrowing import TOP, Rights
+from tertulia.policy.rights import TOP, Rights
 from tertulia.protocol.conversation_fields import ShellMode
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item

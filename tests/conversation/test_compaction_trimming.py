@@ -8,7 +8,7 @@ from tertulia.conversation.compaction import compacted_event, trim_for_overflow,
 from tertulia.history.compaction import Compaction
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import AssistantMessage, Summary, TextPart, UserMessage
 from tertulia.testing import say

@@ -28,7 +28,7 @@ from tertulia.executors.executor import (
 )
 from tertulia.executors.prompt.history_prompt import HistorySettings
 from tertulia.policy.approval_policy import NEVER, UNTRUSTED
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import Usage, UserMessage, text_parts
 from tertulia.protocol.records import NoteRecord

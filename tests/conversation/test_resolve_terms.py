@@ -16,7 +16,7 @@ from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import TOP, Narrowing, leq, meet
+from tertulia.policy.rights import TOP, Narrowing, leq, meet
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tests.conversation.conversations import OTHER_WIRE, WIRE, find_wire, ground, terms

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.user_message import environment_message, seeds, user_instructions_message
 from tertulia.policy.approval_policy import NEVER, UNTRUSTED
-from tertulia.policy.narrowing import TOP, meet
+from tertulia.policy.rights import TOP, meet
 from tertulia.protocol.items import UserMessage
 
 

@@ -15,7 +15,7 @@ from tertulia.conversation.terms import Terms
 from tertulia.errors import BusyError, InternalError
 from tertulia.policy.approval_policy import NEVER
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.items import Item, ToolOutput, UserMessage

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tertulia.conversation.terms import ConversationContext, Terms, ToolsPrefs, TurnContext, tool_preferences
 from tertulia.mcp.view import McpView
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 from tests.tables import each_row
 
 NAMELESS = ApprovalPolicy("trusted", may_ask=False, retry_outside_on_failure=False)

@@ -16,7 +16,7 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import McpError
 from tertulia.mcp.view import McpView
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST
-from tertulia.policy.narrowing import TOP, Rights
+from tertulia.policy.rights import TOP, Rights
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_spec import CONV_TOOLS, ToolSpec
 from tertulia.tools.registry import ToolRegistry

@@ -25,9 +25,9 @@ from tertulia.errors import TertuliaError
 from tertulia.events.journal import NoJournal
 from tertulia.history.sanitiser import prove
 from tertulia.models.scripted.script import ScriptedRequest
-from tertulia.policy.narrowing import meet
+from tertulia.policy.rights import meet
 from tertulia.protocol.events import Event
-from tertulia.scheduler.task_permits import TaskPermits
+from tertulia.scheduler.host_slots import HostSlots
 from tertulia.session.resume.replay_verification import verify_requests
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
 from tests.deadlines import HANG_S
@@ -154,17 +154,20 @@ class Delegating(RuleBasedStateMachine):
         return tertulia.Settings(model=model, tools=[look], limits=LIMITS, slots=self.slots, close_timeout_s=5)
 
     @initialize(
-        narrow=st.booleans(), slots=st.integers(1, 8), permits=st.sampled_from((8, 8, 8, 2, 1)), kept=st.integers(0, 4)
+        narrow=st.booleans(),
+        slots=st.integers(1, 8),
+        host_slots=st.sampled_from((8, 8, 8, 2, 1)),
+        kept=st.integers(0, 4),
     )
-    def start(self, narrow: bool, slots: int, permits: int, kept: int) -> None:
-        self.slots, self.permits, self.recorded = slots, TaskPermits(permits), kept == 4
+    def start(self, narrow: bool, slots: int, host_slots: int, kept: int) -> None:
+        self.slots, self.host_slots, self.recorded = slots, HostSlots(host_slots), kept == 4
         self.occurred[f"slots: {slots}"] += 1
         if self.recorded:
             self.move_to(self.usual_home)
 
         async def begin() -> None:
             journal = None if self.recorded else NoJournal()
-            self.session = tertulia.Session(self.settings(), journal=journal, permits=self.permits)
+            self.session = tertulia.Session(self.settings(), journal=journal, host_slots=self.host_slots)
             await self.session.__aenter__()
             self.news = self.session.parts.bus.subscribe(limit=100_000)
             await self.session.open(sandbox="read-only" if narrow else None, include_plan_tool=not narrow)
@@ -259,8 +262,8 @@ class Delegating(RuleBasedStateMachine):
         await self.session.close(timeout=HANG_S)
         await asyncio.gather(*self.waiting, return_exceptions=True)
         self.waiting.clear()
-        assert (self.permits.held, len(parts.nursery)) == (0, 0)
-        self.session = tertulia.Session(self.settings(), resumed=parts.session_id, permits=self.permits)
+        assert (self.host_slots.held, len(parts.nursery)) == (0, 0)
+        self.session = tertulia.Session(self.settings(), resumed=parts.session_id, host_slots=self.host_slots)
         await self.session.__aenter__()
         self.news = self.session.parts.bus.subscribe(limit=100_000)
         self.events += drain(self.session.events(after=0))
@@ -285,7 +288,7 @@ class Delegating(RuleBasedStateMachine):
             return
         conversations = list(self.session.parts.conversations)
         running = [task.conversation_id for task in self.session.parts.registry.running()]
-        assert len(running) <= min(self.slots, self.permits.held)
+        assert len(running) <= min(self.slots, self.host_slots.held)
         assert len(running) == len(set(running))
         assert not has_wait_cycle(self.session.parts.scheduler)
         for conversation in conversations:
@@ -323,10 +326,10 @@ class Delegating(RuleBasedStateMachine):
         await self._until(lambda: all(task.done() for task in self.waiting))
         for result in await asyncio.gather(*self.waiting, return_exceptions=True):
             assert not isinstance(result, BaseException) or isinstance(result, TertuliaError), repr(result)
-        # No plan is left, no slot and no permit is taken, and the next message works in every conversation.
+        # No plan is left, no slot and no slot is taken, and the next message works in every conversation.
         await self._until(lambda: not parts.scheduler._workers)
         assert (parts.scheduler.active, parts.scheduler.queued(), len(parts.registry)) == ([], [], 0)
-        assert (self.permits.held, len(parts.scheduler.occupancy)) == (0, 0)
+        assert (self.host_slots.held, len(parts.scheduler.occupancy)) == (0, 0)
         for conversation in self.session.conversations():
             state = parts.conversations.find(conversation.id)
             assert (state.task, state.awaiting, state.history.open_calls) == (None, 0, ())
@@ -335,7 +338,7 @@ class Delegating(RuleBasedStateMachine):
         await self._close_at_work()
         self.check_events()
         assert not self.grown
-        assert (len(parts.nursery), self.permits.held) == (0, 0)
+        assert (len(parts.nursery), self.host_slots.held) == (0, 0)
 
     async def _close_at_work(self) -> None:
         """The last tree is cut by the close of its session."""

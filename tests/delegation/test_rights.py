@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.policy.narrowing import leq
+from tertulia.policy.rights import leq
 from tertulia.testing import call, say
 from tests.delegation.delegation_stage import create, play, send
 from tests.delegation.test_defects import serve

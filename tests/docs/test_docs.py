@@ -29,7 +29,7 @@ from tertulia.policy.approval_policy import PRESETS, UNTRUSTED
 from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAction
 from tertulia.policy.approvals.grants import Grant
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import to_wire
+from tertulia.policy.rights import to_wire
 from tertulia.protocol.conversation_fields import TOOL_SWITCHES
 from tertulia.protocol.events import EVENT_TYPES
 from tertulia.protocol.inputs import ContextFields, NewConversation

@@ -1,4 +1,4 @@
-"""The orders by themselves. What they promise together is proved in test_narrowing.py."""
+"""The orders by themselves. What they promise together is proved in test_rights.py."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import tertulia
 from tertulia.conversation.terms import Terms
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, PREFERENCES, RIGHT_FIELDS, TOOL_SWITCHES
 from tertulia.protocol.field_kinds import ConversationField, FieldKind, Number, Structured, Switch, Words
 from tertulia.protocol.inputs import ContextFields
@@ -52,7 +52,7 @@ def spelling_faults(rows: tuple[ConversationField, ...] = CONVERSATION_FIELDS) -
             set(ContextFields.__struct_fields__),
             {row.name for row in rows if row.doc is not None and not row.python_only},
         ),
-        "Rights in policy/narrowing.py": (set(Rights.__struct_fields__), {row.right for row in rows if row.narrows}),
+        "Rights in policy/rights.py": (set(Rights.__struct_fields__), {row.right for row in rows if row.narrows}),
         "LimitFields in session/settings/conversation_fields.py": (
             set(get_type_hints(LimitFields)),
             set(Limits.__struct_fields__),
@@ -95,7 +95,7 @@ def test_a_row_without_its_spellings_is_named_with_each_place() -> None:
     assert "include_clock_tool is missing in ConversationFields in session/settings/conversation_fields.py" in faults
     assert "include_clock_tool is missing in Settings in session/settings/settings.py" in faults
     without = spelling_faults(tuple(row for row in CONVERSATION_FIELDS if row.name != "visibility"))
-    assert "visibility is in Rights in policy/narrowing.py, and not in the table" in without
+    assert "visibility is in Rights in policy/rights.py, and not in the table" in without
 
 
 def test_a_preference_needs_a_place_in_the_terms() -> None:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxUnavailableError
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 from tertulia.sandbox import availability
 from tertulia.sandbox.availability import install_command, is_untried, require_tier, tier_outlook
 from tertulia.sandbox.launcher import landlock

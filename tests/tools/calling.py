@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, TaskId
 from tertulia.protocol.items import ToolCall

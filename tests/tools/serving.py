@@ -25,7 +25,7 @@ from tertulia.mcp.server_connection import (
 )
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.limits import NO_LIMITS, Limits
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, TaskId
 from tertulia.protocol.tool_events import ApprovalRequest

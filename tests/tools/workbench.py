@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tertulia.events.clock import SystemClock
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
-from tertulia.policy.narrowing import TOP, Rights
+from tertulia.policy.rights import TOP, Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import ToolCall

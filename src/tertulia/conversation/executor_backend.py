@@ -33,7 +33,7 @@ from tertulia.executors.executor import (
 )
 from tertulia.executors.prompt.history_prompt import HistorySettings, TaskHistorySettings, transcript
 from tertulia.executors.step_events import StepEvents
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.ids import ItemId, new_item_id
 from tertulia.protocol.items import AssistantMessage, ImagePart, UserMessage, text_parts

@@ -18,7 +18,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
 from tertulia.models.wire import ChecksSettings, ModelSettings, Wire
 from tertulia.policy.limits import limits_from_wire
-from tertulia.policy.narrowing import Narrowing, Rights, narrow, parse_right
+from tertulia.policy.rights import Narrowing, Rights, narrow, parse_right
 from tertulia.protocol.conversation_fields import PREFERENCES, RIGHT_FIELDS
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ChangeFromPython, ContextFields, OpenFromPython, check_text

@@ -25,7 +25,7 @@ from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.history.compaction import keep_rounds
 from tertulia.history.store import HistoryLimits, HistoryStore, Rewrite
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
 from tertulia.protocol.records import (

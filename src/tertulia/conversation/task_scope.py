@@ -16,7 +16,7 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError, TaskCancelledError, TertuliaError
 from tertulia.events.bus import CleanTexts, EventBus, EventScope
 from tertulia.events.clock import Clock
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.events import AgentMessage, AgentReasoning, Event, EventData
 from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id
 from tertulia.protocol.items import (

@@ -11,7 +11,7 @@ import msgspec
 from tertulia.mcp.view import McpView
 from tertulia.models.wire import ModelSettings, Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ReasoningEffort, ShellMode
 from tertulia.protocol.sandbox_mode import SandboxMode
 from tertulia.protocol.storage import StoragePolicy

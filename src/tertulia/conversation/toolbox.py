@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tertulia.conversation.terms import Terms, ToolsPrefs, tool_preferences
 from tertulia.errors import TertuliaError
 from tertulia.mcp.view import allows_name, withheld_error
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.prompt.tool_list import OfferedTools, assemble_tools
 from tertulia.protocol.conversation_fields import ShellMode
 from tertulia.protocol.ids import ConversationId

@@ -16,7 +16,7 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import approval_to_wire
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.inputs import ImageInput, InputItem, LocalImageInput, TextInput, check_text
 from tertulia.protocol.items import ImagePart, Item, Part, TextPart, UserMessage

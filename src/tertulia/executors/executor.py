@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from tertulia.policy.narrowing import TOP, Rights
+from tertulia.policy.rights import TOP, Rights
 from tertulia.protocol.items import NO_USAGE, Usage
 from tertulia.protocol.tool_events import Decider, PlanStep
 from tertulia.sandbox.runner import OnOutput, RunningCommand

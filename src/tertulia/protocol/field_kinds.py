@@ -1,6 +1,6 @@
 """The kinds of fields that a conversation has, and what one row of their table says.
 
-A kind knows how its values are spelled. It does not know what stricter means: `policy.narrowing` makes the order of a
+A kind knows how its values are spelled. It does not know what stricter means: `policy.rights` makes the order of a
 right from its kind.
 """
 

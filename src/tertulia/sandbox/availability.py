@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import ClosedError, SandboxUnavailableError
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.events import WarningEvent
 from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.mounts.kernel_calls import OLDEST_KERNEL, missing_calls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.worktree import OwnWorktree
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths
 from tertulia.sandbox.runner import (

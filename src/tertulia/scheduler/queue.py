@@ -22,10 +22,10 @@ from tertulia.protocol.inputs import StopScope
 from tertulia.protocol.records import message_key
 from tertulia.scheduler.branch_queue import BranchQueue
 from tertulia.scheduler.handoffs import Handoffs
+from tertulia.scheduler.host_slots import HostSlots
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.plan import Branch, Chain, Occupancy, TaskEnd, TaskPlan, recorded_chain
 from tertulia.scheduler.reply import Failure, Reply, without_text
-from tertulia.scheduler.task_permits import TaskPermits
 from tertulia.scheduler.task_runner import TaskRunner
 
 _KEPT = 1_000
@@ -111,7 +111,7 @@ class Scheduler:
         *,
         grace_s: float,
         slots: int = 1,
-        permits: TaskPermits | None = None,
+        host_slots: HostSlots | None = None,
     ) -> None:
         self._runner = runner
         self._handoffs = handoffs
@@ -124,7 +124,7 @@ class Scheduler:
         self._nursery = nursery
         self._grace_s = min(grace_s, STOP_GRACE_S)
         self.slots = slots
-        self._permits = permits
+        self._host_slots = host_slots
         self._workers: set[asyncio.Task[None]] = set()
         """One for each slot that is taken."""
         self._warned = False
@@ -233,8 +233,8 @@ class Scheduler:
         ]
         for chain in [*self._queue.active]:
             self._stop(chain.root, "shutdown", timeout_s)
-        if self._permits is not None:
-            self._permits.forget(self)
+        if self._host_slots is not None:
+            self._host_slots.forget(self)
         while self._workers:
             await asyncio.wait(self._workers)
         return any(handle is not None and handle.abandoned for handle in handles)
@@ -251,10 +251,10 @@ class Scheduler:
 
     async def _work(self) -> None:
         """Keep one slot busy as long as there is a branch that may run."""
-        permits, branch = self._permits, None
+        host_slots, branch = self._host_slots, None
         try:
-            # One that has nothing to do asks for no permit: to wait for that would hold its slot.
-            while permits is None or (self._queue.first() is not None and await permits.take(self)):
+            # One that has nothing to do asks for no slot of the host: to wait for that would hold its own.
+            while host_slots is None or (self._queue.first() is not None and await host_slots.take(self)):
                 try:
                     branch = self._queue.take(branch)
                     if branch is None:
@@ -264,8 +264,8 @@ class Scheduler:
                         self._start_workers(1)
                     await self._run(branch)
                 finally:
-                    if permits is not None:
-                        permits.give_back()
+                    if host_slots is not None:
+                        host_slots.give_back()
         finally:
             worker = asyncio.current_task()
             assert worker is not None

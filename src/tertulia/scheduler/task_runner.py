@@ -25,7 +25,7 @@ from tertulia.errors import TertuliaError
 from tertulia.events.bus import EventScope
 from tertulia.events.clock import Timestamps
 from tertulia.policy.log_redaction import log_text
-from tertulia.policy.narrowing import Rights, meet
+from tertulia.policy.rights import Rights, meet
 from tertulia.protocol.events import (
     ConversationCloseForced,
     ErrorEvent,

@@ -8,7 +8,7 @@ import msgspec
 
 from tertulia.policy.approvals.approval_request import GrantScope, PartName
 from tertulia.policy.approvals.grants import Grant
-from tertulia.policy.narrowing import Narrowing
+from tertulia.policy.rights import Narrowing
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.items import Usage

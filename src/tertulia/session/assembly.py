@@ -29,9 +29,9 @@ from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
 from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
 from tertulia.sandbox.runner import PROTECTED_NAMES
 from tertulia.scheduler.handoffs import Handoffs
+from tertulia.scheduler.host_slots import HostSlots
 from tertulia.scheduler.plan import Occupancy
 from tertulia.scheduler.queue import Scheduler
-from tertulia.scheduler.task_permits import TaskPermits
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members
 from tertulia.session.conversations import Conversations
@@ -65,7 +65,7 @@ def assemble_session(
     environment: Environment | None = None,
     past: RecordedState | None = None,
     mcp_host: McpHost | None = None,
-    permits: TaskPermits | None = None,
+    host_slots: HostSlots | None = None,
     redactor: Redactor | None = None,
     agent_servers: bool = True,
 ) -> SessionParts:
@@ -87,7 +87,7 @@ def assemble_session(
         model=model,
         make=_MAKERS,
         host=mcp_host,
-        permits=permits,
+        host_slots=host_slots,
         starts_agent_servers=agent_servers,
         epoch=0 if past is None else past.epoch + 1,
         began_after=0 if past is None else past.last_seq,
@@ -333,7 +333,15 @@ def _scheduler(parts: SessionParts) -> Scheduler:
         find_backend=find_backend,
     )
     return Scheduler(
-        runner, handoffs, occupancy, bus, clock, nursery, grace_s=grace, slots=settings.slots, permits=parts.permits
+        runner,
+        handoffs,
+        occupancy,
+        bus,
+        clock,
+        nursery,
+        grace_s=grace,
+        slots=settings.slots,
+        host_slots=parts.host_slots,
     )
 
 

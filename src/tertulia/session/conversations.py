@@ -16,7 +16,7 @@ from tertulia.errors import ClosedError, InvalidParamsError, LimitError, NotFoun
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
-from tertulia.policy.narrowing import Narrowing, Rights
+from tertulia.policy.rights import Narrowing, Rights
 from tertulia.protocol.events import (
     BackgroundEvent,
     ConversationClosed,

@@ -17,7 +17,7 @@ from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import NATIVE
 from tertulia.errors import NotFoundError
 from tertulia.events.metrics import CallTotals, MetricsTotals
-from tertulia.policy.narrowing import Rights, to_wire
+from tertulia.policy.rights import Rights, to_wire
 from tertulia.prompt.request import cache_key, full_instructions
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.events import AbortReason

@@ -9,9 +9,9 @@ from tertulia.errors import ClosedError, InvalidRequestError, LimitError, NotFou
 from tertulia.events.clock import SystemClock
 from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.sandbox.limits.open_files import check_free_files
+from tertulia.scheduler.host_slots import HostSlots
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.reply import Reply, TypedReply
-from tertulia.scheduler.task_permits import TaskPermits
 from tertulia.session.approvals.callback import ApprovalHandler
 from tertulia.session.conversations import Tombstones
 from tertulia.session.messages.options import MessageContent, MessageOptions
@@ -40,7 +40,7 @@ class Host:
         self._nursery = Nursery()
         self._swept: asyncio.Task[None] | None = None
         self._mcp_host: McpHost | None = None
-        self._permits = None if settings.max_running_tasks is None else TaskPermits(settings.max_running_tasks)
+        self._host_slots = None if settings.max_running_tasks is None else HostSlots(settings.max_running_tasks)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -58,7 +58,7 @@ class Host:
             LimitError: The process holds as many sessions as it may.
         """
         return await self._enter(
-            Session(settings or self.settings, swept=True, mcp_host=self._below(), permits=self._permits)
+            Session(settings or self.settings, swept=True, mcp_host=self._below(), host_slots=self._host_slots)
         )
 
     async def _enter(self, session: Session) -> Session:
@@ -102,7 +102,7 @@ class Host:
                     swept=True,
                     waits=waits,
                     mcp_host=self._below(),
-                    permits=self._permits,
+                    host_slots=self._host_slots,
                 )
             )
         finally:

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from tertulia.errors import ClosedError, InvalidParamsError, MethodNotFoundError, TertuliaError
 from tertulia.policy.limits import limits_from_wire
-from tertulia.policy.narrowing import Narrowing, narrow
+from tertulia.policy.rights import Narrowing, narrow
 from tertulia.protocol import inputs as i
 from tertulia.protocol.conversation_fields import RIGHT_FIELDS
 from tertulia.session import answers as a

@@ -22,9 +22,9 @@ from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.sandbox.availability import SandboxNotice
+from tertulia.scheduler.host_slots import HostSlots
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
-from tertulia.scheduler.task_permits import TaskPermits
 from tertulia.scheduler.task_runner import TaskRegistry
 from tertulia.session.answers import CloseAnswer
 from tertulia.session.conversations import Conversations
@@ -78,7 +78,7 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     make: PartMakers
     host: McpHost | None = None
     """The host's pool of MCP servers, which outlives this session; None where the session has its own."""
-    permits: TaskPermits | None = None
+    host_slots: HostSlots | None = None
     """The host's share of running tasks; None where it sets no limit."""
     starts_agent_servers: bool = True
     """Whether the MCP servers that context providers describe for an agent are started."""

@@ -37,7 +37,7 @@ from tertulia.session.submission import SessionActivity
 from tertulia.session.transactions import open_conversation
 
 if TYPE_CHECKING:
-    from tertulia.scheduler.task_permits import TaskPermits
+    from tertulia.scheduler.host_slots import HostSlots
     from tertulia.session.mcp.host import McpHost
 
 
@@ -53,13 +53,13 @@ class Session:
         resumed: str | None = None,
         swept: bool = False,
         mcp_host: McpHost | None = None,
-        permits: TaskPermits | None = None,
+        host_slots: HostSlots | None = None,
         agent_servers: bool = True,
         on_approval: ApprovalHandler | None = None,
         waits: bool = True,
     ) -> None:
         """`resumed`: the id of a stored session that this one goes on with. `swept`: the caller has removed what is
-        expired. `mcp_host`: where sessions share MCP servers; None: in its own, closed with it. `permits`: how many
+        expired. `mcp_host`: where sessions share MCP servers; None: in its own, closed with it. `host_slots`: how many
         tasks the host lets run. `agent_servers`: whether the MCP servers that context providers describe for an agent
         are started. `waits`: whether entering waits for MCP servers; without it `session.mcp.ready` does, when the
         caller follows the events."""
@@ -75,7 +75,7 @@ class Session:
             resumed=resumed,
             swept=swept,
             mcp_host=mcp_host,
-            permits=permits,
+            host_slots=host_slots,
             agent_servers=agent_servers,
         )
         self._on_approval = on_approval
@@ -356,7 +356,7 @@ async def _assembled(
     resumed: str | None,
     swept: bool,
     mcp_host: McpHost | None,
-    permits: TaskPermits | None,
+    host_slots: HostSlots | None,
     agent_servers: bool,
 ) -> SessionParts:
     """The parts of a new session, or of the stored one that `resumed` names."""
@@ -372,7 +372,7 @@ async def _assembled(
         clock=clock,
         environment=environment,
         mcp_host=mcp_host,
-        permits=permits,
+        host_slots=host_slots,
         redactor=redactor,
         agent_servers=agent_servers,
     )

@@ -20,7 +20,7 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpManager, McpView, ViewChanges
 from tertulia.models.wire import Wire
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.ids import ConversationId, new_conversation_id
 from tertulia.protocol.inputs import NewConversation, OpenFromPython, SetContext, check_text
 from tertulia.protocol.sandbox_mode import SandboxMode

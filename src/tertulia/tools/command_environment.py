@@ -15,7 +15,7 @@ import msgspec
 from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.approvals.approval_request import ApprovalParts, GrantSubject, RequestedAction, with_label
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.sandbox_mode import sandbox_to_wire
 from tertulia.protocol.storage import Full

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import ON_REQUEST
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.conversation_fields import TOOL_SWITCHES
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import InputItem, NewConversation, TextInput

@@ -31,7 +31,7 @@ from tertulia.policy.approvals.approval_request import (
     as_one_line,
     with_label,
 )
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.events import BackgroundEvent, EventData
 from tertulia.protocol.ids import ConversationId, new_item_id
 from tertulia.protocol.items import Part, TextPart

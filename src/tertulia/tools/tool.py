@@ -13,7 +13,7 @@ from tertulia.errors import DepthExceededError, LimitError
 from tertulia.events.clock import Clock
 from tertulia.mcp.server_connection import SamplingRequest, SamplingResult
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, TaskId
 from tertulia.protocol.inputs import InputItem, NewConversation

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tertulia.executors.acp.acp_executor import AcpExecutor
 from tertulia.executors.acp.definition import ACP_PRESETS
 from tertulia.executors.executor import Assignment, NativeSessionId, RunEnd, RunFailed, RunFinished, UsageReport
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 from tests.executors.acp_hosts import acp_crew
 from tests.executors.acp_stage import received
 

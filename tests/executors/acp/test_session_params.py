@@ -18,7 +18,7 @@ from tertulia.executors.acp.acp_executor import (
 )
 from tertulia.executors.acp.definition import ACP_PRESETS, AcpDefinition, AcpSandboxMode
 from tertulia.executors.executor import Assignment
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 
 QWEN, CODEX, CLAUDE = (ACP_PRESETS[name] for name in ("qwen", "codex", "claude"))
 

@@ -27,7 +27,7 @@ from tertulia.executors.executor import (
     ToolUseEnd,
     UsageReport,
 )
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 from tests.executors.agents import Crew, crew, fake, until
 
 

@@ -14,7 +14,7 @@ from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.command.command_line import among_its_own, command_line, standard_input
 from tertulia.executors.command.definition import CLAUDE, CODEX, ExecutorDefinition
 from tertulia.executors.executor import Assignment
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 
 READ_ONLY = replace(TOP, sandbox="read_only")
 WRITES = replace(TOP, sandbox="workspace_write", network=False)

@@ -38,7 +38,7 @@ from tertulia.executors.command.command_executor import PlainText
 from tertulia.mcp.config.launch import resolve_launch
 from tertulia.mcp.config.server_table import server_from_wire
 from tertulia.mcp.client.stdio_transport import StdioTransport
-from tertulia.policy.narrowing import TOP
+from tertulia.policy.rights import TOP
 from tertulia.sandbox.launcher import launched_process as launched
 from tertulia.sandbox.sandbox import Sandbox
 from msgspec.structs import replace

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import StorageError
-from tertulia.policy.narrowing import TOP, Narrowing
+from tertulia.policy.rights import TOP, Narrowing
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import TermsRecord
 from tertulia.protocol.storage import HeadersOnly, Ttl

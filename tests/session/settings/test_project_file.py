@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import NO_LIMITS
-from tertulia.policy.narrowing import TOP, leq
+from tertulia.policy.rights import TOP, leq
 from tertulia.session.settings.project_file import apply_project_file, find_project_files
 from tertulia.session.settings.settings import Settings
 from tests.policy.strategies import paths

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST, UNTRUSTED
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import Rights, leq
+from tertulia.policy.rights import Rights, leq
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tertulia.session.settings import values
 from tertulia.session.settings.settings import Settings

@@ -15,7 +15,7 @@ from tertulia.cli.output.tables import conversation_name
 from tertulia.cli.output.terminal import Style, TerminalOutput, shorten
 from tertulia.cli.output.work_lines import Line, WorkLines
 from tertulia.policy.approvals.approval_queue import WAYS_OUT
-from tertulia.policy.narrowing import to_wire
+from tertulia.policy.rights import to_wire
 from tertulia.protocol import events as e
 from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved

@@ -29,7 +29,7 @@ from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.context.project_instructions import read_project_instructions
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
-from tertulia.policy.narrowing import to_wire
+from tertulia.policy.rights import to_wire
 from tertulia.protocol.tool_events import server_status_text
 from tertulia.sandbox.availability import install_command
 from tertulia.sandbox.launcher.launched_process import MAY_REMAIN, Namespace, may_remain

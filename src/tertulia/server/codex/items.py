@@ -13,7 +13,7 @@ import msgspec
 from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.history.segment import is_user_request
 from tertulia.policy.approval_policy import ApprovalPolicy
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol import items as history_items
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.tool_events import ToolCallEnd

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from tertulia.conversation.state import ConversationState
 from tertulia.events.bus import EventScope
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, new_item_id, new_span_id, new_task_id, new_trace_id
 from tertulia.protocol.items import ToolCall, readable_arguments

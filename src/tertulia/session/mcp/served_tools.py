@@ -17,7 +17,7 @@ from tertulia.errors import McpError, TertuliaError
 from tertulia.mcp.serve.sources import ServedCall, ServedTool
 from tertulia.mcp.server_connection import CallResult, Elicitation, ToolHints
 from tertulia.policy.approvals.approval_request import GrantScope, hidden_text_notice
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest, McpToolCallProgress
 from tertulia.protocol.tool_spec import ToolSpec

@@ -21,7 +21,7 @@ from tertulia.history.sanitiser import mend, turns
 from tertulia.history.segment import is_message
 from tertulia.history.store import HistoryStore
 from tertulia.models.wire import Wire
-from tertulia.policy.narrowing import Narrowing, meet
+from tertulia.policy.rights import Narrowing, meet
 from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput
 from tertulia.protocol.records import MCP_PINS, NATIVE_SESSION

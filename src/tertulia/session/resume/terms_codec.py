@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tertulia.conversation.state import ConversationState
 from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.mcp.view import McpView
-from tertulia.policy.narrowing import Narrowing, Rights
+from tertulia.policy.rights import Narrowing, Rights
 from tertulia.protocol.conversation_fields import PREFERENCES, TOOL_SWITCHES
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.records import MCP_PINS, NoteRecord, TermsRecord, names_a_file

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.project_server import FILE_NAME as DOT_MCP
 from tertulia.mcp.config.project_server import ProjectServer, read_dot_mcp
-from tertulia.policy.narrowing import Narrowing, Rights, narrow, parse_right, to_wire
+from tertulia.policy.rights import Narrowing, Rights, narrow, parse_right, to_wire
 from tertulia.protocol.conversation_fields import FIELDS_BY_NAME, RIGHT_FIELDS
 from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.nested_protected import protected_part

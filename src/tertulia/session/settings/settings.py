@@ -27,8 +27,8 @@ from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalName, ApprovalPolicy
 from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
 from tertulia.policy.limits import Limits
-from tertulia.policy.narrowing import TOP, Rights, parse_right
 from tertulia.policy.orders import SANDBOX_ORDER
+from tertulia.policy.rights import TOP, Rights, parse_right
 from tertulia.protocol.conversation_fields import RIGHT_FIELDS, TOOL_SWITCHES, ReasoningEffort, ShellMode, Visibility
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.sandbox_mode import SandboxName, sandbox_from_wire

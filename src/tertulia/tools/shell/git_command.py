@@ -16,7 +16,7 @@ from tertulia.errors import SandboxError
 from tertulia.policy.commands.command_analysis import safe_environment
 from tertulia.policy.commands.git_repository import FORCED_FOR_WRITES, looks_bare, why_git_may_not_write
 from tertulia.policy.commands.git_writing import GIT_VERBS, GitWrite, read_git
-from tertulia.policy.narrowing import Rights
+from tertulia.policy.rights import Rights
 from tertulia.protocol.events import WarningEvent
 from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.runner import Command, CommandResult, Confinement

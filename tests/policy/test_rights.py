@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.limits import NO_LIMITS, Limits
-from tertulia.policy.narrowing import RIGHTS_ORDER, TOP, Narrowing, Rights, leq, meet, narrow, parse_right, to_wire
+from tertulia.policy.rights import RIGHTS_ORDER, TOP, Narrowing, Rights, leq, meet, narrow, parse_right, to_wire
 from tertulia.protocol.conversation_fields import SWITCH_OF_TOOL, TOOL_SWITCHES
 from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl

@@ -10,7 +10,7 @@ import pytest
 
 import tertulia
 from tertulia.errors import InvalidParamsError
-from tertulia.scheduler.task_permits import TaskPermits
+from tertulia.scheduler.host_slots import HostSlots
 from tertulia.testing import ScriptedModel, ScriptedRequest, call, say
 from tests.deadlines import HANG_S
 from tests.session.staging import ticks
@@ -110,15 +110,15 @@ async def test_a_session_whose_chain_waits_for_a_permit_is_not_idle() -> None:
         assert first.activity.is_idle
 
 
-async def test_permits_take_turns_and_none_is_lost() -> None:
-    permits, order = TaskPermits(2), []
+async def test_slots_of_a_host_are_given_in_turn_and_none_is_lost() -> None:
+    slots, order = HostSlots(2), []
 
     async def work(owner: str, number: int) -> None:
-        if await permits.take(owner):
-            assert permits.held <= 2
+        if await slots.take(owner):
+            assert slots.held <= 2
             order.append((owner, number))
             await ticks(2)
-            permits.give_back()
+            slots.give_back()
 
     jobs = [asyncio.create_task(work("a", number)) for number in range(5)]
     await ticks(1)
@@ -127,18 +127,18 @@ async def test_permits_take_turns_and_none_is_lost() -> None:
     jobs[4].cancel()
     await asyncio.gather(*jobs, return_exceptions=True)
     assert [owner for owner, _ in order].index("b") <= 3
-    assert (len(order), permits.held) == (6, 0)
+    assert (len(order), slots.held) == (6, 0)
 
 
 async def test_an_owner_that_is_forgotten_gets_no_permit() -> None:
-    permits = TaskPermits(1)
-    assert await permits.take("a")
-    waiting = asyncio.create_task(permits.take("b"))
+    slots = HostSlots(1)
+    assert await slots.take("a")
+    waiting = asyncio.create_task(slots.take("b"))
     await ticks(1)
-    permits.forget("b")
+    slots.forget("b")
     assert await waiting is False
-    permits.give_back()
-    assert permits.held == 0
+    slots.give_back()
+    assert slots.held == 0
 
 
 @pytest.mark.parametrize("wrong", [0, -3, "many", True])
@@ -149,24 +149,24 @@ def test_a_limit_that_makes_no_sense_is_refused(wrong: Any) -> None:
 
 async def test_a_wait_that_is_given_up_costs_no_permit() -> None:
     """Whether it is given up before its turn, in the same moment, or just after it was given one."""
-    permits = TaskPermits(1)
-    assert await permits.take("a")
-    alone, second, third, late = (asyncio.create_task(permits.take(owner)) for owner in "bccd")
+    slots = HostSlots(1)
+    assert await slots.take("a")
+    alone, second, third, late = (asyncio.create_task(slots.take(owner)) for owner in "bccd")
     await ticks(1)
     alone.cancel()
     await ticks(1)
     second.cancel()
-    permits.give_back()
+    slots.give_back()
     third.cancel()
     await ticks(1)
     assert await late
-    assert permits.held == 1
-    waiting = asyncio.create_task(permits.take("e"))
+    assert slots.held == 1
+    waiting = asyncio.create_task(slots.take("e"))
     await ticks(1)
     waiting.cancel()
-    permits.forget("e")
-    permits.give_back()
+    slots.forget("e")
+    slots.give_back()
     results = await asyncio.gather(alone, second, third, waiting, return_exceptions=True)
     assert [type(result) for result in results] == [asyncio.CancelledError] * 4
-    assert permits.held == 0
-    assert await permits.take("f")
+    assert slots.held == 0
+    assert await slots.take("f")

@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 
 
-class TaskPermits:
-    """So many permits. A session that asks for many at once waits behind one that asks for its first.
+class HostSlots:
+    """So many slots. A session that asks for many at once waits behind one that asks for its first.
 
     Owners are compared by identity. There is no lock: giving and taking are plain assignments between two awaits.
     """
@@ -20,15 +20,15 @@ class TaskPermits:
         self._waiting: dict[object, deque[asyncio.Future[bool]]] = {}
         self._turns = 0
         self._served: dict[object, int] = {}
-        """When each owner had its last permit, counted in permits."""
+        """When each owner had its last slot, counted in slots."""
 
     @property
     def held(self) -> int:
-        """How many permits are out now."""
+        """How many slots are out now."""
         return self._held
 
     async def take(self, owner: object) -> bool:
-        """Wait for a permit; False where the owner was forgotten meanwhile and has none."""
+        """Wait for a slot; False where the owner was forgotten meanwhile and has none."""
         if self._held < self._limit and not self._waiting:
             self._give(owner)
             return True
@@ -44,7 +44,7 @@ class TaskPermits:
             raise
 
     def give_back(self) -> None:
-        """A task has ended: next is the owner whose last permit lies back longest, or that had none yet."""
+        """A task has ended: next is the owner whose last slot lies back longest, or that had none yet."""
         self._held -= 1
         while self._waiting and self._held < self._limit:
             owner = min(self._waiting, key=lambda waiting: self._served.get(waiting, 0))
@@ -56,7 +56,7 @@ class TaskPermits:
                 self._give(owner)
 
     def forget(self, owner: object) -> None:
-        """A session closes: its tasks that wait get no permit."""
+        """A session closes: its tasks that wait get no slot."""
         self._served.pop(owner, None)
         for turn in self._waiting.pop(owner, ()):
             if not turn.done():
