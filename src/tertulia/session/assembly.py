@@ -292,56 +292,40 @@ def _project_files(parts: SessionParts) -> ProjectFiles:
     return ProjectFiles([mask.path for mask in masks])
 
 
+async def _make_ready(parts: SessionParts, scope: TaskScope) -> None:
+    """Before a task: what its conversation works with is brought up to date."""
+    if scope.conversation.terms.worktree is not None:
+        await parts.worktrees.ready(scope.conversation)
+    if (agents := parts.made.agent_registry) is not None:
+        await agents.refresh(scope.conversation)
+    _refresh_project(parts, scope)
+    if parts.made.servers is not None:
+        await refresh_before_task(parts, scope)
+
+
+async def _report_worktree(parts: SessionParts, scope: TaskScope) -> WorktreeReport | None:
+    if parts.made.worktrees is None:
+        return None
+    return await parts.worktrees.report(scope.conversation, scope.task_id)
+
+
 def _scheduler(parts: SessionParts) -> Scheduler:
     settings, bus, clock, nursery = parts.settings, parts.bus, parts.clock, parts.nursery
-
-    async def make_ready(scope: TaskScope) -> None:
-        if scope.conversation.terms.worktree is not None:
-            await parts.worktrees.ready(scope.conversation)
-        if (agents := parts.made.agent_registry) is not None:
-            await agents.refresh(scope.conversation)
-        _refresh_project(parts, scope)
-        if parts.made.servers is not None:
-            await refresh_before_task(parts, scope)
-
-    async def report_worktree(scope: TaskScope) -> WorktreeReport | None:
-        if parts.made.worktrees is None:
-            return None
-        return await parts.worktrees.report(scope.conversation, scope.task_id)
+    conversations, occupancy, grace = parts.conversations, Occupancy(), settings.close_timeout_s
+    environment, hooks = (
+        dict(settings.shell_environment),
+        (partial(_make_ready, parts), partial(_report_worktree, parts)),
+    )
+    services = TaskServices(bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks)
+    handoffs = Handoffs(conversations, bus, clock, occupancy)
 
     def find_backend(conversation: ConversationState) -> Backend:
         return parts.backends.find(conversation)
 
-    services = TaskServices(
-        bus,
-        clock,
-        parts.toolbox,
-        settings.tool_timeout_s,
-        dict(settings.shell_environment),
-        make_ready,
-        report_worktree,
-    )
-    occupancy, grace = Occupancy(), settings.close_timeout_s
-    handoffs = Handoffs(parts.conversations, bus, clock, occupancy)
-    runner = TaskRunner(
-        parts.conversations,
-        services,
-        nursery,
-        parts.registry,
-        handoffs,
-        grace,
-        find_backend=find_backend,
-    )
+    runner = TaskRunner(conversations, services, nursery, parts.registry, handoffs, grace, find_backend=find_backend)
+    all_slots = parts.host_slots
     return Scheduler(
-        runner,
-        handoffs,
-        occupancy,
-        bus,
-        clock,
-        nursery,
-        grace_s=grace,
-        slots=settings.slots,
-        host_slots=parts.host_slots,
+        runner, handoffs, occupancy, bus, clock, nursery, grace_s=grace, slots=settings.slots, host_slots=all_slots
     )
 
 
