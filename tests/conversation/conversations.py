@@ -46,7 +46,7 @@ def find_wire(model: object) -> Wire:
     raise InvalidParamsError(f"model {model!r}: no provider of that name")
 
 
-def ground(default: Terms | None = None, ceiling: Rights = TOP, because: str = "session") -> TermsBase:
+def terms_base(default: Terms | None = None, ceiling: Rights = TOP, because: str = "session") -> TermsBase:
     """What new terms are measured against."""
     return TermsBase(default or terms(ceiling), ceiling, because, find_wire)
 
@@ -64,7 +64,7 @@ class KeepingJournal:
         self.kept.append(record)
 
     def watch(self, settled: Any) -> bool:
-        """Nothing is settled later."""
+        """Nothing is resolved later."""
         return False
 
     def hurry(self) -> None:

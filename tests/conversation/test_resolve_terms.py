@@ -19,7 +19,7 @@ from tertulia.policy.limits import Limits
 from tertulia.policy.rights import TOP, Narrowing, leq, meet
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, ContextFields
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
-from tests.conversation.conversations import OTHER_WIRE, WIRE, find_wire, ground, terms
+from tests.conversation.conversations import OTHER_WIRE, WIRE, find_wire, terms, terms_base
 from tests.policy.strategies import rights
 from tests.tables import each_row
 from tests.thorough import examples
@@ -78,62 +78,62 @@ def values(found: Terms) -> dict[str, Any]:
 def test_asking_for_nothing_changes_nothing() -> None:
     """X-67, S000-15: absent keeps."""
     current = terms(STRICT, base="base", user="user", shell_mode="local", cwd="/here")
-    settled = resolve_terms(asked(), current, ground())
-    assert settled.terms == current
-    assert settled.terms.rights is current.rights
-    assert settled.terms.context.mcp_view is current.context.mcp_view
-    assert (settled.narrowed, settled.warnings) == ((), ())
+    resolved = resolve_terms(asked(), current, terms_base())
+    assert resolved.terms == current
+    assert resolved.terms.rights is current.rights
+    assert resolved.terms.context.mcp_view is current.context.mcp_view
+    assert (resolved.narrowed, resolved.warnings) == ((), ())
 
 
 @each_row("field", CHANGED)
 def test_a_field_that_is_given_changes_itself_and_nothing_else(field) -> None:
     """S000-34, S000-36, X-67"""
     current = terms(base="base", user="user")
-    settled = resolve_terms(asked(**{field: CHANGED[field]}), current, ground())
-    before, after = values(current), values(settled.terms)
+    resolved = resolve_terms(asked(**{field: CHANGED[field]}), current, terms_base())
+    before, after = values(current), values(resolved.terms)
     assert after[field] != before[field]
     assert {name for name in before if before[name] != after[name]} == {field}
-    assert settled.narrowed == ()
+    assert resolved.narrowed == ()
 
 
 @each_row("field", CHANGED)
 def test_a_field_that_is_null_goes_back_to_the_default(field) -> None:
     """X-67: null resets."""
     default = terms()
-    changed = resolve_terms(asked(**CHANGED), default, ground(default)).terms
-    settled = resolve_terms(asked(**{field: None}), changed, ground(default))
+    changed = resolve_terms(asked(**CHANGED), default, terms_base(default)).terms
+    resolved = resolve_terms(asked(**{field: None}), changed, terms_base(default))
     back = values(default)[field]
-    assert values(settled.terms) == values(changed) | {field: back}
-    assert settled.narrowed == ()
+    assert values(resolved.terms) == values(changed) | {field: back}
+    assert resolved.narrowed == ()
 
 
 def test_all_fields_that_are_null_give_the_default() -> None:
     """X-67"""
     default = terms()
-    changed = resolve_terms(asked(**CHANGED), default, ground(default)).terms
-    assert resolve_terms(asked(**dict.fromkeys(CHANGED)), changed, ground(default)).terms == default
+    changed = resolve_terms(asked(**CHANGED), default, terms_base(default)).terms
+    assert resolve_terms(asked(**dict.fromkeys(CHANGED)), changed, terms_base(default)).terms == default
 
 
 def test_terms_are_new_and_the_old_ones_stay_as_they_were() -> None:
     """S000-03: whoever runs under the old ones is not disturbed."""
     current = terms(base="base")
     before = values(current)
-    settled = resolve_terms(asked(**CHANGED), current, ground())
+    resolved = resolve_terms(asked(**CHANGED), current, terms_base())
     assert values(current) == before
-    assert values(settled.terms) != before
+    assert values(resolved.terms) != before
 
 
 def test_what_the_model_is_offered_follows_from_the_new_rights() -> None:
     """S000-06, S000-08: preferences and view are never set beside the rights."""
-    settled = resolve_terms(asked(include_plan_tool=False, mcp_tool_allowlist=["fs__*"]), terms(), ground())
-    context = settled.terms.context
+    resolved = resolve_terms(asked(include_plan_tool=False, mcp_tool_allowlist=["fs__*"]), terms(), terms_base())
+    context = resolved.terms.context
     assert context.tools_prefs.include_plan_tool is False
     assert [tool.name for tool in context.mcp_view.list_tools()] == ["fs__read", "fs__write"]
 
 
 def test_a_limit_that_is_not_named_stays() -> None:
     current = terms(replace(TOP, limits=Limits(max_output_bytes=7, mcp_concurrency=3)))
-    limits = resolve_terms(asked(limits={"mcp_concurrency": 2.0}), current, ground()).terms.rights.limits
+    limits = resolve_terms(asked(limits={"mcp_concurrency": 2.0}), current, terms_base()).terms.rights.limits
     assert (limits.max_output_bytes, limits.mcp_concurrency) == (7, 2)
 
 
@@ -142,19 +142,19 @@ def test_a_limit_that_is_not_named_stays() -> None:
 )
 def test_the_shell_follows_the_approval_policy_until_it_is_asked_for(policy, shell_mode) -> None:
     """X-19"""
-    settled = resolve_terms(asked(approval_policy=policy), terms(), ground()).terms
-    assert settled.context.tools_prefs.shell_mode == shell_mode
-    explicit = resolve_terms(asked(approval_policy=policy, shell_mode="local"), terms(), ground()).terms
+    resolved = resolve_terms(asked(approval_policy=policy), terms(), terms_base()).terms
+    assert resolved.context.tools_prefs.shell_mode == shell_mode
+    explicit = resolve_terms(asked(approval_policy=policy, shell_mode="local"), terms(), terms_base()).terms
     assert explicit.context.tools_prefs.shell_mode == "local"
 
 
 def test_a_shell_that_was_given_up_can_be_had_again() -> None:
     """X-19, X-67: a conversation narrows itself, its ceiling stays."""
-    without = resolve_terms(asked(shell_mode="none"), terms(), ground()).terms
+    without = resolve_terms(asked(shell_mode="none"), terms(), terms_base()).terms
     assert (without.rights.shell, without.context.tools_prefs.shell_mode) == (False, "none")
-    again = resolve_terms(asked(shell_mode="with-request"), without, ground()).terms
+    again = resolve_terms(asked(shell_mode="with-request"), without, terms_base()).terms
     assert (again.rights.shell, again.shell_mode) == (True, "with_request")
-    reset = resolve_terms(asked(shell_mode=None), without, ground()).terms
+    reset = resolve_terms(asked(shell_mode=None), without, terms_base()).terms
     assert (reset.rights.shell, reset.shell_mode) == (True, None)
 
 
@@ -182,27 +182,29 @@ def test_a_shell_that_was_given_up_can_be_had_again() -> None:
 def test_asking_for_too_much_gives_what_is_allowed_and_says_so(field, wanted, given) -> None:
     """S000-16, S000-17, S000-36, B7: what was asked, what was given, and why."""
     current = terms(STRICT)
-    settled = resolve_terms(asked(**{field: wanted}), current, ground(ceiling=STRICT, because="ancestor:42"))
-    (cut,) = settled.narrowed
+    resolved = resolve_terms(asked(**{field: wanted}), current, terms_base(ceiling=STRICT, because="ancestor:42"))
+    (cut,) = resolved.narrowed
     spelled = "danger-full-access" if wanted == "danger_full_access" else wanted
     assert cut == Narrowing(field, spelled, given, "ancestor:42")
-    assert settled.terms.rights == STRICT
-    assert settled.terms.context.tools_prefs == current.context.tools_prefs
+    assert resolved.terms.rights == STRICT
+    assert resolved.terms.context.tools_prefs == current.context.tools_prefs
 
 
 def test_only_what_was_asked_for_is_told() -> None:
     """S000-17"""
-    settled = resolve_terms(asked(sandbox="workspace-write", shell_mode="none"), terms(STRICT), ground(ceiling=STRICT))
-    assert [cut.field for cut in settled.narrowed] == ["sandbox"]
+    resolved = resolve_terms(
+        asked(sandbox="workspace-write", shell_mode="none"), terms(STRICT), terms_base(ceiling=STRICT)
+    )
+    assert [cut.field for cut in resolved.narrowed] == ["sandbox"]
 
 
 def test_a_reset_asks_for_nothing_and_is_met_with_the_ceiling() -> None:
     """X-67: to the default as far as the ceiling allows, without a word."""
     fields = [name for name in CHANGED if hasattr(TOP, name)]
     resets = asked(**dict.fromkeys([*fields, "shell_mode"]))
-    settled = resolve_terms(resets, terms(STRICT), TermsBase(terms(TOP), STRICT, "session", find_wire))
-    assert settled.terms.rights == STRICT
-    assert settled.narrowed == ()
+    resolved = resolve_terms(resets, terms(STRICT), TermsBase(terms(TOP), STRICT, "session", find_wire))
+    assert resolved.terms.rights == STRICT
+    assert resolved.narrowed == ()
 
 
 _words = {
@@ -240,12 +242,12 @@ def test_no_terms_rise_above_their_ceiling_whatever_is_asked(wanted, ceiling, de
     """S000-16, S000-19, B7"""
     current = terms(meet(default, ceiling))
     measured = TermsBase(terms(default), ceiling, "session", find_wire)
-    settled = resolve_terms(wanted, current, measured)
-    found = settled.terms
+    resolved = resolve_terms(wanted, current, measured)
+    found = resolved.terms
     assert leq(found.rights, ceiling)
     assert found.context.mcp_view.allowlist == found.rights.mcp_tool_allowlist
     assert found.rights.shell or found.context.tools_prefs.shell_mode == "none"
-    for cut in settled.narrowed:
+    for cut in resolved.narrowed:
         assert getattr(wanted, cut.field) not in (None, msgspec.UNSET)
         assert cut.asked != cut.given
         assert cut.because == "session"
@@ -258,18 +260,18 @@ def test_no_terms_rise_above_their_ceiling_whatever_is_asked(wanted, ceiling, de
 
 def test_the_old_spelling_of_an_allowlist_is_warned_of_once() -> None:
     """S000-26"""
-    settled = resolve_terms(asked(mcp_tool_allowlist=["fs/read", "web/get"]), terms(), ground())
-    assert settled.terms.rights.mcp_tool_allowlist == {"fs__read", "web__get"}
-    (warning,) = settled.warnings
+    resolved = resolve_terms(asked(mcp_tool_allowlist=["fs/read", "web/get"]), terms(), terms_base())
+    assert resolved.terms.rights.mcp_tool_allowlist == {"fs__read", "web__get"}
+    (warning,) = resolved.warnings
     assert "deprecated" in warning
 
 
 @pytest.mark.parametrize(("allowlist", "visible"), [([], []), (None, ["fs__read", "fs__write", "web__get"])])
 def test_an_empty_allowlist_is_none_and_null_is_all(allowlist, visible) -> None:
     """X-24"""
-    narrow = resolve_terms(asked(mcp_tool_allowlist=["fs__read"]), terms(), ground()).terms
-    settled = resolve_terms(asked(mcp_tool_allowlist=allowlist), narrow, ground()).terms
-    assert [tool.name for tool in settled.context.mcp_view.list_tools()] == visible
+    narrow = resolve_terms(asked(mcp_tool_allowlist=["fs__read"]), terms(), terms_base()).terms
+    resolved = resolve_terms(asked(mcp_tool_allowlist=allowlist), narrow, terms_base()).terms
+    assert [tool.name for tool in resolved.context.mcp_view.list_tools()] == visible
 
 
 # ---- refusals
@@ -343,18 +345,18 @@ def test_a_backend_that_cannot_ask_is_refused_where_the_narrowed_policy_needs_it
 def test_an_unknown_model_is_refused() -> None:
     current = terms()
     with pytest.raises(InvalidParamsError, match="no provider of that name"):
-        resolve_terms(asked(model="nobody/x"), current, ground())
+        resolve_terms(asked(model="nobody/x"), current, terms_base())
     assert current.wire is WIRE
 
 
 @pytest.mark.parametrize("field", ["base_instructions", "user_instructions", "cwd"])
 def test_a_text_over_16_megabytes_is_refused(field) -> None:
     with pytest.raises(InvalidParamsError, match=f"^{field} is 16,777,217 bytes long"):
-        resolve_terms(asked(**{field: "/" + "x" * MAX_TEXT_BYTES}), terms(), ground())
+        resolve_terms(asked(**{field: "/" + "x" * MAX_TEXT_BYTES}), terms(), terms_base())
 
 
 @each_row("field", ["shell_mode", "backend", "cwd", "visibility"])
 def test_a_refusal_does_not_repeat_a_megabyte(field) -> None:
     with pytest.raises(TertuliaError) as refused:
-        resolve_terms(asked(**{field: "x" * 1_000_000}), terms(), ground())
+        resolve_terms(asked(**{field: "x" * 1_000_000}), terms(), terms_base())
     assert len(refused.value.message) < 250

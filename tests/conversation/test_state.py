@@ -21,7 +21,7 @@ from tertulia.protocol.inputs import ContextFields
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
 from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import HeadersOnly
-from tests.conversation.conversations import OTHER_WIRE, KeepingJournal, ground, make_conversation, terms
+from tests.conversation.conversations import OTHER_WIRE, KeepingJournal, make_conversation, terms, terms_base
 from tests.events.scripted import StillClock
 from tests.history.items import call, model, output, user
 from tests.tables import each_row
@@ -43,7 +43,7 @@ def said(conversation: ConversationState) -> list[Item]:
 
 def changed(conversation: ConversationState, **fields: object) -> Terms:
     """New terms as a client would ask for them."""
-    return resolve_terms(ContextFields(**fields), conversation.terms, ground()).terms  # pyright: ignore[reportArgumentType]
+    return resolve_terms(ContextFields(**fields), conversation.terms, terms_base()).terms  # pyright: ignore[reportArgumentType]
 
 
 # ---- its beginning

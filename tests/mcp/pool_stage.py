@@ -79,7 +79,7 @@ class PoolStage:
     async def ready(self, **changes: Any) -> PooledServer:
         """A server that runs."""
         server = self.lease(**changes).server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert server.status == "ready", server.error
         return server
 

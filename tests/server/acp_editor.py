@@ -149,7 +149,7 @@ class EditorStage:
         async with asyncio.timeout(DEADLINE_S):
             for member in self.session(made).parts.servers.members:
                 if member.server is not None:
-                    await member.server.monitor.settled()
+                    await member.server.monitor.wait_until_known()
         return made
 
     async def prompt(self, session_id: str, *blocks: Any) -> Any:

@@ -139,7 +139,7 @@ class CodexStage:
         async with asyncio.timeout(DEADLINE_S):
             for member in self.session(id).parts.servers.members:
                 if member.server is not None:
-                    await member.server.monitor.settled()
+                    await member.server.monitor.wait_until_known()
         return id
 
 

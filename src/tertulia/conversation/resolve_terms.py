@@ -68,27 +68,27 @@ class ResolvedTerms(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def resolve_terms(request: ContextFields, current: Terms, ground: TermsBase) -> ResolvedTerms:
+def resolve_terms(request: ContextFields, current: Terms, base: TermsBase) -> ResolvedTerms:
     """The terms that follow from `current` when `request` is granted as far as the ceiling allows."""
-    default, context = ground.default, current.context
-    fields, warnings = _parse_rights(request, current, ground)
+    default, context = base.default, current.context
+    fields, warnings = _parse_rights(request, current, base)
     preferences = {name: _preference(name, request, current, default) for name in PREFERENCES}
-    rights, narrowed = narrow(fields, current.rights, ground.ceiling, ground.because)
-    base = _text(request.base_instructions, context.base_instructions, "base_instructions")
+    rights, narrowed = narrow(fields, current.rights, base.ceiling, base.because)
+    instructions = _text(request.base_instructions, context.base_instructions, "base_instructions")
     user = _text(request.user_instructions, context.user_instructions, "user_instructions")
-    backend, cwd = _backend(request.backend, current, ground), _cwd(request.cwd, current, default)
-    _check_asking(backend, rights, ground)
-    warnings.extend(_sandbox_warnings(backend, rights, ground))
+    backend, cwd = _backend(request.backend, current, base), _cwd(request.cwd, current, default)
+    _check_asking(backend, rights, base)
+    warnings.extend(_sandbox_warnings(backend, rights, base))
     # Last, because it alone may make something, which a refusal after it has to let go.
-    wire = _wire(request.model, current, ground)
+    wire = _wire(request.model, current, base)
     try:
         warnings.extend(_fit_settings(preferences, request, wire, backend))
     except InvalidParamsError:
         if wire is not current.wire and wire is not default.wire:
-            ground.let_go(wire)
+            base.let_go(wire)
         raise
     view, tools = _view(context.mcp_view, rights), tool_preferences(rights, preferences["shell_mode"], wire.family)
-    context, functions = ConversationContext(base, user, view, tools), _functions(request, current)
+    context, functions = ConversationContext(instructions, user, view, tools), _functions(request, current)
     held = {
         "agent": current.agent,
         "functions": functions,
@@ -132,7 +132,7 @@ def _narrowed_as_asked(narrowed: Iterable[Narrowing], request: ContextFields) ->
             yield replace(cut, asked=value) if cut.field in PREFERENCES else cut
 
 
-def _parse_rights(request: ContextFields, current: Terms, ground: TermsBase) -> tuple[dict[str, Any], list[str]]:
+def _parse_rights(request: ContextFields, current: Terms, base: TermsBase) -> tuple[dict[str, Any], list[str]]:
     fields: dict[str, Any] = {}
     warnings: list[str] = []
     for right, name in _RIGHTS.items():
@@ -140,12 +140,12 @@ def _parse_rights(request: ContextFields, current: Terms, ground: TermsBase) -> 
         if value is UNSET:
             continue
         if value is None:
-            fields[right] = getattr(ground.default.rights, right)
+            fields[right] = getattr(base.default.rights, right)
         elif name == "limits":
             fields[right] = limits_from_wire(value, current.rights.limits)
         elif name == "mcp_tool_allowlist":
-            tools = (*current.context.mcp_view.tools, *ground.mcp.list_tools(ground.conversation))
-            fields[right], list_warnings = parse_allowlist(value, tools, ground.mcp.absent())
+            tools = (*current.context.mcp_view.tools, *base.mcp.list_tools(base.conversation))
+            fields[right], list_warnings = parse_allowlist(value, tools, base.mcp.absent())
             warnings.extend(list_warnings)
         else:
             fields[right] = parse_right(right, value)
@@ -183,33 +183,33 @@ def _view(view: McpView, rights: Rights) -> McpView:
     return view if view.allowlist == rights.mcp_tool_allowlist else view.with_allowlist(rights.mcp_tool_allowlist)
 
 
-def _wire(requested: object, current: Terms, ground: TermsBase) -> Wire:
+def _wire(requested: object, current: Terms, base: TermsBase) -> Wire:
     if requested is UNSET:
         return current.wire
-    return ground.default.wire if requested is None else ground.find_wire(requested)
+    return base.default.wire if requested is None else base.find_wire(requested)
 
 
-def _backend(requested: object, current: Terms, ground: TermsBase) -> str:
+def _backend(requested: object, current: Terms, base: TermsBase) -> str:
     if requested is UNSET:
         return current.backend
     if requested is None:
-        return ground.default.backend
-    if requested != NATIVE and requested not in (backends := ground.backends()):
+        return base.default.backend
+    if requested != NATIVE and requested not in (backends := base.backends()):
         raise InvalidParamsError(f"backend {requested!r:.80} is unknown; {name_hint(str(requested), backends)}")
     return cast(str, requested)
 
 
-def _check_asking(backend: str, rights: Rights, ground: TermsBase) -> None:
+def _check_asking(backend: str, rights: Rights, base: TermsBase) -> None:
     # One that does not exist any more is refused when it gets a task.
-    if backend != NATIVE and rights.approval_policy.needs_asking and not ground.backends().get(backend, True):
+    if backend != NATIVE and rights.approval_policy.needs_asking and not base.backends().get(backend, True):
         raise InvalidParamsError(
             f"backend {backend} cannot ask a person, and this approval policy needs that; use on-request or never"
         )
 
 
-def _sandbox_warnings(backend: str, rights: Rights, ground: TermsBase) -> Iterator[str]:
+def _sandbox_warnings(backend: str, rights: Rights, base: TermsBase) -> Iterator[str]:
     """A warning, not a refusal: the mode may change before the first task, which would be refused otherwise."""
-    modes, mode = None if backend == NATIVE else ground.sandboxes().get(backend), rights.sandbox
+    modes, mode = None if backend == NATIVE else base.sandboxes().get(backend), rights.sandbox
     if modes is not None and mode not in modes and mode != "danger_full_access":
         yield (
             f"backend {backend} does not say how it is held to the sandbox mode {sandbox_to_wire(mode)}: its tasks "

@@ -163,7 +163,7 @@ class Conversations:
     ) -> tuple[ConversationState, ResolvedTerms]:
         """A conversation under root, narrowed to the session; or under another one, and narrowed to that.
 
-        `arrival`: the agent that it is, prepared for it before it exists.
+        `prepared_agent`: the agent that it is, prepared before the conversation exists.
         """
         parent = None if spec.parent_id in (UNSET, None) else self.find(str(spec.parent_id))
         self._check_room()
@@ -176,7 +176,7 @@ class Conversations:
         )
         id = new_id(spec) if prepared_agent is None else prepared_agent.id
         conversation = self._add(id, open_terms, spec, parent=parent or self.root)
-        return conversation, replace(open_terms.settled, terms=conversation.terms)
+        return conversation, replace(open_terms.resolved, terms=conversation.terms)
 
     def check_child(self, spec: NewConversation, caller: ConversationState, promised: int = 0) -> Rights:
         """Raise what `open_child` would raise once so many others are open; nothing is opened. What it might do."""
@@ -284,7 +284,7 @@ class Conversations:
         self, id: ConversationId, open_terms: OpenTerms, spec: NewConversation, parent: ConversationState | None, *,
         cause: EventScope | None = None, shared: Rounds = None,
     ) -> ConversationState:  # fmt: skip
-        terms = in_worktree(open_terms.settled.terms, spec)
+        terms = in_worktree(open_terms.resolved.terms, spec)
         conversation = ConversationState(id, terms, clock=self._clock, journal=self._journal)
         conversation.default, conversation.ceiling, conversation.because = (
             open_terms.default,
@@ -293,7 +293,7 @@ class Conversations:
         )
         conversation.title = _title(spec, None)
         _put_below(conversation, parent)
-        self._agree(conversation, _merge_narrowed((), open_terms.settled, spec))
+        self._agree(conversation, _merge_narrowed((), open_terms.resolved, spec))
         warnings: Sequence[str] = ()
         if parent is None or shared is None:
             text, warnings = self._project(conversation)
@@ -305,7 +305,7 @@ class Conversations:
         self._admit(conversation, scope)
         for warning in warnings:
             self._bus.publish(WarningEvent(warning, "project_instructions"), scope)
-        _publish_narrowed(self._bus, open_terms.settled, scope)
+        _publish_narrowed(self._bus, open_terms.resolved, scope)
         return conversation
 
     def _admit(self, conversation: ConversationState, scope: EventScope) -> None:

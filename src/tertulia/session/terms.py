@@ -1,6 +1,6 @@
-"""Draws up the terms of conversations: what each one inherits, what it may have at most, and which wire is its own.
+"""Resolves the terms of conversations: what each one inherits, what it may have at most, and which wire is its own.
 
-Decides and makes; it knows no conversation by id, and changes none.
+Decides and makes wires; it knows no conversation by id, and changes none.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class PreparedAgent(msgspec.Struct, frozen=True):
 class OpenTerms(msgspec.Struct, frozen=True):
     """The terms of a conversation that is being opened, and what they are narrowed to as long as it exists."""
 
-    settled: ResolvedTerms
+    resolved: ResolvedTerms
     default: Terms
     """What null goes back to."""
     ceiling: Rights
@@ -181,39 +181,39 @@ class TermsResolver:
                 f'agent {self._root_agent}: workspace = "worktree" is for conversations that are opened; the root '
                 "works in the session's own directory"
             )
-        ground = self._ground(self.default, self.ceiling, "session")
-        return OpenTerms(resolve_terms(spec, self.default, ground), self.default, self.ceiling, "session"), spec
+        base = self._base_of(self.default, self.ceiling, "session")
+        return OpenTerms(resolve_terms(spec, self.default, base), self.default, self.ceiling, "session"), spec
 
     def under_session(self, spec: NewConversation, prepared_agent: PreparedAgent | None = None) -> OpenTerms:
-        """The terms of a conversation that a client opens; `arrival`: its agent, where it is one."""
+        """The terms of a conversation that a client opens; `prepared_agent`: its agent, where it is one."""
         if prepared_agent is None:
-            return self._draw(spec, self.default, self._ground(self.default, self.ceiling, "session"))
-        ground = replace(self._ground(self.default, self.ceiling, "session"), conversation=prepared_agent.id)
-        return self._draw(spec, self._arrived(self.default, prepared_agent), ground)
+            return self._resolve(spec, self.default, self._base_of(self.default, self.ceiling, "session"))
+        base = replace(self._base_of(self.default, self.ceiling, "session"), conversation=prepared_agent.id)
+        return self._resolve(spec, self._with_agent(self.default, prepared_agent), base)
 
     def under_parent(
         self, spec: NewConversation, parent: ConversationState, prepared_agent: PreparedAgent | None = None
     ) -> OpenTerms:
         """The terms of one that a client opens below another: it inherits rights and directory, not instructions."""
         blank = replace(parent.terms.context, base_instructions=None, user_instructions=None)
-        inherited, ground = replace(_inheritable(parent.terms), context=blank), self._below(parent)
+        inherited, base = replace(_inheritable(parent.terms), context=blank), self._below(parent)
         if prepared_agent is not None:
-            inherited, ground = (
-                self._arrived(inherited, prepared_agent),
-                replace(ground, conversation=prepared_agent.id),
+            inherited, base = (
+                self._with_agent(inherited, prepared_agent),
+                replace(base, conversation=prepared_agent.id),
             )
-        return self._draw(spec, inherited, ground)
+        return self._resolve(spec, inherited, base)
 
     def under_caller(self, spec: NewConversation, caller: ConversationState) -> OpenTerms:
         """The terms of one that a model opens: it inherits from its caller and can only be narrower."""
-        resolved, (_, ground) = self._resolve_below(spec, caller), self._child_base(spec, caller)
+        resolved, (_, base) = self._resolve_below(spec, caller), self._child_base(spec, caller)
         self._drafts = [draft for draft in self._drafts if draft.resolved is not resolved]
         terms = resolved.terms
         if spec.base_instructions is not UNSET:
             terms = replace(terms, context=replace(terms.context, base_instructions=spec.base_instructions))
         if spec.model not in (UNSET, None):
             terms = replace(terms, wire=self._wires.find(spec.model))
-        return self._with_own_wire(spec, replace(resolved, terms=terms), ground)
+        return self._with_own_wire(spec, replace(resolved, terms=terms), base)
 
     def check_under_caller(self, spec: NewConversation, caller: ConversationState) -> Rights:
         """Raise what `under_caller` would raise, and make nothing. Returns the rights that the child would have."""
@@ -229,8 +229,8 @@ class TermsResolver:
         for draft in self._drafts:
             if draft.is_for(*key):
                 return draft.resolved
-        limit, ground = self._child_base(plain, caller)
-        resolved = resolve_terms(plain, limit.terms, ground)
+        limit, base = self._child_base(plain, caller)
+        resolved = resolve_terms(plain, limit.terms, base)
         narrowed, warnings = (*limit.narrowed, *resolved.narrowed), (*limit.warnings, *resolved.warnings)
         resolved = self._check_tools(replace(resolved, narrowed=narrowed, warnings=warnings))
         if spec.model not in (UNSET, None):
@@ -244,17 +244,17 @@ class TermsResolver:
 
         What a model asks for beside an agent may only narrow what the agent has, not take its place.
         """
-        inherited, ground = ResolvedTerms(_inheritable(caller.terms), (), ()), self._below(caller)
+        inherited, base = ResolvedTerms(_inheritable(caller.terms), (), ()), self._below(caller)
         if not isinstance(spec.agent, str):
-            return inherited, ground
-        limit = resolve_terms(self.agents.rights_of(spec.agent), inherited.terms, ground)
-        return limit, replace(ground, ceiling=limit.terms.rights, because=f"agent:{spec.agent}")
+            return inherited, base
+        limit = resolve_terms(self.agents.rights_of(spec.agent), inherited.terms, base)
+        return limit, replace(base, ceiling=limit.terms.rights, because=f"agent:{spec.agent}")
 
     def changed(self, conversation: ConversationState, params: SetContext) -> ResolvedTerms:
         """New terms of a conversation that exists."""
-        ground = self._ground(conversation.default, conversation.ceiling, conversation.because)
+        base = self._base_of(conversation.default, conversation.ceiling, conversation.because)
         current = _refreshed(conversation, self._mcp()) if params.refresh_mcp_view else conversation.terms
-        return self._check_tools(resolve_terms(params, current, ground))
+        return self._check_tools(resolve_terms(params, current, base))
 
     def copied(self, terms: Terms) -> Terms:
         """The same terms for another conversation: all but the wire."""
@@ -272,15 +272,15 @@ class TermsResolver:
 
     def _below(self, caller: ConversationState) -> TermsBase:
         # What is inherited is a snapshot of the caller; what null goes back to is the session's, under that ceiling.
-        return self._ground(self.default, caller.terms.rights, f"ancestor:{caller.id}")
+        return self._base_of(self.default, caller.terms.rights, f"ancestor:{caller.id}")
 
-    def _draw(self, spec: NewConversation, inherited: Terms, ground: TermsBase) -> OpenTerms:
-        return self._with_own_wire(spec, self._check_tools(resolve_terms(spec, inherited, ground)), ground)
+    def _resolve(self, spec: NewConversation, inherited: Terms, base: TermsBase) -> OpenTerms:
+        return self._with_own_wire(spec, self._check_tools(resolve_terms(spec, inherited, base)), base)
 
-    def _with_own_wire(self, spec: NewConversation, resolved: ResolvedTerms, ground: TermsBase) -> OpenTerms:
+    def _with_own_wire(self, spec: NewConversation, resolved: ResolvedTerms, base: TermsBase) -> OpenTerms:
         if spec.model in (UNSET, None):
             resolved = replace(resolved, terms=self.copied(resolved.terms))
-        return OpenTerms(resolved, ground.default, ground.ceiling, ground.because)
+        return OpenTerms(resolved, base.default, base.ceiling, base.because)
 
     def caught_up(self, conversation: ConversationState) -> tuple[Terms, ViewChanges, tuple[str, ...]]:
         """Its terms with the current tools, for its next task; what changed; and names that two tools have now."""
@@ -298,13 +298,13 @@ class TermsResolver:
         now = self._toolbox.offered(new, new.rights).conflicts
         return new, changed, tuple(conflict for conflict in now if conflict not in before)
 
-    def _arrived(self, terms: Terms, prepared_agent: PreparedAgent) -> Terms:
+    def _with_agent(self, terms: Terms, prepared_agent: PreparedAgent) -> Terms:
         """The same for an agent, with the tools of servers that only it has."""
         view, tools = terms.context.mcp_view, self._mcp().list_tools(prepared_agent.id)
         seen = view if tools is view.seen else view.refreshed(tools)[0]
         return replace(_with_view(terms, seen), agent=prepared_agent.agent)
 
-    def _ground(self, default: Terms, ceiling: Rights, because: str) -> TermsBase:
+    def _base_of(self, default: Terms, ceiling: Rights, because: str) -> TermsBase:
         others = self._backends, self._sandboxes, self._mcp(), self._wires.let_go
         return TermsBase(default, ceiling, because, self._wires.find, *others)
 

@@ -119,7 +119,7 @@ async def test_a_listing_that_fails_at_the_start_fails_the_start_and_closes_the_
     async with pool_stage() as stage:
         stage.fake.list_errors.append("no list today")
         server = stage.lease(start="lazy").server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert (server.status, server.error, server.tools) == ("failed", "no list today", ())
         await steps()
         assert stage.fake.open == 0
@@ -148,7 +148,7 @@ async def test_a_start_that_comes_about_too_late_is_ended_at_once() -> None:
     async with pool_stage() as stage:
         start = Stubborn(stage)
         server = stage.lease(start="lazy", startup_timeout_s=2.0).server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert server.status == "failed"
         await start.cancelled.wait()
         start.freed.set()
@@ -161,7 +161,7 @@ async def test_a_start_that_comes_about_too_late_does_not_stand_in_for_the_next(
     async with pool_stage() as stage:
         start = Stubborn(stage)
         server = stage.lease(start="lazy", startup_timeout_s=2.0).server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         await asyncio.sleep(1)
         again = asyncio.create_task(call(server))
         await steps()
@@ -195,7 +195,7 @@ async def test_a_call_on_a_failed_server_says_why_it_failed_and_when_it_will_be_
     async with pool_stage() as stage:
         stage.fake.start_errors.extend(["fs: no such program", "still none"])
         server = stage.lease(start="lazy").server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         began = now()
         with pytest.raises(McpError, match=r"^fs: no such program; the next try is in 0\.5 s") as refused:
             await call(server)
@@ -218,7 +218,7 @@ async def test_who_asks_for_a_listing_has_a_failed_server_tried_at_once() -> Non
     async with pool_stage() as stage:
         stage.fake.start_errors.extend(["no such program"] * 3)
         server = stage.lease(start="lazy").server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         began = now()
         for _ in range(2):
             with pytest.raises(McpError, match="no such program"):
@@ -286,7 +286,7 @@ async def test_an_eager_server_comes_back_by_itself_after_longer_and_longer_wait
             await stage.fake.starting.until_reached(len(stage.fake.launches) + 1)
             waits.append(now() - began)
             began = now()
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert waits == pytest.approx([0.5, 1.0, 2.0, 4.0])
         assert told.statuses == ["failed", *["starting", "failed"] * 3, "starting", "ready"]
 
@@ -301,7 +301,7 @@ async def test_a_server_that_dies_now_and_then_is_back_as_soon_as_the_first_time
             stage.fake.die()
             await stage.fake.starting.until_reached(len(stage.fake.launches) + 1)
             assert now() - began == pytest.approx(0.5)
-            await server.monitor.settled()
+            await server.monitor.wait_until_known()
         assert server.status == "ready"
 
 
@@ -325,7 +325,7 @@ async def test_a_new_lease_has_a_server_tried_again_that_was_given_up() -> None:
         await asyncio.sleep(100_000)
         assert server.status == "failed"
         assert stage.lease().server is server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert server.status == "ready"
 
 
@@ -333,7 +333,7 @@ async def test_a_new_lease_has_a_server_tried_again_that_was_given_up() -> None:
 async def test_a_server_that_nobody_leases_does_not_come_back() -> None:
     async with pool_stage() as stage:
         lease = stage.lease(idle_timeout_s=None)
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         lease.release()
         stage.fake.die()
         await asyncio.sleep(1_000)
@@ -345,7 +345,7 @@ async def test_a_lease_given_back_during_the_wait_ends_the_trying() -> None:
     async with pool_stage() as stage:
         stage.fake.start_errors.append("no")
         lease = stage.lease(idle_timeout_s=None)
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         assert lease.server.status == "failed"
         await steps()
         assert len(stage.nursery) == 1
@@ -360,12 +360,12 @@ async def test_a_lazy_lease_within_the_wait_begins_nothing() -> None:
     async with pool_stage() as stage:
         stage.fake.start_errors.append("no")
         server = stage.lease(start="lazy").server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         stage.lease(start="lazy")
         await asyncio.sleep(1_000)
         assert (server.status, len(stage.fake.launches)) == ("failed", 1)
         stage.lease(start="lazy")
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert server.status == "ready"
 
 
@@ -374,7 +374,7 @@ async def test_a_call_in_the_moment_the_wait_is_over_makes_the_try_and_only_one_
     async with pool_stage() as stage:
         stage.fake.start_errors.append("no")
         server = stage.lease().server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         loop = asyncio.get_running_loop()
         calls: list[asyncio.Task[CallResult]] = []
         # A timer that was set earlier for the same moment comes first.
@@ -390,7 +390,7 @@ async def test_a_call_during_the_wait_whose_time_has_come_by_the_clock_nudges_th
     async with pool_stage() as stage:
         stage.fake.start_errors.append("no")
         server = stage.lease().server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         await steps()
         stage.fake.start_errors.append("again no")
         server.backoff._until = 0.0
@@ -401,7 +401,7 @@ async def test_a_call_during_the_wait_whose_time_has_come_by_the_clock_nudges_th
         # And that was all: the next one comes when its time has come.
         await stage.fake.starting.until_reached(3)
         assert now() - began == pytest.approx(1.0)
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert (server.status, len(stage.fake.launches)) == ("ready", 3)
 
 
@@ -410,14 +410,14 @@ async def test_a_lease_within_the_wait_does_not_shorten_it() -> None:
     async with pool_stage() as stage:
         stage.fake.start_errors.append("no")
         lazy = stage.lease(start="lazy")
-        await lazy.server.monitor.settled()
+        await lazy.server.monitor.wait_until_known()
         began = now()
         eager = stage.lease()
         assert eager.server is lazy.server
         assert eager.server.status == "failed"
         await stage.fake.starting.until_reached(2)
         assert now() - began == pytest.approx(0.5)
-        await eager.server.monitor.settled()
+        await eager.server.monitor.wait_until_known()
         assert eager.server.status == "ready"
 
 
@@ -752,7 +752,7 @@ async def test_a_server_that_runs_says_what_it_offers_and_how_fast() -> None:
         await stage.fake.listing.until_reached()
         await asyncio.sleep(1.5)
         stage.fake.listing.open()
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert (server.tool_cache.was_listed, server.tools, server.tool_cache.toolset.warnings) == (True, (ECHO,), ())
         assert server.connection is not None
         assert (server.connection.protocol_version, server.tool_cache.latency_ms, server.tool_cache.revision) == (
@@ -783,7 +783,7 @@ async def test_a_change_told_during_the_start_is_listed_after_it() -> None:
         await stage.fake.listing.until_reached()
         stage.fake.connections[0].tools_changed()
         stage.fake.listing.open()
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         stage.fake.tools = (NEW,)
         await asyncio.sleep(1)
         assert server.tools == (NEW,)
@@ -1016,7 +1016,7 @@ async def test_a_lazy_server_of_which_nothing_is_known_starts_once_to_be_known(t
         assert server.status == "ready"
     async with pool_stage(home=tmp_path) as stage:
         server = stage.lease(start="lazy").server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert (server.status, server.tool_cache.was_listed, server.tools, server.tool_cache.revision) == (
             "stopped",
             True,
@@ -1086,5 +1086,5 @@ async def test_an_eager_lease_starts_a_lazy_server_that_is_known(tmp_path: Path)
         server = stage.lease(start="lazy").server
         assert server.status == "stopped"
         assert stage.lease(start="eager").server is server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert server.status == "ready"

@@ -27,7 +27,7 @@ async def test_a_thousand_leases_are_one_process() -> None:
     async with pool_stage() as stage:
         leases = [stage.lease() for _ in range(1_000)]
         assert len({id(lease.server) for lease in leases}) == 1
-        await leases[0].server.monitor.settled()
+        await leases[0].server.monitor.wait_until_known()
         assert (len(stage.fake.launches), stage.pool.leases()) == (1, 1_000)
         await asyncio.gather(*(call(lease.server) for lease in leases))
         assert len(stage.fake.launches) == 1
@@ -38,7 +38,7 @@ async def test_another_launch_or_another_scope_is_another_process() -> None:
     async with pool_stage() as stage:
         servers = {stage.lease(scope, number).server for scope in ("", "one", "two") for number in (1, 2)}
         assert len(servers) == 6
-        await asyncio.gather(*(server.monitor.settled() for server in servers))
+        await asyncio.gather(*(server.monitor.wait_until_known() for server in servers))
         assert len(stage.fake.launches) == 6
 
 
@@ -84,7 +84,7 @@ async def test_the_last_one_out_starts_the_timer_and_the_next_one_in_stops_it() 
     async with pool_stage() as stage:
         first, second = stage.lease(idle_timeout_s=60.0), stage.lease(idle_timeout_s=60.0)
         server = first.server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         first.release()
         await asyncio.sleep(1_000)
         assert server.status == "ready"
@@ -116,7 +116,7 @@ async def test_releasing_twice_gives_back_once() -> None:
 async def test_without_an_idle_timeout_it_stays() -> None:
     async with pool_stage() as stage:
         lease = stage.lease(idle_timeout_s=None)
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         lease.release()
         await asyncio.sleep(1e6)
         assert lease.server.status == "ready"
@@ -126,7 +126,7 @@ async def test_without_an_idle_timeout_it_stays() -> None:
 async def test_a_server_of_the_host_outlives_the_session_that_started_it() -> None:
     async with pool_stage() as stage:
         one = stage.lease("", share="host")
-        await one.server.monitor.settled()
+        await one.server.monitor.wait_until_known()
         await stage.pool.end("session")
         one.release()
         other = stage.lease("", share="host")
@@ -139,7 +139,7 @@ async def test_a_server_of_the_host_outlives_the_session_that_started_it() -> No
 async def test_a_lease_while_an_idle_server_stops_gets_the_same_one_again() -> None:
     async with pool_stage() as stage:
         lease = stage.lease(idle_timeout_s=1.0)
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         stage.fake.closing.shut()
         lease.release()
         await stage.fake.closing.until_reached()
@@ -149,7 +149,7 @@ async def test_a_lease_while_an_idle_server_stops_gets_the_same_one_again() -> N
         await steps()
         assert len(stage.fake.launches) == 1
         stage.fake.closing.open()
-        await again.server.monitor.settled()
+        await again.server.monitor.wait_until_known()
         assert (again.server.status, stage.fake.open, len(stage.fake.launches)) == ("ready", 1, 2)
         await asyncio.sleep(100)
         assert again.server.status == "ready"
@@ -160,7 +160,7 @@ async def test_a_server_that_was_reclaimed_cannot_be_called_back_to_life() -> No
     """Nobody would ever stop it."""
     async with pool_stage() as stage:
         lease = stage.lease(idle_timeout_s=1.0)
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         lease.release()
         await asyncio.sleep(2)
         with pytest.raises(McpError, match="was closed"):
@@ -174,7 +174,7 @@ async def test_an_idle_server_that_will_not_stop_is_warned_of_and_let_go(caplog:
     """S002-41: release failure, retried and warned of."""
     async with pool_stage() as stage:
         lease = stage.lease(idle_timeout_s=1.0)
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         stage.fake.close_errors.extend(["no", "never"])
         lease.release()
         await asyncio.sleep(2)
@@ -191,7 +191,7 @@ async def test_an_idle_server_that_will_not_stop_is_warned_of_and_let_go(caplog:
 async def test_the_end_of_a_scope_stops_its_servers_and_no_others() -> None:
     async with pool_stage() as stage:
         mine, theirs = stage.lease("mine"), stage.lease("theirs")
-        await asyncio.gather(mine.server.monitor.settled(), theirs.server.monitor.settled())
+        await asyncio.gather(mine.server.monitor.wait_until_known(), theirs.server.monitor.wait_until_known())
         await stage.pool.end("mine")
         assert (mine.server.status, theirs.server.status, stage.fake.open) == ("stopped", "ready", 1)
         assert stage.pool.servers == (theirs.server,)
@@ -231,7 +231,7 @@ async def test_a_lease_in_a_scope_that_is_ending_starts_nothing() -> None:
 async def test_all_servers_are_stopped_side_by_side_and_leases_are_refused_then() -> None:
     async with pool_stage() as stage:
         servers = [stage.lease(number=number).server for number in range(10)]
-        await asyncio.gather(*(server.monitor.settled() for server in servers))
+        await asyncio.gather(*(server.monitor.wait_until_known() for server in servers))
         stage.fake.closing.shut()
         closing = asyncio.create_task(stage.pool.close())
         await stage.fake.closing.until_reached(10)
@@ -251,7 +251,7 @@ async def test_servers_that_do_not_end_hold_up_the_close_no_longer_than_its_boun
 ) -> None:
     async with pool_stage() as stage:
         servers = [stage.lease(number=number).server for number in range(10)]
-        await asyncio.gather(*(server.monitor.settled() for server in servers))
+        await asyncio.gather(*(server.monitor.wait_until_known() for server in servers))
         stage.fake.closing.shut()
         began = now()
         await stage.pool.close(timeout_s=2.0)
@@ -265,7 +265,7 @@ async def test_servers_that_do_not_end_hold_up_the_close_no_longer_than_its_boun
 async def test_ten_servers_that_never_end_are_left_within_eight_seconds() -> None:
     async with pool_stage() as stage:
         for number in range(10):
-            await stage.lease(number=number).server.monitor.settled()
+            await stage.lease(number=number).server.monitor.wait_until_known()
         stage.fake.closing.shut()
         began = now()
         await stage.pool.close()
@@ -290,7 +290,7 @@ async def test_closing_twice_and_at_once_is_closing() -> None:
 async def test_a_close_that_is_cancelled_has_stopped_them_all_the_same() -> None:
     async with pool_stage() as stage:
         lease = stage.lease()
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         stage.fake.closing.shut()
         closing = asyncio.create_task(stage.pool.close())
         await stage.fake.closing.until_reached()
@@ -361,7 +361,7 @@ async def test_a_thousand_scopes_that_came_and_went_leave_nothing_behind() -> No
     async with pool_stage() as stage:
         for number in range(1_000):
             lease = stage.lease(f"conversation {number}", idle_timeout_s=0.0)
-            await lease.server.monitor.settled()
+            await lease.server.monitor.wait_until_known()
             lease.release()
         await asyncio.sleep(1)
         assert (stage.pool.servers, stage.pool.leases(), stage.fake.open, len(stage.nursery)) == ((), 0, 0, 0)

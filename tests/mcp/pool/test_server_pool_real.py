@@ -46,7 +46,7 @@ async def pool(home: Path | None = None) -> AsyncIterator[ServerPool]:
 
 async def ready(servers: ServerPool, reached: tuple[ServerDefinition, Launch], scope: str = "session") -> PooledServer:
     server = servers.lease(*reached, scope).server
-    await server.monitor.settled()
+    await server.monitor.wait_until_known()
     assert server.status == "ready", server.error
     return server
 
@@ -77,7 +77,7 @@ async def test_a_real_server_serves_many_from_one_process() -> None:
     async with pool() as servers:
         leases = [servers.lease(definition, resolve_launch(definition, VARIABLES), "s") for _ in range(100)]
         server = leases[0].server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert server.status == "ready", server.error
         assert [tool.name for tool in server.tools] == ["convert_time", "get_current_time"]
         zones = ["Europe/Madrid", "Asia/Tokyo"] * 25
@@ -103,7 +103,7 @@ async def test_a_server_that_dies_at_the_start_fails_with_its_last_words_and_is_
 async def test_a_program_that_does_not_exist_fails_by_name() -> None:
     async with pool() as servers:
         server = servers.lease(*by_stdio(("/nowhere/server",), start="lazy"), "s").server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert server.status == "failed"
         assert "/nowhere/server" in (server.error or "")
 
@@ -111,7 +111,7 @@ async def test_a_program_that_does_not_exist_fails_by_name() -> None:
 async def test_an_address_that_nobody_listens_at_fails() -> None:
     async with pool() as servers:
         server = servers.lease(*by_http("http://127.0.0.1:9/mcp", start="lazy"), "s").server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert (server.status, server.error is not None) == ("failed", True)
 
 
@@ -200,7 +200,7 @@ async def test_of_two_tools_of_one_name_one_is_offered_and_of_far_too_many_none(
         double = await ready(servers, by_stdio(hostile("duplicate-tools")))
         assert [tool.name for tool in double.tools].count("echo") == 1
         many = servers.lease(*by_stdio(hostile("many-tools"), start="lazy"), "s").server
-        await many.monitor.settled()
+        await many.monitor.wait_until_known()
         assert (many.status, many.tools) == ("failed", ())
         assert "10,000 tools" in (many.error or "")
 
@@ -213,7 +213,7 @@ async def test_a_lazy_server_starts_at_its_first_call(tmp_path: Path) -> None:
     assert len(starts(record)) == 1
     async with pool(tmp_path) as servers:
         server = servers.lease(*lazy, "s").server
-        await server.monitor.settled()
+        await server.monitor.wait_until_known()
         assert (server.status, server.tools) == ("stopped", known)
         assert len(starts(record)) == 1
         assert await call(server, "echo", text="hi") == "hi"
@@ -225,7 +225,7 @@ async def test_an_idle_server_is_stopped_and_its_process_gone(tmp_path: Path) ->
     record = tmp_path / "record"
     async with pool() as servers:
         lease = servers.lease(*by_stdio(bare("--record", str(record)), idle_timeout_s=0.05), "s")
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         [pid] = starts(record)
         assert lives(pid)
         lease.release()

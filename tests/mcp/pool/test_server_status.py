@@ -60,22 +60,22 @@ async def test_one_listener_may_watch_twice() -> None:
 @in_virtual_time
 async def test_settled_waits_for_the_end_of_starting_only() -> None:
     standing = StatusMonitor(10.0, lambda: None)
-    await standing.settled()
+    await standing.wait_until_known()
     standing.become("starting")
-    waiting = [asyncio.create_task(standing.settled()) for _ in range(2)]
+    waiting = [asyncio.create_task(standing.wait_until_known()) for _ in range(2)]
     await steps()
     assert not any(task.done() for task in waiting)
     waiting[0].cancel()
     standing.become("failed", "x")
     await waiting[1]
-    await standing.settled()
+    await standing.wait_until_known()
 
 
 @in_virtual_time
 async def test_who_wakes_up_to_find_it_starting_again_waits_on() -> None:
     standing = StatusMonitor(10.0, lambda: None)
     standing.become("starting")
-    waiting = asyncio.create_task(standing.settled())
+    waiting = asyncio.create_task(standing.wait_until_known())
     await steps()
     standing.become("failed", "x")
     standing.become("starting")

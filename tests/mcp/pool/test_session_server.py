@@ -32,7 +32,7 @@ async def test_its_tools_have_full_names_and_only_those_that_the_configuration_l
     async with pool_stage() as stage:
         stage.fake.tools = (ECHO, fake_tool("x" * 80), fake_tool("hidden"))
         lease = stage.lease(disabled_tools=("hidden",))
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         member = SessionServer(candidate(disabled_tools=("hidden",)), lease)
         found = member.tools()
         assert [len(name) for name in found] == [len("fs__echo"), 64]
@@ -50,7 +50,7 @@ async def test_it_is_missed_while_nothing_is_known_of_it() -> None:
         lease = stage.lease(start="lazy")
         member = SessionServer(candidate(), lease)
         assert member.is_absent
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         assert member.is_absent
         await lease.server.refresh()
         assert not member.is_absent
@@ -64,7 +64,7 @@ async def test_what_is_left_out_is_told_once_and_again_when_it_is_something_else
     async with pool_stage() as stage:
         stage.fake.tools = (ECHO, fake_tool("n" * 300))
         lease = stage.lease()
-        await lease.server.monitor.settled()
+        await lease.server.monitor.wait_until_known()
         member = SessionServer(candidate(), lease)
         assert set(member.tools()) == {"fs__echo"}
         (told,) = member.new_warnings()

@@ -341,7 +341,7 @@ async def test_servers_that_do_not_work_are_named_and_the_session_works(tmp_path
         session = (await at.raw("session/new", {"cwd": str(tmp_path), "mcpServers": [*given, fake]}))["sessionId"]
         for member in at.session(session).parts.servers.members:
             if member.server is not None:
-                await member.server.monitor.settled()
+                await member.server.monitor.wait_until_known()
         assert (await at.prompt(session, "hello")).stop_reason == "end_turn"
 
         def said() -> list[str]:

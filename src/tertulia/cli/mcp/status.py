@@ -132,7 +132,7 @@ async def _probe_result(definition: ServerDefinition, lease: Lease | McpError, r
     if isinstance(lease, McpError):
         return ProbeResult(name=definition.name, status="failed", error=lease.message)
     server = lease.server
-    await server.monitor.settled()
+    await server.monitor.wait_until_known()
     return ProbeResult(
         name=definition.name,
         status=server.status,

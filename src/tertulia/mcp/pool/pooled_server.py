@@ -177,7 +177,7 @@ class PooledServer:
             raise McpError(again, server=name, reason="not_started", retry_after_s=left)
         if self.status != "starting":
             self._begin()
-        await self.monitor.settled()
+        await self.monitor.wait_until_known()
         if self.connection is None:
             raise server_error(name, "not_started", self.error or "it was stopped")
         return self.connection

@@ -34,8 +34,8 @@ class StatusMonitor:
         self._patience_s = patience_s
         self._lose_patience = lose_patience
         self._late: asyncio.TimerHandle | None = None
-        self._settled = asyncio.Event()
-        self._settled.set()
+        self._known = asyncio.Event()
+        self._known.set()
         self._listeners: dict[object, Callable[[], None]] = {}
 
     def watch(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -48,10 +48,10 @@ class StatusMonitor:
 
         return unwatch
 
-    async def settled(self) -> None:
-        """Wait until the status is not `starting`."""
+    async def wait_until_known(self) -> None:
+        """Wait until it is known whether the server runs: until the status is not `starting`."""
         while self.status == "starting":
-            await self._settled.wait()
+            await self._known.wait()
 
     def become(self, status: ServerStatus, error: str | None = None, *, changed: bool = False) -> None:
         """Set the status; the only way to do so. `changed`: the tools are new, so listeners are called in any case."""
@@ -61,12 +61,12 @@ class StatusMonitor:
             self._late.cancel()
             self._late = self.deadline = None
         if status == "starting":
-            self._settled.clear()
+            self._known.clear()
             # Not left to the timeout inside the start: cleaning up after that may take longer still.
             self._late = asyncio.get_running_loop().call_later(self._patience_s, self._lose_patience)
             self.deadline = self._late.when()
         else:
-            self._settled.set()
+            self._known.set()
         if changed:
             for listener in tuple(self._listeners.values()):
                 listener()

@@ -118,7 +118,7 @@ class StartupWait:
         await self._wait(_still_starting(required), longest, notice=", which must be there (required = true)")
         for member in required:
             if member.server is not None:
-                await member.server.monitor.settled()
+                await member.server.monitor.wait_until_known()
             report = member.report()
             if report.status not in ("ready", "stopped"):
                 raise McpError(f"MCP server {report.name!r} is required and {report.status}: {report.error}")
@@ -155,7 +155,7 @@ class StartupWait:
         if notice is not None:
             names = ", ".join(repr(member.name) for member in members)
             self._publish(BackgroundEvent(f"waiting up to {seconds:.0f} s for the MCP server {names}{notice}"))
-        await within(seconds, [member.startable()[2].monitor.settled() for member in members])
+        await within(seconds, [member.startable()[2].monitor.wait_until_known() for member in members])
 
 
 def _still_starting(members: Sequence[SessionServer]) -> list[SessionServer]:
