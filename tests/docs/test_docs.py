@@ -43,7 +43,7 @@ from tertulia.testing import RecordedEvents, ScriptedModel, say
 from tests.deadlines import HANG_S
 from tests.docs import field_tables, pages
 from tests.docs.pages import PAGES, README, ROOT, names, table
-from tests.session.worktrees.merging import open_with_worktree
+from tests.session.merging.sides import open_with_worktree
 from tests.session.worktrees.repository import committed
 from tests.tables import each_row
 from tests.test_exported_members import CONVERSATION_FOR_SURFACES, SESSION_FOR_SURFACES

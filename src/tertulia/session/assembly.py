@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from tertulia.mcp.pool.session_servers import SessionServers
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
-    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
 _NO_SERVERS = NoServers()
 
@@ -102,6 +101,10 @@ async def wait_until_ready(parts: SessionParts, *, waits: bool, shows_tools: boo
 
     `shows_tools`: for the tools of all servers, not only of those that are required.
     """
+    if parts.environment.merges.is_dir():
+        from tertulia.session.merging.left_merges import recover_left
+
+        await recover_left(parts)
     if waits:
         await wait_for_servers(parts, required_only=True)
     if any(conversation.terms.agent is not None for conversation in parts.conversations):
@@ -363,14 +366,6 @@ def _backends(parts: SessionParts) -> BackendTable:
     return backends_for(parts)
 
 
-def _worktrees(parts: SessionParts) -> ConversationWorktrees:
-    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
-
-    masked = [mask.path for mask in guarded_paths_of(parts.settings, parts.environment).masks]
-    id, place = parts.session_id, parts.environment
-    return ConversationWorktrees(id, place, parts.bus, lambda: parts.conversations, masked=masked)
-
-
 _MAKERS = PartMakers(
     bus=_bus,
     wires=_wires,
@@ -386,5 +381,5 @@ _MAKERS = PartMakers(
     agent_registry=members.agent_registry_for,
     backends=_backends,
     project_files=_project_files,
-    worktrees=_worktrees,
+    worktrees=members.worktrees_for,
 )

@@ -327,7 +327,7 @@ class Conversation(_ById):
             SandboxError: The conversation that opened it may not write there.
             GitError: Git is not there, or failed.
         """
-        from tertulia.session.worktrees.child_merge import merge_child
+        from tertulia.session.merging.child_merge import merge_child
 
         params = parse(MergeConversation, {"conversation_id": self.id, "mode": mode})
         return await merge_child(self._parts, self.id, params.mode)

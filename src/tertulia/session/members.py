@@ -26,6 +26,7 @@ from tertulia.session.parts import SessionParts
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.plugins import plugin_tool, plugin_wire
 from tertulia.session.settings.settings import Settings, configured_agents, root_backend, root_model
+from tertulia.session.settings.workspace import guarded_paths_of
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.conv import CONV_SPECS, MERGE_SPEC, NO_AGENTS, conv_specs, conv_tools
 from tertulia.tools.editor import EditorView
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from tertulia.models.provider_keys import ProviderKeys
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.remote_tools import RemoteTools
+    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
 
 def _http_wires() -> dict[WireName, type[HttpWire]]:
@@ -229,10 +231,19 @@ def _conv_tools(parts: SessionParts) -> Iterator[DeferredTool]:
 
 
 def _merge_tool(parts: SessionParts) -> Tool:
-    from tertulia.session.worktrees.child_merge import ChildMerger
+    from tertulia.session.merging.child_merge import ChildMerger
     from tertulia.tools.conv_merge import ConvMerge
 
     return ConvMerge(ChildMerger(parts))
+
+
+def worktrees_for(parts: SessionParts) -> ConversationWorktrees:
+    """The worktrees of the session's conversations."""
+    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
+
+    masked = [mask.path for mask in guarded_paths_of(parts.settings, parts.environment).masks]
+    id, place = parts.session_id, parts.environment
+    return ConversationWorktrees(id, place, parts.bus, lambda: parts.conversations, masked=masked)
 
 
 def agent_registry_for(parts: SessionParts) -> AgentRegistry:

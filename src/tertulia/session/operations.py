@@ -140,7 +140,7 @@ async def _fork(host: Host, session: Session, params: i.ForkConversation) -> Any
 
 async def _merge(host: Host, session: Session, params: i.MergeConversation) -> Any:
     # Loaded when it is used: most sessions have no worktree. By id, because a closed conversation can be merged too.
-    from tertulia.session.worktrees.child_merge import merge_child
+    from tertulia.session.merging.child_merge import merge_child
 
     answer = await merge_child(session.parts, params.conversation_id, params.mode)
     return OperationResult(answer, session.parts.bus.last_seq)

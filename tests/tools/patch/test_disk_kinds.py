@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tertulia.tools.patch import disk_program
 from tests.tools.patching import run_disk, snapshot
 
 
@@ -37,24 +36,13 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_a_digest_says_of_what_kind_a_file_is(place: Path) -> None:
-    answer = run_disk(place, {"verb": "digest", "paths": ["file", "run", "link", "none"], "content": False})
+    answer = run_disk(place, {"verb": "digest", "paths": ["file", "run", "link", "none"]})
     assert answer["files"] == {
-        "file": {"kind": "file", "digest": hashlib.sha256(b"1\n").hexdigest()},
-        "run": {"kind": "executable", "digest": hashlib.sha256(b"#!/bin/sh\n").hexdigest()},
-        "link": {"kind": "link", "digest": hashlib.sha256(b"file").hexdigest()},
+        "file": {"kind": "file", "digest": hashlib.sha256(b"1\n").hexdigest(), "mode": 0o640},
+        "run": {"kind": "executable", "digest": hashlib.sha256(b"#!/bin/sh\n").hexdigest(), "mode": 0o755},
+        "link": {"kind": "link", "digest": hashlib.sha256(b"file").hexdigest(), "mode": 0o777},
         "none": None,
     }
-
-
-def test_contents_are_read_with_the_digest_up_to_one_bound(place: Path) -> None:
-    (place / "large").write_bytes(b"x" * disk_program.MAX_FILE_BYTES)
-    (place / "second").write_bytes(b"x" * disk_program.MAX_FILE_BYTES)
-    request = {"verb": "digest", "paths": ["file", "link"], "content": True}
-    found = run_disk(place, request)["files"]
-    assert [base64.b64decode(found[name]["content"]) for name in ("file", "link")] == [b"1\n", b"file"]
-    refused = run_disk(place, request | {"paths": ["large", "second", "file"]})
-    assert not refused["ok"]
-    assert "33,554,432" in refused["reason"]
 
 
 def test_files_become_executable_and_links_and_back(place: Path) -> None:
@@ -96,14 +84,3 @@ def test_a_link_is_put_back_when_a_later_step_fails(place: Path) -> None:
     )
     assert not apply(place, *changes)["ok"]
     assert snapshot(place) == before
-
-
-def test_a_directory_that_is_left_empty_goes_where_that_is_wanted(place: Path) -> None:
-    assert apply(place, change("deep/er/one", b"one", None, prune=True))["ok"]
-    assert not (place / "deep").exists()
-
-
-def test_a_directory_that_holds_something_else_stays(place: Path) -> None:
-    (place / "deep" / "other").touch()
-    assert apply(place, change("deep/er/one", b"one", None, prune=True))["ok"]
-    assert sorted(os.listdir(place / "deep")) == ["other"]

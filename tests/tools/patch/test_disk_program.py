@@ -321,7 +321,6 @@ def test_whatever_fails_first_is_undone_in_this_process_too(
     place: Path, act: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A23: as with strace, but for each act at each of its turns, and quickly."""
-    monkeypatch.setattr(disk_program.signal, "pthread_sigmask", lambda *_: None)
     real, before = getattr(os, act), snapshot(place)
     for turn in range(1, 100):
         count = 0
@@ -337,7 +336,7 @@ def test_whatever_fails_first_is_undone_in_this_process_too(
         try:
             with monkeypatch.context() as patched:
                 patched.setattr(os, act, failing)
-                disk_program.apply_all(root, CHANGES)
+                disk_program.apply_all(root, CHANGES, "suffix")
         except disk_program.RefusedError:
             assert snapshot(place) == before
         else:

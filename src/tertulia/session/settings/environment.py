@@ -41,6 +41,11 @@ class Environment(msgspec.Struct, frozen=True):
         """The file in which `tertulia login` keeps keys. It need not exist."""
         return self.home / "keys.json"
 
+    @property
+    def merges(self) -> Path:
+        """The journals of merges; there only while one writes, or after a process was killed over one."""
+        return self.home / "worktrees" / "merging"
+
     def __repr__(self) -> str:
         return f"Environment(home={str(self.home)!r}, {len(self.variables)} variables)"
 

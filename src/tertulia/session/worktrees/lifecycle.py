@@ -6,7 +6,6 @@ away or names. No step touches the files, the index or a ref of the tree that a 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
@@ -22,6 +21,7 @@ from tertulia.policy.private_file import PrivateFile, VersionedContent
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.protocol.worktree import OwnWorktree
 from tertulia.session.worktrees.git_runner import Git
+from tertulia.session.worktrees.held_file import hold_file, release_file
 from tertulia.session.worktrees.tree_files import LeftOut
 from tertulia.session.worktrees.worktree import RepositoryTree, Worktree, write_state
 from tertulia.tools.threads import run_in_thread
@@ -96,26 +96,11 @@ class WorktreeFolder:
 
     def hold(self, session_id: str) -> int | None:
         """Say that this process has the session, until the descriptor is closed; None where another one has it."""
-        self.top.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.top / f"{session_id}.lock"
-        while True:
-            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.stat(path).st_ino == os.fstat(number).st_ino:
-                    return number
-            except FileNotFoundError:
-                # The last holder removed it meanwhile.
-                pass
-            except BlockingIOError:
-                os.close(number)
-                return None
-            os.close(number)
+        return hold_file(self.top / f"{session_id}.lock")
 
     def release(self, session_id: str, number: int) -> None:
         """This process does not have the session any more."""
-        (self.top / f"{session_id}.lock").unlink(missing_ok=True)
-        os.close(number)
+        release_file(self.top / f"{session_id}.lock", number)
 
     def _file(self, conversation_id: str) -> PrivateFile[WorktreeRecord]:
         return PrivateFile(self.top / f"{conversation_id}.json", WorktreeRecord)

@@ -7,18 +7,18 @@ It imports nothing of ours, follows no symbolic link anywhere, and writes no fil
     {"verb": "look", "paths": [PATH…], "write": BOOL}
                                             → the same, and "trails": {PATH: NUMBERS or null}, see `trail`;
                                               "write" refuses files that may not be written
-    {"verb": "digest", "paths": [PATH…], "content": BOOL}
-                                            → {"ok": true, "files": {PATH: {"kind", "digest": SHA256} or null}}; with
-                                              "content" each has its "content" in BASE64 as well
+    {"verb": "digest", "paths": [PATH…]}    → {"ok": true, "files": {PATH: {"kind", "digest": SHA256, "mode"} or null}}
     {"verb": "apply", "changes": [{"path", "old": SHA256 or null, "new": BASE64 or null, "like": PATH or null}…]}
                                             → {"ok": true}
     a change may have "kind" and "old_kind", what the new and the old one are: "file", "executable" or "link" (then the
-    content is where it points), and "prune": directories that it leaves empty go
+    content is where it points), and "mode", the permissions of the new one
+    a request may have "suffix": what names of files end with that are there only meanwhile (see `temporary_names`)
 
     whatever was refused                    → {"ok": false, "path": PATH, "reason": TEXT}
     and where undoing failed as well        → {"ok": false, "path": PATH, "reason": TEXT, "undone": false}
 
-When it is killed with -9 while it puts files in place, each file is whole, old or new, but not all may be new.
+When it is killed with -9 while it puts files in place, each file is whole, old or new, but not all may be new. A merge
+knows by its journal what to put back then; see `disk_undo`, which uses the functions here.
 """
 
 from __future__ import annotations
@@ -84,9 +84,10 @@ def main() -> None:
             access = os.O_RDWR if request["write"] else os.O_RDONLY
             answer = {"ok": True, "files": read_all(root, request["paths"], access), "trails": trails}
         elif request["verb"] == "digest":
-            answer = {"ok": True, "files": digest_all(root, request["paths"], content=request["content"])}
+            answer = {"ok": True, "files": digest_all(root, request["paths"])}
         else:
-            apply_all(root, request["changes"])
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+            apply_all(root, request["changes"], request.get("suffix") or os.urandom(8).hex())
             answer = {"ok": True}
     except RefusedError as refused:
         answer = {"ok": False, "path": refused.path, "reason": refused.reason}
@@ -146,24 +147,19 @@ def link_state(root: int, path: str) -> FileState | None:
             return None
 
 
-def digest_all(root: int, paths: list[str], *, content: bool) -> dict[str, dict[str, str] | None]:
-    """What kind of file is there, and a digest of its content or of where it points; None where there is none."""
-    files: dict[str, dict[str, str] | None] = {}
-    room = MAX_READ_BYTES
-    for path in paths:
-        link = link_state(root, path)
-        seen = link or read_state(root, path, os.O_RDONLY)
-        if seen is None:
-            files[path] = None
-            continue
-        kind = "link" if link is not None else "executable" if seen.mode & stat.S_IXUSR else "file"
-        files[path] = found = {"kind": kind, "digest": hashlib.sha256(seen.content).hexdigest()}
-        if content:
-            room -= len(seen.content)
-            if room < 0:
-                raise RefusedError(path, f"the files that are changed may have {MAX_READ_BYTES:,} bytes in all")
-            found["content"] = base64.b64encode(seen.content).decode()
-    return files
+def digest_all(root: int, paths: list[str]) -> dict[str, dict[str, Any] | None]:
+    """The kind of each file, a digest of its content or of where it points, and its permissions."""
+    return {path: digest(root, path) for path in paths}
+
+
+def digest(root: int, path: str) -> dict[str, Any] | None:
+    """What is at a path; None where nothing is."""
+    link = link_state(root, path)
+    seen = link or read_state(root, path, os.O_RDONLY)
+    if seen is None:
+        return None
+    kind = "link" if link is not None else "executable" if seen.mode & stat.S_IXUSR else "file"
+    return {"kind": kind, "digest": hashlib.sha256(seen.content).hexdigest(), "mode": seen.mode}
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:
@@ -230,24 +226,27 @@ def parent(root: int, path: str) -> Generator[tuple[int, str]]:
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def apply_all(root: int, changes: list[dict[str, Any]]) -> None:
+def temporary_names(suffix: str, number: int) -> tuple[str, str]:
+    """How the new file and the old one are called beside a path until all changes are made."""
+    return f".tertulia-new-{suffix}-{number}", f".tertulia-old-{suffix}-{number}"
+
+
+def apply_all(root: int, changes: list[dict[str, Any]], suffix: str) -> None:
     """Check every file, write the new ones beside the old, then exchange them; undo all of it at the first error."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     seen = [verified(root, change) for change in changes]
     modes = {
         change["path"]: old.mode
         for change, old in zip(changes, seen, strict=True)
         if old is not None and change.get("old_kind") != "link"
     }
-    suffix = os.urandom(8).hex()
     backups = contextlib.ExitStack()
     with contextlib.ExitStack() as undo:
         for number, change in enumerate(changes):
             if change["new"] is not None:
-                mode = modes.get(change["path"], modes.get(change["like"]))
-                stage(root, change, f".tertulia-new-{suffix}-{number}", mode, undo)
+                mode = change.get("mode", modes.get(change["path"], modes.get(change["like"])))
+                stage(root, change, temporary_names(suffix, number)[0], mode, undo)
         for number, (change, old) in enumerate(zip(changes, seen, strict=True)):
-            names = f".tertulia-new-{suffix}-{number}", f".tertulia-old-{suffix}-{number}"
+            names = temporary_names(suffix, number)
             with refusing(change["path"]):
                 exchange(root, change, old, names, undo)
             if old is not None:
@@ -256,9 +255,6 @@ def apply_all(root: int, changes: list[dict[str, Any]]) -> None:
     # It is done; a backup that cannot be removed must not make it look undone.
     with contextlib.suppress(OSError):
         backups.close()
-    for change in changes:
-        if change.get("prune"):
-            remove_empty_folders(root, change["path"])
 
 
 def verified(root: int, change: dict[str, Any]) -> FileState | None:
@@ -369,15 +365,6 @@ def remove_folder(root: int, path: str) -> None:
     """Take away a directory that was made, unless another process has put something into it."""
     with parent(root, path) as (folder, name), contextlib.suppress(OSError):
         os.rmdir(name, dir_fd=folder)
-
-
-def remove_empty_folders(root: int, path: str) -> None:
-    """Take away the directories above a path that hold nothing, from the inside out."""
-    parts = path.split("/")
-    with contextlib.suppress(OSError):
-        for count in range(len(parts) - 1, 0, -1):
-            with parent(root, "/".join(parts[:count])) as (folder, name):
-                os.rmdir(name, dir_fd=folder)
 
 
 if __name__ == "__main__":

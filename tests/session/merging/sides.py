@@ -10,7 +10,8 @@ from typing import Any
 
 import tertulia
 from tertulia.protocol.ids import ConversationId
-from tertulia.session.worktrees.merge import MergeOutcome, MergeSides, WorktreeMerge
+from tertulia.session.merging.journal import TreeJournal
+from tertulia.session.merging.merge import MergeOutcome, MergeSides, WorktreeMerge
 from tertulia.session.worktrees.worktree import RepositoryTree, Worktree, write_state
 from tertulia.tools.conv_merge import MergeMode
 from tests.session.worktrees.repository import Repository, variables
@@ -31,6 +32,7 @@ class Stage:
         self.bench = bench
         self.ours = repository
         self.home = folder / "home"
+        self.merges = folder / "data" / "merging"
         self.child = folder / "worktrees" / "ab12"
         self.worktree: Worktree | None = None
 
@@ -58,7 +60,8 @@ class Stage:
     async def merge(self, mode: MergeMode = "apply", **more: Any) -> MergeOutcome:
         """What comes of it."""
         assert self.worktree is not None
-        sides = MergeSides(self.worktree, await self.tree(), "a title", variables(self.home))
+        journal = TreeJournal.of(self.merges, str(self.ours.top))
+        sides = MergeSides(self.worktree, await self.tree(), "a title", variables(self.home), journal)
         context = self.bench.context(call("conv_merge"))
         return await WorktreeMerge(sides, mode, self.bench.place, context, more.get("check_idle", ready)).run()
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import GitError, LimitError, MergeConflictError
-from tertulia.session.worktrees import merge_trees
+from tertulia.session.merging import tree_merge
+from tertulia.session.merging.tree_merge import TreeMerge, merge_commits
 from tertulia.session.worktrees.git_runner import Git
-from tertulia.session.worktrees.merge_trees import TreeMerge, merge_commits
 from tests.deadlines import HANG_S
 
 Edit = Callable[[Path], object]
@@ -188,13 +188,13 @@ async def test_a_submodule_is_left_out_and_named(place: Path, tmp_path: Path) ->
 async def test_a_merge_that_is_too_large_names_the_limit(
     place: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int, expected: str
 ) -> None:
-    monkeypatch.setattr(merge_trees, name, most)
+    monkeypatch.setattr(tree_merge, name, most)
     with pytest.raises(LimitError, match=expected):
         await merge(place, lambda place: None, both(write("one", "1\n"), write("two", "2\n")))
 
 
 async def test_a_git_that_cannot_merge_commits_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_trees, "OLDEST_GIT", (99, 1))
+    monkeypatch.setattr(tree_merge, "OLDEST_GIT", (99, 1))
     with pytest.raises(GitError, match=r"99\.1 or newer"):
         await merge(place, write("mine", "mine\n"), write("new", "x\n"))
 

@@ -7,6 +7,7 @@ names it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,12 +17,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import NotFoundError, TertuliaError
+from tertulia.errors import GitError, NotFoundError, TertuliaError
 from tertulia.policy.display_text import visible
 from tertulia.protocol.tool_events import Decider, PatchApplyBegin, PatchApplyEnd
-from tertulia.session.worktrees.merge_commit import BranchCommit, add_to_branch, prepare_commit
-from tertulia.session.worktrees.merge_files import (
-    DiskPlan,
+from tertulia.session.merging.branch_commit import BranchCommit, add_to_branch, prepare_commit, take_index
+from tertulia.session.merging.caller_files import (
+    FilePlan,
     as_approval_files,
     check_links,
     check_merge_paths,
@@ -30,14 +31,16 @@ from tertulia.session.worktrees.merge_files import (
     plan_files,
     write_files,
 )
-from tertulia.session.worktrees.merge_trees import FileDiff, TreeMerge, conflict_error, merge_commits
+from tertulia.session.merging.journal import JournaledCommit, MergeJournal, TreeJournal, merged_ref
+from tertulia.session.merging.recovery import finish, keep_old_files, recover
+from tertulia.session.merging.tree_merge import FileDiff, TreeMerge, conflict_error, merge_commits
+from tertulia.session.worktrees.lifecycle import Step
 from tertulia.session.worktrees.tree_files import LeftOut
 from tertulia.session.worktrees.worktree import RepositoryTree, Worktree, WrittenState, snapshot, write_state
 from tertulia.tools.command_environment import CommandEnvironment, PatchSource
 from tertulia.tools.conv_merge import MergeMode
 from tertulia.tools.tool import CallContext
 
-_MERGED = "refs/tertulia/merged/"
 _EVENT_KINDS = {"added": "add", "deleted": "delete", "modified": "update", "renamed": "update"}
 
 
@@ -51,6 +54,8 @@ class MergeSides(msgspec.Struct, frozen=True):
     """What the child is called in lists."""
     variables: Mapping[str, str]
     """The user's environment, from which git finds its place."""
+    journal: TreeJournal
+    """Where it is written down what the merge changes. The caller holds it."""
     alone: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     """Within it no other commits what is in the worktree."""
 
@@ -76,14 +81,14 @@ class _Prepared(msgspec.Struct, frozen=True):
 
     theirs: WrittenState
     merge: TreeMerge
-    plan: DiskPlan
+    plan: FilePlan
     commit: BranchCommit | None
 
     @property
     def question(self) -> tuple[object, ...]:
         """What a yes is given to."""
         branch = None if self.commit is None else (self.commit.branch, self.commit.head)
-        return self.merge.changes, self.merge.diff, self.plan.apply, branch
+        return self.merge.changes, self.merge.diff, self.plan.changes, branch
 
 
 class WorktreeMerge:
@@ -96,8 +101,9 @@ class WorktreeMerge:
         place: CommandEnvironment,
         call: CallContext,
         check_idle: Callable[[], None],
+        step: Step = lambda _: None,
     ) -> None:
-        """`check_idle` raises where the child works at this moment."""
+        """`check_idle` raises where the child works at this moment; `step` is called before each step of writing."""
         self._sides = sides
         self._mode: MergeMode = mode
         self._place = place
@@ -105,6 +111,7 @@ class WorktreeMerge:
         self._call = replace(call, cwd=str(sides.tree.top))
         self._to_top = os.path.relpath(sides.tree.top, os.path.realpath(call.cwd))
         self._check_idle = check_idle
+        self._step = step
 
     async def run(self) -> MergeOutcome:
         """Merge. Whatever stops it leaves every file, the index and every branch as they were.
@@ -137,7 +144,6 @@ class WorktreeMerge:
             raise
         finally:
             self._publish_end(prepared, ended, decider)
-        await self._remember(prepared.theirs.commit)
         return self._outcome(prepared)
 
     # ── before the question ──────────────────────────────────────────────────────────────────────────────────
@@ -152,12 +158,12 @@ class WorktreeMerge:
             ours = await write_state(sides.tree, before, [base], "State of the caller\n", masked=masked)
             merge = await merge_commits(sides.tree.git, sides.tree.store, base, ours.commit, theirs.commit)
             if not merge.changes:
-                return _Prepared(theirs, merge, DiskPlan({}, {}), None)
+                return _Prepared(theirs, merge, FilePlan([], (), ()), None)
             _check_seen(merge, ours)
             check_merge_paths(merge, sides.tree.top, self._place, call)
             contents = await new_contents(sides.tree.git, merge)
             check_links(merge, contents, sides.tree.top)
-            plan = await plan_files(merge, contents, self._place, call, undoable=self._mode == "commit")
+            plan = await plan_files(merge, contents, self._place, call)
         await check_old_contents(sides.tree.git, merge)
         commit = (
             await prepare_commit(sides.tree, merge, self._message(theirs.commit)) if self._mode == "commit" else None
@@ -190,18 +196,58 @@ class WorktreeMerge:
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _write(self, prepared: _Prepared) -> None:
-        await write_files(prepared.plan.apply, self._place, self._call)
-        if prepared.commit is None:
-            return
+        sides, commit, git = self._sides, prepared.commit, self._sides.tree.git
+        self._step("keep the old files")
+        journal = await self._journal(prepared)
+        self._step("journal")
+        # Not in a thread, which would go on after its caller was cancelled.
+        sides.journal.write(journal)
         try:
-            await add_to_branch(self._sides.tree, prepared.commit)
+            if journal.before is not None:
+                self._step("name the old files")
+                await git.run("update-ref", "--no-deref", journal.before_ref, journal.before)
+            if commit is not None:
+                self._step("hold the index")
+                take_index(sides.tree.store, commit, journal.suffix)
+            self._step("files")
+            await write_files(prepared.plan, journal.suffix, self._place, self._call)
+            self._step("ref")
+            if commit is None:
+                await git.run("update-ref", "--no-deref", journal.merged_ref, journal.merged_commit)
+            else:
+                await add_to_branch(sides.tree, commit)
         except BaseException:
-            # Also when it was cancelled: files without their commit are half of what was asked for.
-            await write_files(prepared.plan.undo, self._place, self._call)
+            # Also when it was cancelled: a part of the files, or files without their commit, are half of the merge.
+            await self._take_back(journal)
             raise
+        self._step("finish")
+        await finish(git, sides.journal, journal, self._step)
 
-    async def _remember(self, commit: str) -> None:
-        await self._sides.tree.git.run("update-ref", "--no-deref", _merged_ref(self._sides.worktree), commit)
+    async def _journal(self, prepared: _Prepared) -> MergeJournal:
+        sides, plan, commit = self._sides, prepared.plan, prepared.commit
+        index = None if commit is None else hashlib.sha256(commit.index).hexdigest()
+        return MergeJournal(
+            conversation_id=sides.worktree.conversation_id,
+            source=sides.worktree.branch,
+            merged_commit=prepared.theirs.commit,
+            top=str(sides.tree.top),
+            store=str(sides.tree.store),
+            suffix=os.urandom(8).hex(),
+            files=plan.files,
+            folders=plan.folders,
+            before=await keep_old_files(sides.tree.git, plan.files),
+            commit=None if commit is None or index is None else JournaledCommit(commit.branch, commit.commit, index),
+        )
+
+    async def _take_back(self, journal: MergeJournal) -> None:
+        try:
+            recovery = await recover(self._sides.journal, journal, self._sides.variables)
+        except (TertuliaError, OSError) as error:
+            raise GitError(
+                f"the merge failed, and it could not be taken back yet ({error}): the next merge or session tries again"
+            ) from None
+        if recovery is not None and recovery.result == "left":
+            raise GitError(recovery.text)
 
     def _described(self, file: FileDiff) -> dict[str, str]:
         """As a patch tells its changes: from the caller's directory."""
@@ -252,17 +298,12 @@ async def _their_state(sides: MergeSides) -> WrittenState:
 
 async def _merged_before(sides: MergeSides) -> str:
     """Where both sides are counted from: what was merged last, else where the worktree began."""
-    return await _commit_of(sides, _merged_ref(sides.worktree)) or sides.worktree.start
+    return await _commit_of(sides, merged_ref(sides.worktree.conversation_id)) or sides.worktree.start
 
 
 async def _commit_of(sides: MergeSides, ref: str) -> str | None:
     found = await sides.tree.git.run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", accepted=(0, 1))
     return found.decode().strip() or None
-
-
-def _merged_ref(worktree: Worktree) -> str:
-    # Not by the branch: that may be removed, and one day have the name again.
-    return f"{_MERGED}{worktree.conversation_id}"
 
 
 def _check_seen(merge: TreeMerge, ours: WrittenState) -> None:

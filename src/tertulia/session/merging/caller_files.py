@@ -22,10 +22,11 @@ from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.display_text import visible
 from tertulia.protocol.tool_events import ApprovalFile
 from tertulia.sandbox.masks.guarded_paths import is_inside
+from tertulia.session.merging.tree_merge import FileDiff, TreeChange, TreeMerge, conflict_error
 from tertulia.session.worktrees.git_runner import Git
-from tertulia.session.worktrees.merge_trees import FileDiff, TreeChange, TreeMerge, conflict_error
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.patch.apply_patch import check_disk_answer, check_unprotected
+from tertulia.tools.patch.disk_undo import FileShape, PlannedFile, folders_above
 from tertulia.tools.patch.text import path_fault
 from tertulia.tools.threads import run_in_thread
 from tertulia.tools.tool import CallContext
@@ -33,12 +34,13 @@ from tertulia.tools.tool import CallContext
 _FAILED = "the merge was not applied"
 
 
-class DiskPlan(msgspec.Struct, frozen=True):
-    """What the disk program is asked to do."""
+class FilePlan(msgspec.Struct, frozen=True):
+    """What the disk program is asked to do, and what has to be known to take it back."""
 
-    apply: dict[str, Any]
-    undo: dict[str, Any]
-    """Takes back what `apply` did; only for a plan that was made to be undone."""
+    changes: list[dict[str, Any]]
+    files: tuple[PlannedFile, ...]
+    folders: tuple[str, ...]
+    """Directories that are not there yet."""
 
 
 def check_merge_paths(merge: TreeMerge, top: Path, place: CommandEnvironment, call: CallContext) -> None:
@@ -88,17 +90,12 @@ def _check_folders(changes: Sequence[TreeChange]) -> None:
     after = {change.path for change in changes if change.new is not None}
     for path in sorted(before | after):
         others = after if path in before else before
-        for above in _above(path):
+        for above in folders_above(path):
             if above in others:
                 raise InvalidParamsError(
                     f"'{above}' is a file on one side and a directory on the other, which a merge does not exchange; "
                     "nothing was changed: merge the branch by hand"
                 )
-
-
-def _above(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 # ── contents ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -153,18 +150,12 @@ def _leads_inside(path: str, target: str, top: Path) -> bool:
 
 
 async def plan_files(
-    merge: TreeMerge,
-    contents: Mapping[str, bytes],
-    place: CommandEnvironment,
-    call: CallContext,
-    *,
-    undoable: bool,
-) -> DiskPlan:
+    merge: TreeMerge, contents: Mapping[str, bytes], place: CommandEnvironment, call: CallContext
+) -> FilePlan:
     """Look at the files as they are, and say what to make of them; MergeConflict where they are not as in our state."""
-    request = {"verb": "digest", "paths": [change.path for change in merge.changes], "content": undoable}
-    answer = await place.on_disk(request, call, _FAILED)
+    answer = await place.on_disk({"verb": "digest", "paths": [change.path for change in merge.changes]}, call, _FAILED)
     check_disk_answer(answer, "the merge")
-    there: dict[str, dict[str, str] | None] = answer["files"]
+    there = msgspec.convert(answer["files"], dict[str, FileShape | None])
     in_the_way = [
         f"{_obstacle(change)}: {visible(change.path)}"
         for change in merge.changes
@@ -173,20 +164,29 @@ async def plan_files(
     if in_the_way:
         raise conflict_error("the files are not as git sees them", in_the_way)
     # Megabytes are encoded and hashed.
-    return await run_in_thread(_disk_plan, merge, contents, there, undoable)
+    return await run_in_thread(_file_plan, merge, contents, there, call.cwd)
 
 
-def _disk_plan(
-    merge: TreeMerge, contents: Mapping[str, bytes], there: Mapping[str, dict[str, str] | None], undoable: bool
-) -> DiskPlan:
+def _file_plan(
+    merge: TreeMerge, contents: Mapping[str, bytes], there: Mapping[str, FileShape | None], top: str
+) -> FilePlan:
     renamed = {file.path: file.renamed_from for file in merge.files if file.renamed_from is not None}
-    apply = [_change(change, there[change.path], contents, renamed) for change in merge.changes]
-    undo = [_reverse(change, there[change.path], contents) for change in merge.changes] if undoable else []
-    return DiskPlan({"verb": "apply", "changes": apply}, {"verb": "apply", "changes": undo})
+    changes = [_change(change, there[change.path], contents, renamed) for change in merge.changes]
+    files = [PlannedFile(change.path, there[change.path], _new_shape(change, contents)) for change in merge.changes]
+    above = {folder for file in files if file.new is not None for folder in folders_above(file.path)}
+    missing = sorted(folder for folder in above if not os.path.lexists(os.path.join(top, folder)))
+    return FilePlan(changes, tuple(files), tuple(missing))
 
 
-async def write_files(request: dict[str, Any], place: CommandEnvironment, call: CallContext) -> None:
-    """All of it, or nothing."""
+def _new_shape(change: TreeChange, contents: Mapping[str, bytes]) -> FileShape | None:
+    if change.new is None:
+        return None
+    return FileShape(change.new.kind, hashlib.sha256(contents[change.path]).hexdigest())
+
+
+async def write_files(plan: FilePlan, suffix: str, place: CommandEnvironment, call: CallContext) -> None:
+    """All of it, or nothing, unless it is killed. `suffix`: how files are called by that are there meanwhile."""
+    request = {"verb": "apply", "changes": plan.changes, "suffix": suffix}
     check_disk_answer(await place.on_disk(request, call, _FAILED), "the merge")
 
 
@@ -224,8 +224,8 @@ def _quoted(path: str) -> str:
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"' if path.startswith('"') else path
 
 
-def _kind_on_disk(found: dict[str, str] | None) -> str | None:
-    return None if found is None else found["kind"]
+def _kind_on_disk(found: FileShape | None) -> str | None:
+    return None if found is None else found.kind
 
 
 def _shape(kind: str | None) -> str | None:
@@ -238,28 +238,15 @@ def _obstacle(change: TreeChange) -> str:
 
 
 def _change(
-    change: TreeChange, found: dict[str, str] | None, contents: Mapping[str, bytes], renamed: Mapping[str, str]
+    change: TreeChange, found: FileShape | None, contents: Mapping[str, bytes], renamed: Mapping[str, str]
 ) -> dict[str, Any]:
-    kind = None if change.new is None else change.new.kind
     return {
         "path": change.path,
-        "old": None if found is None else found["digest"],
+        "old": None if found is None else found.digest,
         "old_kind": _kind_on_disk(found),
         "new": None if change.new is None else base64.b64encode(contents[change.path]).decode(),
         "like": renamed.get(change.path),
-        **({"prune": True} if kind is None else {"kind": kind}),
-    }
-
-
-def _reverse(change: TreeChange, found: dict[str, str] | None, contents: Mapping[str, bytes]) -> dict[str, Any]:
-    kind = None if change.new is None else change.new.kind
-    return {
-        "path": change.path,
-        "old": None if change.new is None else hashlib.sha256(contents[change.path]).hexdigest(),
-        "old_kind": kind,
-        "new": None if found is None else found["content"],
-        "like": None,
-        **({"prune": True} if found is None else {"kind": found["kind"]}),
+        **({} if change.new is None else {"kind": change.new.kind}),
     }
 
 

@@ -15,8 +15,10 @@ from tertulia.protocol.ids import CallId, ConversationId, new_item_id, new_span_
 from tertulia.protocol.storage import Full, strictest
 from tertulia.protocol.worktree import WorktreeChild
 from tertulia.session.answers import LeftOutFile, MergeAnswer, MergedFile
+from tertulia.session.merging.journal import TreeJournal
+from tertulia.session.merging.left_merges import recover_held
+from tertulia.session.merging.merge import MergeOutcome, MergeSides, WorktreeMerge
 from tertulia.session.parts import SessionParts
-from tertulia.session.worktrees.merge import MergeOutcome, MergeSides, WorktreeMerge
 from tertulia.session.worktrees.worktree import RepositoryTree, Worktree
 from tertulia.tools.conv_merge import MergeMode, MergeReport
 from tertulia.tools.tool import CallContext
@@ -55,11 +57,13 @@ class ChildMerger:
         alone = functools.partial(self._parts.worktrees.alone, child.worktree.conversation_id)
         # A commit is kept for good, which a conversation's policy may not want of its words.
         title = child.title if isinstance(child.storage, Full) else None
-        sides = MergeSides(worktree, tree, title, variables, alone)
+        journal = TreeJournal.of(self._parts.environment.merges, str(tree.top))
+        sides = MergeSides(worktree, tree, title, variables, journal, alone)
         place = self._parts.command_services.place
         try:
             # The next one begins with what this one has brought, and is asked about as it is then.
-            async with self._parts.worktrees.alone(f"into {tree.top}"):
+            async with self._parts.worktrees.alone(f"into {tree.top}"), journal.held():
+                await recover_held(self._parts, journal)
                 outcome = await WorktreeMerge(sides, mode, place, call, lambda: self._check_idle(child)).run()
         except OSError as error:
             raise GitError(f"the merge was not applied: {error.strerror or error}") from None

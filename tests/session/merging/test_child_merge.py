@@ -28,7 +28,7 @@ from tertulia.session.operations import call as operate
 from tertulia.testing import ScriptedModel, ScriptedReply, ScriptedRequest, call, say
 from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
-from tests.session.worktrees.merging import open_with_worktree
+from tests.session.merging.sides import open_with_worktree
 from tests.session.worktrees.repository import Repository, committed
 
 FIVE = ["conv_create", "conv_send", "conv_list", "conv_history", "conv_destroy"]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import GitError, InvalidParamsError
 from tertulia.policy.display_text import visible
-from tertulia.session.worktrees.merge_trees import TreeChange, TreeMerge, conflict_error, index_lines, names_of
+from tertulia.session.merging.tree_merge import TreeMerge, conflict_error, index_lines, names_of
 from tertulia.session.worktrees.worktree import RepositoryTree
+from tertulia.tools.threads import run_in_thread
 
 _UNDER_WAY = {
     "MERGE_HEAD": "a merge",
@@ -21,6 +25,7 @@ _UNDER_WAY = {
     "rebase-apply": "a rebase",
 }
 _BRANCHES = "refs/heads/"
+_LOCK = "index.lock"
 
 
 class BranchCommit(msgspec.Struct, frozen=True):
@@ -31,7 +36,10 @@ class BranchCommit(msgspec.Struct, frozen=True):
     head: str
     """The commit that the branch is at, its parent."""
     commit: str
-    changes: tuple[TreeChange, ...]
+    index: bytes
+    """The index of the tree with the merged files."""
+    index_before: str | None
+    """SHA-256 of the index as it is without them; None where there is none."""
 
 
 async def prepare_commit(tree: RepositoryTree, merge: TreeMerge, message: str) -> BranchCommit:
@@ -58,20 +66,76 @@ async def prepare_commit(tree: RepositoryTree, merge: TreeMerge, message: str) -
         await tree.git.run("read-tree", head, index=index)
         await tree.git.run("update-index", "-z", "--index-info", stdin=index_lines(merge.changes), index=index)
         written = (await tree.git.run("write-tree", index=index)).decode().strip()
+        own = Path(folder, "own")
+        before = await run_in_thread(_copy_index, tree.store, own)
+        await tree.git.run("update-index", "-z", "--index-info", stdin=index_lines(merge.changes), index=own)
+        content = await run_in_thread(own.read_bytes)
     commit = await tree.git.run("commit-tree", written, "-p", head, stdin=message.encode("utf-8", "replace"))
-    return BranchCommit(branch, head, commit.decode().strip(), merge.changes)
+    return BranchCommit(branch, head, commit.decode().strip(), content, before)
 
 
 async def add_to_branch(tree: RepositoryTree, prepared: BranchCommit) -> None:
-    """Let the branch have the commit, and the index its files. Whatever stops it leaves both as they were."""
-    await tree.git.run("update-index", "-z", "--index-info", stdin=index_lines(prepared.changes))
+    """Let the branch have the commit, in one step. The index gets its files by `release_index`."""
+    words = ("-m", "commit: merge of a worktree", f"{_BRANCHES}{prepared.branch}", prepared.commit, prepared.head)
+    await tree.git.run("update-ref", *words)
+
+
+# ── the index, held as git holds it: `index.lock` is what it will be ────────────────────────────────────────────
+
+
+def take_index(store: Path, prepared: BranchCommit, suffix: str) -> None:
+    """Hold the index of a tree: no git writes it then, and so no user stages half of a merge. Blocks.
+
+    Raises:
+        GitError: Another git holds it.
+        MergeConflictError: It has changed since the commit was made.
+    """
+    fresh, lock = _fresh(store, suffix), store / _LOCK
+    fresh.write_bytes(prepared.index)
     try:
-        words = ("-m", "commit: merge of a worktree", f"{_BRANCHES}{prepared.branch}", prepared.commit, prepared.head)
-        await tree.git.run("update-ref", *words)
-    except BaseException:
-        before = (replace(change, old=change.new, new=change.old) for change in prepared.changes)
-        await tree.git.run("update-index", "-z", "--index-info", stdin=index_lines(before))
-        raise
+        if prepared.index_before is not None:
+            shutil.copymode(store / "index", fresh)
+        # Whole from its first moment on, so that it is known again as ours.
+        os.link(fresh, lock)
+    except FileExistsError:
+        raise GitError(
+            f"{lock} exists: another git works in {store}, or was killed there; nothing was changed: wait for it, or "
+            "remove that file"
+        ) from None
+    finally:
+        fresh.unlink()
+    if _digest(store / "index") != prepared.index_before:
+        lock.unlink()
+        raise conflict_error("the index has changed meanwhile", ["changed: the index"])
+
+
+def release_index(store: Path, digest: str, suffix: str, *, use: bool) -> None:
+    """Let go of an index that is held with this content; `use`: it gets that. Again is nothing. Blocks."""
+    _fresh(store, suffix).unlink(missing_ok=True)
+    lock = store / _LOCK
+    if _digest(lock) == digest:
+        if use:
+            os.rename(lock, store / "index")
+        else:
+            lock.unlink()
+
+
+def _fresh(store: Path, suffix: str) -> Path:
+    return store / f"index.tertulia-{suffix}"
+
+
+def _copy_index(store: Path, copy: Path) -> str | None:
+    with suppress(FileNotFoundError):
+        # With its times: git takes a file for changed that was written in the second of the index.
+        shutil.copy2(store / "index", copy)
+    return _digest(copy)
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None
 
 
 async def _branch(tree: RepositoryTree) -> str | None:

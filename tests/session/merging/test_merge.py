@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -24,10 +23,8 @@ from tertulia.errors import (
 )
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ApprovalRequest
-from tertulia.session.worktrees import merge
-from tertulia.session.worktrees.merge import WorktreeMerge
-from tertulia.session.worktrees.merge_files import write_files
-from tests.session.worktrees.merging import LINES, Stage, stage
+from tertulia.session.merging import merge
+from tests.session.merging.sides import LINES, Stage, stage
 from tests.tools.workbench import allow, deny
 
 
@@ -523,48 +520,6 @@ def _without_times(state: dict[str, object]) -> dict[str, object]:
     files: dict[str, tuple[object, ...]] = state["files"]  # type: ignore[assignment]
     shapes = {name: (mode, content) for name, (mode, _, content) in files.items()}
     return {"files": shapes, "refs": state["refs"], "config": state["config"]}
-
-
-class _Killed(BaseException):
-    """Nothing runs after it."""
-
-
-async def test_killed_after_the_files_were_written_they_are_there_and_a_second_merge_knows_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after mode apply: whole, not committed, and the branch where it was."""
-
-    async def die(self: WorktreeMerge, prepared: Any) -> None:
-        await write_files(prepared.plan.apply, self._place, self._call)
-        raise _Killed
-
-    async with stage(tmp_path) as made:
-        made.write("text", LINES.replace("line 18\n", "theirs\n"))
-        refs = made.state()["refs"]
-        with monkeypatch.context() as patched, pytest.raises(_Killed):
-            patched.setattr(WorktreeMerge, "_write", die)
-            await made.merge("commit")
-        assert made.state()["refs"] == refs
-        assert made.ours.git("status", "--porcelain") == " M text"
-        before = made.state()
-        assert (await made.merge("commit")).files == ()
-        assert made.state() == before
-
-
-async def test_killed_before_it_is_remembered_a_second_merge_brings_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def die(self: WorktreeMerge, commit: str) -> None:
-        raise _Killed
-
-    async with stage(tmp_path) as made:
-        made.write("text", LINES.replace("line 18\n", "theirs\n"))
-        with monkeypatch.context() as patched, pytest.raises(_Killed):
-            patched.setattr(WorktreeMerge, "_remember", die)
-            await made.merge("commit")
-        assert made.ours.git("status", "--porcelain") == ""
-        made.write("new", "x")
-        assert [file.path for file in (await made.merge("commit")).files] == ["new"]
 
 
 async def test_cancelled_between_files_and_commit_all_is_taken_back(

@@ -1,0 +1,39 @@
+"""Merges that were cut short when their process was killed: recovered when a session starts, and before a merge."""
+
+from __future__ import annotations
+
+from tertulia.errors import TertuliaError
+from tertulia.events.bus import EventScope
+from tertulia.protocol.events import WarningEvent
+from tertulia.session.merging.journal import TreeJournal, tree_journals
+from tertulia.session.merging.recovery import recover
+from tertulia.session.parts import SessionParts
+
+RECOVERED = "merge_recovered"
+NOT_RECOVERED = "merge_not_recovered"
+
+
+async def recover_left(parts: SessionParts) -> None:
+    """Recover all that no living process has under way, whatever tree they are of."""
+    for place in tree_journals(parts.environment.merges):
+        if (number := place.hold()) is not None:
+            try:
+                await recover_held(parts, place)
+            finally:
+                place.release(number)
+
+
+async def recover_held(parts: SessionParts, place: TreeJournal) -> None:
+    """Recover the merge into a tree that this process holds, if one was left, and say what came of it."""
+    if (journal := place.load()) is None:
+        return
+    try:
+        recovery = await recover(place, journal, parts.environment.variables)
+    except (TertuliaError, OSError) as error:
+        text = f"the merge of {journal.source} into {journal.top} was cut short and could not be taken back: {error}"
+        parts.bus.publish(WarningEvent(text, NOT_RECOVERED), EventScope(""))
+        return
+    if recovery is not None:
+        code = NOT_RECOVERED if recovery.result == "left" else RECOVERED
+        text = f"a process was killed while it merged: {recovery.text}"
+        parts.bus.publish(WarningEvent(text, code, list(recovery.paths) or None), EventScope(""))
