@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tertulia.cli.demo_colleagues import ColleaguesView
+from tertulia.cli.demo import ColleaguesView
 from tertulia.cli.demo_view import DemoView
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.protocol import events as e

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tertulia.policy.approval_policy import ApprovalPolicy
 from tertulia.policy.limits import Limits
 from tertulia.policy.rights import Rights
-from tertulia.protocol.sandbox_mode import SANDBOX_MODES
+from tertulia.protocol.conversation_fields import SANDBOX_MODES
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, Ttl
 from tertulia.protocol.tool_spec import fqn
 

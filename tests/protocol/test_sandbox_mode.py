@@ -8,7 +8,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import SANDBOX_ORDER
-from tertulia.protocol.sandbox_mode import SANDBOX_MODES, sandbox_from_wire, sandbox_to_wire
+from tertulia.protocol.conversation_fields import SANDBOX_MODES, sandbox_from_wire, sandbox_to_wire
 from tests.tables import each_row
 
 

@@ -11,7 +11,7 @@ import pytest
 import tertulia
 from tertulia.errors import InvalidParamsError, NoModelError
 from tertulia.events.journal import NoJournal
-from tertulia.models.no_model import NoModel
+from tertulia.models.choice import NoModel
 from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.session.assembly import assemble_session
 from tertulia.session.members import ModelCatalogue

@@ -12,8 +12,8 @@ from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.conversation.turn import TurnOptions
 from tertulia.errors import UnsupportedByBackendError
+from tertulia.protocol.conversation_fields import SandboxMode
 from tertulia.protocol.items import UserMessage
-from tertulia.protocol.sandbox_mode import SandboxMode
 
 
 class ExecutorPlan(TurnOptions, Protocol):

@@ -17,7 +17,7 @@ from tertulia.history.sanitiser import mend
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.summariser import ExtractiveSummariser
 from tertulia.history.view import HistoryView
-from tertulia.models.no_model import NO_MODEL
+from tertulia.models.choice import NO_MODEL
 from tertulia.prompt.request import RequestInputs, build_request, builtin_text, fingerprint_request
 from tertulia.prompt.tool_list import NO_TOOLS
 from tertulia.protocol.events import HistoryCompacted, TokenCount, WarningEvent

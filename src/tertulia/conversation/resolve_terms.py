@@ -19,11 +19,10 @@ from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
 from tertulia.models.wire import ChecksSettings, ModelSettings, Wire
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.rights import Narrowing, Rights, narrow, parse_right
-from tertulia.protocol.conversation_fields import PREFERENCES, RIGHT_FIELDS
+from tertulia.protocol.conversation_fields import PREFERENCES, RIGHT_FIELDS, SandboxMode, sandbox_to_wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ChangeFromPython, ContextFields, OpenFromPython, check_text
 from tertulia.protocol.name_hints import name_hint
-from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_to_wire
 from tertulia.tools.tool import Tool
 
 _RIGHTS = {right: row.name for right, row in RIGHT_FIELDS.items() if row.doc is not None}

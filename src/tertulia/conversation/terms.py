@@ -12,8 +12,7 @@ from tertulia.mcp.view import McpView
 from tertulia.models.wire import ModelSettings, Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy
 from tertulia.policy.rights import Rights
-from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ReasoningEffort, ShellMode
-from tertulia.protocol.sandbox_mode import SandboxMode
+from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ReasoningEffort, SandboxMode, ShellMode
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.worktree import OwnWorktree

@@ -17,11 +17,11 @@ import msgspec
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import approval_to_wire
 from tertulia.policy.rights import Rights
+from tertulia.protocol.conversation_fields import sandbox_to_wire
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.inputs import ImageInput, InputItem, LocalImageInput, TextInput, check_text
 from tertulia.protocol.items import ImagePart, Item, Part, TextPart, UserMessage
 from tertulia.protocol.records import TOO_MANY, has_too_many_escapes
-from tertulia.protocol.sandbox_mode import sandbox_to_wire
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 MAX_MESSAGE_CHARS = 64 * 1024 * 1024

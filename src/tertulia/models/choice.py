@@ -1,22 +1,24 @@
 """Chooses the model that answers: the one that is named, that of a key, local weights, on request a server here.
 
 Asks the usual ports of model servers for their models, only when it is called and within a deadline, and says why it
-chose as it did. Sends nothing to any other host, and starts nothing.
+chose as it did. Sends nothing to any other host, and starts nothing. `NoModel` stands where no model is set up, so that
+a session can begin before one is, or have executors do its work.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import InvalidParamsError, NoModelError
 from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, LOCAL_SERVERS, PROVIDERS, ModelProvider
 from tertulia.models.local.weights import LOCAL_PROVIDER, WEIGHTS, can_run, first_usable_weights
+from tertulia.models.wire import AnswerFailure, AnswerPiece, ItemsDialect, ModelRequest
 
 TIMEOUT_S = 0.3
 _LONGEST_LIST = 1 << 20
@@ -176,3 +178,27 @@ def _choose_local(providers: Mapping[str, ModelProvider], home: Path, nearby: Di
     if any(weights.is_pulled(home) for weights in WEIGHTS):
         wanting = "the embedded model needs its extra (pip install 'tertulia[local]')"
     raise InvalidParamsError(f"model {LOCAL_PROVIDER!r}: no local server answers (tried {tried}), and {wanting}")
+
+
+NO_MODEL = "none"
+"""What the wire is called."""
+
+
+class NoModel:
+    """Implements `Wire` and answers nothing: every request fails with the ways to get a model."""
+
+    name = NO_MODEL
+    family = NO_MODEL
+    context_window = 128_000
+    dialect = ItemsDialect()
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        """Why there is none, and how to get one."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
+        """Fail at once, with the reason that there is no model."""
+        yield AnswerFailure(self.reason, NoModelError.code)
+
+    async def close(self) -> None:
+        """Close nothing: it has no connections."""

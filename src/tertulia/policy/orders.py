@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.protocol.sandbox_mode import SANDBOX_MODES
+from tertulia.protocol.conversation_fields import SANDBOX_MODES
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Collection[str])

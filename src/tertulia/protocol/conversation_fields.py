@@ -8,11 +8,30 @@ a structured value are parsed and met is not here: `policy`, `protocol.storage` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from tertulia.protocol.field_kinds import ConversationField, Number, Structured, Switch, Words
-from tertulia.protocol.sandbox_mode import SANDBOX
 from tertulia.protocol.tool_spec import ALL_CONV_TOOLS
+
+SandboxMode = Literal["read_only", "workspace_write", "danger_full_access"]
+SandboxName = SandboxMode | Literal["read-only", "workspace-write", "danger-full-access"]
+"""A mode as people write it."""
+
+SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)
+"""All modes, the strictest one first."""
+
+SANDBOX = Words(SANDBOX_MODES, dashed=True)
+
+
+def sandbox_from_wire(value: object) -> SandboxMode:
+    """Parse a mode's name; `-` and `_` are the same."""
+    return cast("SandboxMode", SANDBOX.parse("sandbox", value))
+
+
+def sandbox_to_wire(mode: SandboxMode) -> str:
+    """The spelling that clients and configuration files use."""
+    return SANDBOX.to_wire(mode)
+
 
 Visibility = Literal["subtree", "session"]
 ShellMode = Literal["default", "with_request", "local", "streamable", "none"]

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from tertulia.policy.display_text import visible
-from tertulia.protocol.sandbox_mode import SandboxMode
+from tertulia.protocol.conversation_fields import SandboxMode
 
 TierName = Literal["bubblewrap", "landlock", "none"]
 """`none` runs nothing but `danger_full_access`, and that runs in nothing else."""

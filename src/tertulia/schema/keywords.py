@@ -7,11 +7,10 @@ write. A keyword that is not in it demands nothing, as the specification has it;
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from tertulia.schema import container_keywords
 from tertulia.schema.check import (
     JSON_TYPES,
     Budget,
@@ -20,10 +19,163 @@ from tertulia.schema.check import (
     Site,
     canonical_value,
     is_array,
+    is_object,
     json_type,
     list_values,
     shorten_value,
 )
+
+# ── members of objects and arrays ────────────────────────────────────────────────────────────────────────────────
+
+_Members = Iterator[tuple[str | int, Any, Check]]
+
+
+def _for_each(members: Callable[[Any, Budget], _Members]) -> Check:
+    """Check certain members of a value: each comes with its key and with what is expected of it."""
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        found: Problem | None = None
+        for key, member, expected_check in members(value, budget):
+            if (problem := expected_check(member, budget)) is not None:
+                found = problem.below(key).after(found)
+                if budget.is_enough(found):
+                    break
+        return found
+
+    return check
+
+
+def _table(site: Site, keyword: str) -> Mapping[str, Any]:
+    table = site.keywords.get(keyword, {})
+    return table if is_object(table) else site.refuse(f"`{keyword}` is not an object")
+
+
+def _required(site: Site, names: Any) -> Check:
+    """These properties must be there."""
+    if not is_array(names) or not all(isinstance(name, str) for name in names):
+        site.refuse("`required` is not a list of names")
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        found: Problem | None = None
+        if is_object(value):
+            budget.spend(len(names) >> 3)
+            for name in names:
+                if name not in value:
+                    found = Problem(f"a property {shorten_value(name)}", list_values(value)).after(found)
+                    if budget.is_enough(found):
+                        break
+        return found
+
+    return check
+
+
+def _properties(site: Site, _: Any) -> Check:
+    """What is expected of properties, by name."""
+    checks = {name: site.below(schema) for name, schema in _table(site, "properties").items()}
+
+    def named(value: Any, budget: Budget) -> _Members:
+        if is_object(value):
+            budget.spend(len(checks) >> 3)
+            for name, expected_check in checks.items():
+                if name in value:
+                    yield name, value[name], expected_check
+
+    return _for_each(named)
+
+
+def _pattern_properties(site: Site, _: Any) -> Check:
+    """What is expected of properties whose name matches."""
+    table = _table(site, "patternProperties")
+    checks = [(site.pattern(source), site.below(schema)) for source, schema in table.items()]
+
+    def matching(value: Any, budget: Budget) -> _Members:
+        if is_object(value):
+            for name, member in value.items():
+                for pattern, expected_check in checks:
+                    if pattern.occurs_in(name, budget.spend):
+                        yield name, member, expected_check
+
+    return _for_each(matching)
+
+
+def _additional_properties(site: Site, schema: Any) -> Check:
+    """What is expected of every other property; mostly that there is none."""
+    known = _table(site, "properties").keys()
+    patterns = [site.pattern(source) for source in _table(site, "patternProperties")]
+    expected = f"no such property (there are {list_values(known)})" if known else "no property at all"
+
+    def forbidden(value: Any, budget: Budget) -> Problem | None:
+        return Problem(expected, json_type(value))
+
+    expected_check = forbidden if schema is False else site.below(schema)
+
+    def unknown(value: Any, budget: Budget) -> _Members:
+        if is_object(value):
+            budget.spend(len(value) >> 3)
+            for name, member in value.items():
+                if name not in known and not any(pattern.occurs_in(name, budget.spend) for pattern in patterns):
+                    yield name, member, expected_check
+
+    return _for_each(unknown)
+
+
+def _property_names(site: Site, schema: Any) -> Check:
+    """What is expected of the names themselves."""
+    expected_check = site.below(schema)
+
+    def names(value: Any, budget: Budget) -> _Members:
+        if is_object(value):
+            for name in value:
+                yield name, name, expected_check
+
+    return _for_each(names)
+
+
+def _prefix_items(site: Site, schemas: Any) -> Check:
+    """What is expected of the first items, one by one."""
+    if not is_array(schemas):
+        site.refuse("`prefixItems` is not a list of schemas")
+    checks = [site.below(schema) for schema in schemas]
+
+    def first(value: Any, budget: Budget) -> _Members:
+        if is_array(value):
+            for index, (member, expected_check) in enumerate(zip(value, checks, strict=False)):
+                yield index, member, expected_check
+
+    return _for_each(first)
+
+
+def _items(site: Site, schema: Any) -> Check:
+    """What is expected of every item after those."""
+    if is_array(schema):
+        return _prefix_items(site, schema)  # the spelling before draft 2020-12
+    prefix = site.keywords.get("prefixItems")
+    start = len(prefix) if is_array(prefix) else 0
+    expected_check = site.below(schema)
+
+    def rest(value: Any, budget: Budget) -> _Members:
+        if is_array(value):
+            for index in range(start, len(value)):
+                yield index, value[index], expected_check
+
+    return _for_each(rest)
+
+
+def _unique_items(site: Site, wanted: Any) -> Check | None:
+    """No two items are equal."""
+
+    def check(value: Any, budget: Budget) -> Problem | None:
+        if is_array(value):
+            seen: set[str] = set()
+            for index, member in enumerate(value):
+                text = canonical_value(member, budget)
+                if text in seen:
+                    return Problem("each item once", f"{shorten_value(member)} again").below(index)
+                seen.add(text)
+        return None
+
+    return check if wanted is True else None
+
 
 Builder = Callable[[Site, Any], Check | None]
 _CONTAINERS = ("object", "array")
@@ -220,18 +372,18 @@ BUILDERS: Mapping[str, Builder] = {
     "minLength": _size("string", operator.ge, "at least {} characters"),
     "maxLength": _size("string", operator.le, "at most {} characters"),
     "pattern": _pattern,
-    "required": container_keywords.required,
+    "required": _required,
     "minProperties": _size("object", operator.ge, "at least {} properties"),
     "maxProperties": _size("object", operator.le, "at most {} properties"),
-    "properties": container_keywords.properties,
-    "patternProperties": container_keywords.pattern_properties,
-    "additionalProperties": container_keywords.additional_properties,
-    "propertyNames": container_keywords.property_names,
+    "properties": _properties,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "propertyNames": _property_names,
     "minItems": _size("array", operator.ge, "at least {} items"),
     "maxItems": _size("array", operator.le, "at most {} items"),
-    "prefixItems": container_keywords.prefix_items,
-    "items": container_keywords.items,
-    "uniqueItems": container_keywords.unique_items,
+    "prefixItems": _prefix_items,
+    "items": _items,
+    "uniqueItems": _unique_items,
     "$ref": _ref,
     "allOf": _all_of,
     "anyOf": _any_of,

@@ -13,8 +13,7 @@ from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError, NoModelError, TertuliaError
 from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
-from tertulia.models.choice import ModelChoice, choose_model
-from tertulia.models.no_model import NO_MODEL, NoModel
+from tertulia.models.choice import NO_MODEL, ModelChoice, NoModel, choose_model
 from tertulia.models.scripted.script import fail
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.models.wire import Wire

@@ -21,7 +21,7 @@ from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import InvalidParamsError, NoModelError, NotRunningError
 from tertulia.events.subscription import Subscription
 from tertulia.history.compaction import Compaction
-from tertulia.models.no_model import NoModel
+from tertulia.models.choice import NoModel
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import TaskId, new_item_id
 from tertulia.protocol.inputs import CancelTask, Message, StopScope, check_text

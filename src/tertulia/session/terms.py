@@ -21,9 +21,9 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpManager, McpView, ViewChanges
 from tertulia.models.wire import Wire
 from tertulia.policy.rights import Rights
+from tertulia.protocol.conversation_fields import SandboxMode
 from tertulia.protocol.ids import ConversationId, new_conversation_id
 from tertulia.protocol.inputs import NewConversation, OpenFromPython, SetContext, check_text
-from tertulia.protocol.sandbox_mode import SandboxMode
 from tertulia.protocol.worktree import OwnWorktree
 from tertulia.scheduler.nursery import Nursery
 

@@ -17,7 +17,7 @@ from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.approvals.approval_request import ApprovalParts, GrantSubject, RequestedAction, with_label
 from tertulia.policy.rights import Rights
 from tertulia.policy.shell_environment import ShellEnvironment
-from tertulia.protocol.sandbox_mode import sandbox_to_wire
+from tertulia.protocol.conversation_fields import sandbox_to_wire
 from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.protocol.worktree import OwnWorktree

@@ -19,7 +19,7 @@ from tertulia.models.catalog import WireName
 from tertulia.models.local.weights import WEIGHTS
 from tertulia.policy.approval_policy import ApprovalName
 from tertulia.policy.limits import Limits
-from tertulia.protocol.sandbox_mode import SANDBOX_MODES, sandbox_to_wire
+from tertulia.protocol.conversation_fields import SANDBOX_MODES, sandbox_to_wire
 from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.values import PYTHON_ONLY

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from tertulia.cli.inspect.bench import BenchmarkRow
-from tertulia.cli.inspect.checkout import find_benchmarks
+from tertulia.cli.inspect.bench_compare import find_benchmarks
 from tests.cli.running import Shell
 from tests.tables import each_row
 

@@ -8,7 +8,7 @@ import pytest
 
 from tertulia.cli.global_flags import GlobalFlags
 from tertulia.cli.serve.startup import build_session_factory
-from tertulia.protocol.sandbox_mode import sandbox_from_wire
+from tertulia.protocol.conversation_fields import sandbox_from_wire
 from tertulia.server.session_factory import SessionRequest
 from tertulia.session.host import Host
 

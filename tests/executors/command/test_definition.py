@@ -17,7 +17,7 @@ from tertulia.executors.command.definition import (
     executors_from_wire,
 )
 from tertulia.executors.executor import ResumeSettings
-from tertulia.protocol.sandbox_mode import SANDBOX_MODES
+from tertulia.protocol.conversation_fields import SANDBOX_MODES
 from tests.tables import each_row
 
 FULL: dict[str, Any] = {

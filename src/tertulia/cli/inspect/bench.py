@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
-from tertulia.cli.inspect.checkout import find_benchmarks
+from tertulia.cli.inspect.bench_compare import find_benchmarks
 from tertulia.cli.output.terminal import StyledText, TerminalOutput
 
 _MORE = """

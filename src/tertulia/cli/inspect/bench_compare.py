@@ -10,8 +10,17 @@ from typing import Any
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags, whole_number
-from tertulia.cli.inspect.checkout import find_benchmarks
 from tertulia.cli.output.terminal import TerminalOutput
+
+
+def find_benchmarks(source: Path) -> Path:
+    """The folder `bench` of the checkout that this source file belongs to; a usage error where there is none."""
+    checkout = source.parents[4]
+    folder = checkout / "bench"
+    if not (folder.is_dir() and (checkout / "pyproject.toml").is_file()):
+        raise click.UsageError("benchmarks come with a source checkout, and this is an installed package")
+    return folder
+
 
 _MORE = """
 \b

@@ -11,7 +11,7 @@ from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.serve.startup import build_session_factory, check_model, load_and_warn, widest_mode
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import SANDBOX_ORDER
-from tertulia.protocol.sandbox_mode import sandbox_from_wire, sandbox_to_wire
+from tertulia.protocol.conversation_fields import sandbox_from_wire, sandbox_to_wire
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import LoadedSettings
 

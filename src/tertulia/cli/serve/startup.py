@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from tertulia.cli.global_flags import GlobalFlags
 from tertulia.cli.output.terminal import TerminalOutput
-from tertulia.models.no_model import NoModel
-from tertulia.protocol.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_to_wire
+from tertulia.models.choice import NoModel
+from tertulia.protocol.conversation_fields import SANDBOX_MODES, SandboxMode, sandbox_to_wire
 from tertulia.server.session_factory import DirectorySettings, SessionFactory
 from tertulia.session.host import Host
 from tertulia.session.members import ModelCatalogue

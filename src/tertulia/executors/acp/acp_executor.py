@@ -32,7 +32,7 @@ from tertulia.executors.command.command_line import (
 )
 from tertulia.executors.command.failure_text import failure_advice, failure_sentence, not_started_reason
 from tertulia.executors.executor import STOP_S, Assignment, NativeSessionId, RunFailed, Step
-from tertulia.protocol.sandbox_mode import sandbox_to_wire
+from tertulia.protocol.conversation_fields import sandbox_to_wire
 from tertulia.sandbox.runner import Command, CommandRunner
 
 SERVER = "tertulia"

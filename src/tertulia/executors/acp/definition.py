@@ -24,8 +24,8 @@ from tertulia.executors.command.definition import (
     executor_from_wire,
 )
 from tertulia.policy.plain_file import NotPlainFileError, read_plain_file
+from tertulia.protocol.conversation_fields import SandboxMode, sandbox_from_wire
 from tertulia.protocol.name_hints import name_hint
-from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_from_wire
 from tertulia.protocol.validation_text import explain_json, explain_validation
 
 MAX_SETTINGS_BYTES = 1024 * 1024

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.command.definition import ExecutorDefinition, Words
 from tertulia.executors.executor import Assignment
-from tertulia.protocol.sandbox_mode import sandbox_to_wire
+from tertulia.protocol.conversation_fields import sandbox_to_wire
 from tertulia.sandbox.runner import Command, CommandLimits, Confinement
 
 _GAP = "\n\n"

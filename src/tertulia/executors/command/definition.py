@@ -13,8 +13,8 @@ import msgspec
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.executor import ResumeSettings
 from tertulia.policy.shell_environment import variables_from_wire
+from tertulia.protocol.conversation_fields import SandboxMode, sandbox_from_wire
 from tertulia.protocol.name_hints import name_hint
-from tertulia.protocol.sandbox_mode import SandboxMode, sandbox_from_wire
 
 OutputFormat = Literal["text", "codex-jsonl", "claude-stream-json"]
 Words = tuple[str, ...]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.protocol.sandbox_mode import SANDBOX_MODES, SandboxMode, sandbox_from_wire, sandbox_to_wire
+from tertulia.protocol.conversation_fields import SANDBOX_MODES, SandboxMode, sandbox_from_wire, sandbox_to_wire
 from tertulia.session.session import Session
 
 _MODES: dict[SandboxMode, tuple[str, str]] = {

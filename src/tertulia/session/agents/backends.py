@@ -20,8 +20,8 @@ from tertulia.executors.command.definition import RESERVED, ExecutorDefinition, 
 from tertulia.executors.executor import Executor, ResumeSettings
 from tertulia.executors.prompt.history_prompt import HistorySettings, parse_history_settings
 from tertulia.policy.shell_environment import ShellEnvironment
+from tertulia.protocol.conversation_fields import SandboxMode
 from tertulia.protocol.name_hints import near_names
-from tertulia.protocol.sandbox_mode import SandboxMode
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.agents.tool_server import AgentToolServers
 from tertulia.session.command_services import CommandServices

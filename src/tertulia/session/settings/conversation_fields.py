@@ -13,8 +13,7 @@ from typing import Any, Literal, Required, TypedDict
 from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ApprovalName, ApprovalPolicy
-from tertulia.protocol.conversation_fields import ReasoningEffort, ShellMode, Visibility
-from tertulia.protocol.sandbox_mode import SandboxName
+from tertulia.protocol.conversation_fields import ReasoningEffort, SandboxName, ShellMode, Visibility
 from tertulia.protocol.storage import StorageName, StoragePolicy
 from tertulia.protocol.worktree import WorkspaceKind
 from tertulia.tools.tool import Tool

@@ -29,9 +29,16 @@ from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
 from tertulia.policy.limits import Limits
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.policy.rights import TOP, Rights, parse_right
-from tertulia.protocol.conversation_fields import RIGHT_FIELDS, TOOL_SWITCHES, ReasoningEffort, ShellMode, Visibility
+from tertulia.protocol.conversation_fields import (
+    RIGHT_FIELDS,
+    TOOL_SWITCHES,
+    ReasoningEffort,
+    SandboxName,
+    ShellMode,
+    Visibility,
+    sandbox_from_wire,
+)
 from tertulia.protocol.name_hints import name_hint
-from tertulia.protocol.sandbox_mode import SandboxName, sandbox_from_wire
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy, storage_from_wire
 from tertulia.session.settings.config_file import anchor, anchor_entries, read_config, read_override
 from tertulia.session.settings.conversation_fields import AgentTable

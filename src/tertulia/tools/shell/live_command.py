@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from tertulia.errors import LimitError, NotFoundError, SandboxError
 from tertulia.policy.display_text import visible
+from tertulia.protocol.conversation_fields import sandbox_to_wire
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.ids import CallId, ConversationId, new_item_id
-from tertulia.protocol.sandbox_mode import sandbox_to_wire
 from tertulia.protocol.tool_events import Decider, ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
 from tertulia.tools.shell.git_command import protected_git_warning
