@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, cast
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import Limits
+from tertulia.session.settings.config_file import read_override
 from tertulia.session.settings.values import parse_setting
 
 DEFAULT = "default"
@@ -83,3 +85,15 @@ def _leaves(name: str, value: object) -> Iterator[str]:
         return
     for key, entry in cast("Mapping[str, Any]", value).items():
         yield from _leaves(f"{name}.{key}", entry)
+
+
+def merge_overrides(overrides: Sequence[str]) -> list[dict[str, Any]]:
+    """Each by itself, but parts of MCP servers together: a server is checked when all its keys are known."""
+    read = list(map(read_override, overrides))
+    parts = [override.pop("mcp_servers") for override in read if "mcp_servers" in override]
+    if {} in parts:
+        # An empty table replaces what came before it.
+        start = len(parts) - parts[::-1].index({})
+        parts = parts[start:]
+        read.append({"mcp_servers": {}})
+    return [*read, {"mcp_servers": reduce(merge, parts)}] if parts else read

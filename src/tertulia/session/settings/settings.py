@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -40,10 +39,10 @@ from tertulia.protocol.conversation_fields import (
 )
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy, storage_from_wire
-from tertulia.session.settings.config_file import anchor, anchor_entries, read_config, read_override
+from tertulia.session.settings.config_file import anchor, anchor_entries, read_config
 from tertulia.session.settings.conversation_fields import AgentTable
 from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.layers import SettingLayers, merge
+from tertulia.session.settings.layers import SettingLayers, merge_overrides
 from tertulia.session.settings.project_file import (
     apply_project_file,
     find_project_files,
@@ -300,7 +299,7 @@ def load_settings(
     if model := environment.variables.get("TERTULIA_MODEL"):
         layers.add("model", model, "environment TERTULIA_MODEL")
     _add_history_variables(layers, environment)
-    for override in _merge_overrides(overrides):
+    for override in merge_overrides(overrides):
         _add_file(layers, override, "-c", cwd, environment)
     _add_flags(layers, flags or {}, cwd, environment)
     layers.let_agent_have("model", ("-c", "flag --model"))
@@ -335,18 +334,6 @@ def _add_history_variables(layers: SettingLayers, environment: Environment) -> N
 
     for name, table in read_history_variables(environment.variables).items():
         layers.add("executors", {"history": table}, f"environment {name}")
-
-
-def _merge_overrides(overrides: Sequence[str]) -> list[dict[str, Any]]:
-    """Each by itself, but parts of MCP servers together: a server is checked when all its keys are known."""
-    read = list(map(read_override, overrides))
-    parts = [override.pop("mcp_servers") for override in read if "mcp_servers" in override]
-    if {} in parts:
-        # An empty table replaces what came before it.
-        start = len(parts) - parts[::-1].index({})
-        parts = parts[start:]
-        read.append({"mcp_servers": {}})
-    return [*read, {"mcp_servers": reduce(merge, parts)}] if parts else read
 
 
 def _add_file(layers: SettingLayers, config: Table, source: str, cwd: Path, environment: Environment) -> None:
