@@ -45,6 +45,7 @@ def confine(
         network=rights.network,
         masked=guarded.masked_paths(),
         shown=() if worktree is None else (worktree.path, worktree.common),
+        readable=() if worktree is None else (worktree.original,),
         protected_paths=guarded.protected_paths(roots),
         missing_files=guarded.missing_files(),
         limits=limits,

@@ -66,6 +66,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Files and directories that read as empty, whether inside a root or outside; see `masks/guarded_paths.py`."""
     shown: tuple[str, ...] = ()
     """Directories that are seen wherever they lie, also in a masked or private one; being seen is no right to write."""
+    readable: tuple[str, ...] = ()
+    """Directories that are seen also in a private one, such as `/tmp`, unless they are masked; read-only."""
     protected: tuple[str, ...] = PROTECTED_NAMES
     protected_paths: tuple[str, ...] = ()
     """Absolute: read-only inside a writable root, also where they do not exist yet."""

@@ -200,6 +200,38 @@ async def test_children_that_are_merged_at_once_are_merged_one_after_the_other(m
         assert [line for line in merged if "changed" in line] == ["5 changed", "30 changed", "55 changed"]
 
 
+async def test_two_sessions_that_merge_into_one_workspace_wait_for_each_other(tmp_path: Path) -> None:
+    async with merging(tmp_path) as (repository, one), tertulia.Session.start(one.settings) as other:
+        children = [await open_with_worktree(session) for session in (one, other, one, other)]
+        for number, (child, session) in enumerate(zip(children, (one, other, one, other), strict=True)):
+            (worktree_of(session, child) / f"new{number}").write_text("new\n")
+        async with asyncio.timeout(HANG_S):
+            answers = await asyncio.gather(*(child.merge(mode="commit") for child in children))
+        assert all(answers)
+        assert repository.git("status", "--porcelain") == ""
+        assert {f"new{number}" for number in range(4)} <= set(repository.tree("HEAD"))
+
+
+@pytest.mark.parametrize("pause", range(6))
+async def test_a_child_that_is_closed_while_it_is_merged_is_merged(pause: int, tmp_path: Path) -> None:
+    """Its worktree is taken away meanwhile, at one moment or another; its branch is there."""
+    async with merging(tmp_path) as (repository, session):
+        child = await open_with_worktree(session)
+        path = worktree_of(session, child)
+        (path / "new.txt").write_text("new\n")
+        await child.message("Commit what is there.")
+        merge = asyncio.create_task(child.merge())
+        for _ in range(pause * 20):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(HANG_S):
+            await child.close()
+            assert [file.path for file in (await merge).files] == ["new.txt"]
+        assert (repository.top / "new.txt").read_text() == "new\n"
+        assert not path.exists()
+        left = [entry.name for entry in path.parent.iterdir() if entry.suffix != ".lock"]
+        assert left == []
+
+
 async def test_python_and_json_rpc_give_the_same_answer(tmp_path: Path) -> None:
     async with merging(tmp_path) as (repository, session):
         child = await open_with_worktree(session)

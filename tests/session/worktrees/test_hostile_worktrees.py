@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tertulia.errors import GitError
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.session.worktrees.lifecycle import WorktreeFolder, WorktreeLife, make_folder
-from tertulia.session.worktrees.worktree import Worktree, WorktreeState, snapshot
+from tertulia.session.worktrees.worktree import RepositoryTree, Worktree, WorktreeState, snapshot, write_state
 from tertulia.testing import RecordedEvents, ScriptedModel, call, say
 from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
@@ -221,8 +222,8 @@ async def test_what_is_in_a_worktree_is_committed_by_one_at_a_time(
 
     async with tertulia.Session.start(settings) as session:
         child = await session.open(workspace="worktree")
-        for module in ("merge", "conversation_worktrees"):
-            monkeypatch.setattr(f"tertulia.session.worktrees.{module}.snapshot", counted)
+        for module in ("merging.merge", "worktrees.conversation_worktrees"):
+            monkeypatch.setattr(f"tertulia.session.{module}.snapshot", counted)
         await asyncio.gather(child.merge(), child.merge(), child.merge())
         assert (await child.message("Work.")).worktree is not None
     assert most == 1
@@ -349,3 +350,50 @@ def test_directories_that_cannot_be_read_are_named_keep_a_worktree_and_can_be_re
         "True",
         "False",
     ], ended.stderr
+
+
+async def test_a_name_that_git_takes_in_no_commit_is_named(tmp_path: Path) -> None:
+    repository = committed(tmp_path / "repo")
+    repository.write("q/.GIT/config", "[core]\n")
+    repository.write("q/plain", "plain\n")
+    tree = await RepositoryTree.find(repository.top, variables(tmp_path / "home"))
+    written = await write_state(tree, tmp_path / "index", [], "State\n")
+    assert [str(entry) for entry in written.left_out] == ["q/.GIT/config (git takes no such name)"]
+    assert "q/plain" in repository.tree(written.commit)
+
+
+async def test_a_worktree_that_is_gone_after_a_task_is_named(tmp_path: Path) -> None:
+    repository = committed(tmp_path / "repo")
+    model = ScriptedModel([say("Done.", gate=(gate := asyncio.Event()))])
+    settings = tertulia.Settings(model=model, cwd=str(repository.top))
+    async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
+        child = await session.open(workspace="worktree")
+        assert child.details.worktree is not None
+        answer = asyncio.create_task(child.message("Go."))
+        await events.until("task_started")
+        shutil.rmtree(child.details.worktree.path)
+        gate.set()
+        assert (await answer).worktree is None
+    found = [event.data for event in events.seen if event.type == "warning"]
+    assert [(data.code, child.details.worktree.path in data.message) for data in found] == [
+        ("worktree_not_committed", True)
+    ]
+
+
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+async def test_the_workspace_can_be_read_where_it_lies_below_a_private_directory(tier: Any) -> None:
+    """Each command has a /tmp of its own: the workspace of the caller is seen there all the same."""
+    need(tier)
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        repository = committed(Path(folder, "repo"))
+        repository.write("ignored", "of the caller\n")
+        repository.write(".git/info/exclude", "ignored\n")
+        script = f"cat {repository.top}/ignored; echo bad > {repository.top}/ignored; ls {folder}"
+        model = ScriptedModel([say("", call("shell", {"command": ["sh", "-c", script]})), "Done."])
+        settings = tertulia.Settings(model=model, cwd=str(repository.top), sandbox_tier=tier, approval_policy="never")
+        async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
+            child = await session.open(workspace="worktree")
+            await child.message("Read.")
+        output = next(event.data.output for event in events.seen if event.type == "tool_call_end")
+        assert "of the caller" in output
+        assert (repository.top / "ignored").read_text() == "of the caller\n"

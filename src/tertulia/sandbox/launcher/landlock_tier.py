@@ -220,7 +220,13 @@ def _shown(command: Command, temporary: str) -> set[str]:
     """
     places = {
         *_always_shown(),
-        *_when_hidden([*command.confinement.writable_roots, command.environment.get("HOME", "/")]),
+        *_when_hidden(
+            [
+                *command.confinement.writable_roots,
+                *command.confinement.readable,
+                command.environment.get("HOME", "/"),
+            ]
+        ),
     }
     if not any(is_inside(command.cwd, place) for place in places) and not command.cwd.startswith(temporary):
         places |= {*_when_hidden([command.cwd])}

@@ -105,7 +105,7 @@ class MountPlan:
         for root in dict.fromkeys(writable):
             if root not in masked:
                 self._roots[root] = self._open_root(root)
-        seen = {*own_places(), *VISIBLE_BELOW_RUN, *confinement.writable_roots}
+        seen = {*own_places(), *VISIBLE_BELOW_RUN, *confinement.writable_roots, *confinement.readable}
         if not any(_is_in(self._command.cwd, path) for path in (*masked, *confinement.shown)):
             seen.add(self._command.cwd)
         for root, fd in self._roots.items():

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import shutil
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -79,6 +81,8 @@ class TreeJournal:
     """The place of the journal of one tree, with its lock."""
 
     def __init__(self, folder: Path, key: str) -> None:
+        self._folder = folder
+        self._key = key
         self._lock = folder / f"{key}.lock"
         self._file = PrivateFile(folder / f"{key}.json", MergeJournal)
 
@@ -124,13 +128,19 @@ class TreeJournal:
             # The folder went with the last of the others; it is made the next time.
             return None
 
+    def scratch(self) -> tempfile.TemporaryDirectory[str]:
+        """A directory for files that are there only meanwhile; what a killed process leaves goes with the journal."""
+        return tempfile.TemporaryDirectory(prefix=f"{self._key}.files-", dir=self._folder)
+
     def release(self, number: int) -> None:
         """The tree is free again, and the folder goes with the last."""
         # A process that was killed while it wrote the journal had changed nothing yet.
         self._file.path.with_suffix(".new").unlink(missing_ok=True)
+        for folder in self._folder.glob(f"{self._key}.files-*"):
+            shutil.rmtree(folder, ignore_errors=True)
         release_file(self._lock, number)
         with suppress(OSError):
-            self._lock.parent.rmdir()
+            self._folder.rmdir()
 
     @asynccontextmanager
     async def held(self, wait_s: float = WAIT_S) -> AsyncGenerator[None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
@@ -153,7 +152,7 @@ class WorktreeMerge:
         self._check_idle()
         theirs = await _their_state(sides)
         base = await _merged_before(sides)
-        with _folder_beside(sides.worktree) as folder:
+        with sides.journal.scratch() as folder:
             before, masked = Path(folder, "before"), self._place.masked
             ours = await write_state(sides.tree, before, [base], "State of the caller\n", masked=masked)
             merge = await merge_commits(sides.tree.git, sides.tree.store, base, ours.commit, theirs.commit)
@@ -276,20 +275,14 @@ class WorktreeMerge:
         )
 
 
-def _folder_beside(worktree: Worktree) -> tempfile.TemporaryDirectory[str]:
-    """In the folder of ours that no command sees; what a killed process leaves there goes with the worktree."""
-    folder = worktree.path.parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix=f"{worktree.conversation_id}.files-", dir=folder)
-
-
 async def _their_state(sides: MergeSides) -> WrittenState:
     """The child's state as a commit; of a child that is closed, the branch that was kept."""
     worktree = sides.worktree
-    if worktree.path.exists():
-        async with sides.alone():
+    async with sides.alone():
+        # Within it: a conversation that is closed just now takes its worktree away.
+        if worktree.is_there:
             state = await snapshot(worktree, sides.variables)
-        return WrittenState(state.commit, state.left_out)
+            return WrittenState(state.commit, state.left_out)
     found = await _commit_of(sides, f"refs/heads/{worktree.branch}")
     if found is None:
         raise NotFoundError(f"the branch {worktree.branch} is gone, and with it what was to be merged")

@@ -109,9 +109,13 @@ class ConversationWorktrees:
         """After a task: what it changed is committed. What it had made for conversations that it never opened goes."""
         await self.drop_unopened(task_id)
         worktree = conversation.terms.worktree
-        if worktree is None or not Worktree.of(worktree).is_there:
+        if worktree is None:
             return None
         scope = EventScope("", conversation.id)
+        if not Worktree.of(worktree).is_there:
+            text = f"{worktree.path} is gone: what was done there since the last commit of {worktree.branch} is lost"
+            self._bus.publish(WarningEvent(text, NOT_COMMITTED), scope)
+            return None
         try:
             async with self.alone(worktree.conversation_id):
                 state = await snapshot(Worktree.of(worktree), self._variables)

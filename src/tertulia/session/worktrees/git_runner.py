@@ -21,6 +21,8 @@ import msgspec
 from tertulia.errors import GitError
 from tertulia.policy.commands.git_repository import FORCED_FOR_WRITES
 from tertulia.policy.display_text import printable
+from tertulia.session.worktrees.git_stalls import find_pipe
+from tertulia.tools.threads import run_in_thread
 
 OLDEST_GIT: tuple[int, int] = (2, 32)
 """The first that can be told its global configuration (`GIT_CONFIG_GLOBAL`)."""
@@ -30,6 +32,8 @@ _MAX_ERROR_BYTES = 64 * 1024
 _GRACE_S = 5.0
 """After SIGTERM, at which git removes its lock files."""
 _CHUNK = 65_536
+SLOW_S = 5.0
+"""When a git takes longer, it is looked whether it waits for what never comes."""
 
 _FORCED: Mapping[str, str] = {
     **FORCED_FOR_WRITES,
@@ -67,7 +71,9 @@ _DRIVERS_OFF: Mapping[str, Mapping[str, str]] = {
 _IDENTITY = ("Tertulia", "tertulia@localhost")
 _NOT_IN_NAMES = ".,:;<>\"\\'" + "".join(map(chr, range(33)))
 """Git takes these off both ends of a name, and does not commit where nothing is left."""
-_UNREAD = re.compile(rb"warning: could not open directory '(.*)': .*|(?:error: )?(.*): Permission denied", re.DOTALL)
+_UNREAD = re.compile(
+    rb"warning: could not open directory '(.*)': .*|(?:error: )?(.*): Permission denied|Ignoring path (.*)", re.DOTALL
+)
 _VERSION = re.compile(rb"git version (\d+)\.(\d+)")
 
 
@@ -127,7 +133,7 @@ class Git(msgspec.Struct, frozen=True):
             timeout_s: Then it is ended.
             max_bytes: The most that it may write.
             accepted: The exit codes that are no failure.
-            unread: Gets the paths that git could not look at, and left out without failing.
+            unread: Gets the paths that git could not look at, or does not take, and left out without failing.
 
         Raises:
             GitError: It failed, took too long or wrote too much. Its words are in the message, made safe to show.
@@ -227,7 +233,7 @@ def _as_variables(settings: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 def _unread_path(line: bytes) -> bytes | None:
     found = _UNREAD.fullmatch(line)
-    return None if found is None else found[1] or found[2]
+    return None if found is None else found[1] or found[2] or found[3]
 
 
 def _shown(errors: bytes) -> str:
@@ -261,11 +267,18 @@ async def _run(
     run = _GitProcess(process)
     try:
         async with asyncio.timeout(timeout_s):
-            output, errors = await run.exchange(stdin, max_bytes)
+            (output, errors), pipe = await asyncio.gather(
+                run.exchange(stdin, max_bytes), run.find_pipe(directory, environment)
+            )
     except TimeoutError:
         raise GitError(f"`git {argv[1]}` took longer than {timeout_s:g} s and was ended") from None
     finally:
         await run.end()
+    if pipe is not None:
+        raise GitError(
+            f"`git {argv[1]}` waited for {printable(pipe)}, which is a pipe or a device and no file, and was ended: "
+            "remove it, or name another file"
+        )
     if run.wrote_too_much:
         raise GitError(f"`git {argv[1]}` wrote more than {max_bytes:,} bytes and was ended")
     return await process.wait(), output, errors
@@ -276,6 +289,7 @@ class _GitProcess:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._ended = asyncio.Event()
         self.wrote_too_much = False
 
     async def exchange(self, stdin: bytes, most: int) -> tuple[bytes, bytes]:
@@ -284,13 +298,27 @@ class _GitProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        output, errors, _ = await asyncio.gather(
-            self._read(process.stdout, most, bounded=True),
-            self._read(process.stderr, _MAX_ERROR_BYTES, bounded=False),
-            _feed(process.stdin, stdin),
-        )
-        await process.wait()
+        try:
+            output, errors, _ = await asyncio.gather(
+                self._read(process.stdout, most, bounded=True),
+                self._read(process.stderr, _MAX_ERROR_BYTES, bounded=False),
+                _feed(process.stdin, stdin),
+            )
+            await process.wait()
+        finally:
+            self._ended.set()
         return output, errors
+
+    async def find_pipe(self, directory: Path, variables: Mapping[str, str]) -> str | None:
+        """Wait until it has ended; one that takes long and waits for a pipe is ended, and the path of that is here."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SLOW_S):
+                await self._ended.wait()
+                return None
+        pipe = await run_in_thread(find_pipe, directory, variables)
+        if pipe is not None and not self._ended.is_set():
+            self._signal(signal.SIGTERM)
+        return None if self._ended.is_set() else pipe
 
     async def end(self) -> None:
         """End what is left of it, with all that it started. A cancelled caller leaves no process behind."""

@@ -217,11 +217,14 @@ async def _take_changes(
     modes = {path: new for path, (_, new, *_) in facts.items() if new in _FILE_MODES}
     # Whether a file is executable is not asked everywhere: git knows.
     entries = [(modes.get(f.path, f.mode) if f.mode in _FILE_MODES else f.mode, id, f.path) for f, id in hashed]
+    refused: list[bytes] = []
     if lines := b"".join(b"%s %s 0\t%s\0" % entry for entry in entries):
-        await git.run("update-index", "--add", "--replace", "-z", "--index-info", stdin=lines, index=index)
+        words = ("update-index", "--add", "--replace", "-z", "--index-info")
+        await git.run(*words, stdin=lines, index=index, unread=refused)
     unseen = [LeftOut(os.fsdecode(path), "not readable") for path in sorted(set(unread))]
     others = [LeftOut(os.fsdecode(path), "it is a directory") for path in found.submodules if path not in submodules]
-    return (*found.left_out, *not_taken, *unseen, *others)
+    names = [LeftOut(os.fsdecode(path), "git takes no such name") for path in refused]
+    return (*found.left_out, *not_taken, *unseen, *others, *names)
 
 
 def _is_below(path: bytes, place: bytes) -> bool:
