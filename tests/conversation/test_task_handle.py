@@ -161,7 +161,7 @@ async def test_a_job_that_does_not_stop_within_its_grace_is_given_up() -> None:
     await ticks()
     running.abort("interrupted", 0.0)
     async with asyncio.timeout(HANG_S):
-        await running.forced
+        await running.stopped
     assert running.abandoned
     running.end()
     assert (running.status, running.abandoned, running.grace_s) == ("cancelled", True, 0.0)
@@ -178,7 +178,7 @@ async def test_a_job_that_stops_in_time_is_not_given_up() -> None:
     await ticks()
     assert job.cancelled()
     running.end()
-    assert running.forced.cancelled()
+    assert running.stopped.done()
     assert not running.abandoned
 
 
@@ -193,7 +193,7 @@ async def test_the_shorter_of_two_graces_holds(first, second, holds) -> None:
     assert running.grace_s == holds
     if holds == 0.0:
         async with asyncio.timeout(HANG_S):
-            await running.forced
+            await running.stopped
     assert running.abandoned is (holds == 0.0)
     await job.finish()
     running.end()
@@ -207,7 +207,7 @@ async def test_a_grace_that_is_long_over_forces_no_second_time() -> None:
     await ticks()
     running.abort("interrupted", 0.0)
     async with asyncio.timeout(HANG_S):
-        await running.forced
+        await running.stopped
     assert running.abort("shutdown", -5.0) is False
     await ticks()
     assert (running.reason, running.abandoned, errors) == ("interrupted", True, [])

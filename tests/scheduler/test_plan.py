@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tertulia.events.bus import EventScope
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import NO_USAGE, ToolCall
@@ -95,6 +97,22 @@ async def test_a_chain_is_answered_once() -> None:
     chain.finish(reply("first"))
     chain.finish(reply("second"))
     assert chain.answer.result().text == "first"
+
+
+async def test_a_caller_that_gives_up_takes_the_answer_from_no_other() -> None:
+    """H1: not before the answer, nor in the same pass of the loop."""
+    chain = Chain(TaskPlan(A, "user"), 0.0)
+    early, late, patient = (asyncio.ensure_future(chain.wait()) for _ in range(3))
+    await asyncio.sleep(0)
+    early.cancel()
+    await asyncio.sleep(0)
+    late.cancel()
+    reply = Reply("text", "completed", NO_USAGE, 0, 0.0, chain.task_id, chain.trace_id)
+    chain.finish(reply)
+    assert await patient is reply
+    assert await chain.wait() is reply
+    assert early.cancelled()
+    assert late.cancelled()
 
 
 async def test_a_call_sees_which_conversations_wait_for_it_and_no_siblings() -> None:

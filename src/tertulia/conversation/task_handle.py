@@ -12,11 +12,13 @@ from tertulia.protocol.ids import TaskId
 class TaskHandle:
     """Stops a task once, for one reason, in bounded time.
 
-    `abort` cancels the task's coroutine; one that does not end within the grace is abandoned: `forced` is set
-    and the caller that waits goes on without it.
+    `abort` cancels the task's coroutine; one that does not end within the grace is abandoned: `stopped` has a result
+    all the same, and the caller that waits for it goes on without the coroutine.
     """
 
-    __slots__ = ("_job", "_timer", "ended", "forced", "grace_s", "reason", "started_at", "status", "task_id")
+    __slots__ = (
+        "_job", "_timer", "abandoned", "ended", "grace_s", "reason", "started_at", "status", "stopped", "task_id",
+    )  # fmt: skip
 
     def __init__(self, task_id: TaskId, started_at: float) -> None:
         self.task_id = task_id
@@ -26,16 +28,13 @@ class TaskHandle:
         """Why it was stopped; the first reason stands."""
         self.grace_s = 0.0
         """How long it was given to stop."""
-        self.forced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Has a result when the grace is over and the task is not; cancelled when the task ended in time."""
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Has a result when the task's coroutine has ended, or the grace is over and it has not."""
+        self.abandoned = False
+        """Whether it did not stop in time."""
         self.ended = asyncio.Event()
         self._job: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether it did not stop in time."""
-        return self.forced.done() and not self.forced.cancelled()
 
     @property
     def over(self) -> bool:
@@ -45,6 +44,8 @@ class TaskHandle:
     def attach(self, job: asyncio.Task[Any]) -> None:
         """The coroutine that runs it. An abort that came before is carried out now."""
         self._job = job
+        # The coroutine calls `stop` in its last step; one that is cancelled before its first step has none.
+        job.add_done_callback(self._job_ended)
         if self.reason is not None:
             job.cancel()
 
@@ -64,17 +65,26 @@ class TaskHandle:
             self._timer = asyncio.get_running_loop().call_at(deadline, self._force)
         return first
 
+    def stop(self) -> None:
+        """Its coroutine takes its last step: the caller that waits is woken in the next pass of the loop."""
+        if not self.stopped.done():
+            self.stopped.set_result(None)
+
     def end(self) -> None:
         """It is over; later aborts do nothing."""
         self.status = "cancelled" if self.reason is not None else "done"
         self._job = None
         self._cancel_timer()
-        self.forced.cancel()
+        self.stop()
         self.ended.set()
 
+    def _job_ended(self, _: asyncio.Task[Any]) -> None:
+        self.stop()
+
     def _force(self) -> None:
-        if not self.forced.done():
-            self.forced.set_result(None)
+        if not self.stopped.done():
+            self.abandoned = True
+            self.stopped.set_result(None)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -232,8 +232,8 @@ class Chain:
     """What one message causes, from its first task to its answer: a tree of branches."""
 
     __slots__ = (
-        "answer", "branches", "conversation_id", "end", "failed", "interrupts", "message", "number", "opened", "ready",
-        "root", "started", "started_at", "tally", "task_id", "tasks", "trace_id", "waiters",
+        "_callers", "answer", "branches", "conversation_id", "end", "failed", "interrupts", "message", "number",
+        "opened", "ready", "root", "started", "started_at", "tally", "task_id", "tasks", "trace_id", "waiters",
     )  # fmt: skip
 
     def __init__(self, plan: TaskPlan, started: float, message: str | None = None) -> None:
@@ -264,6 +264,7 @@ class Chain:
         self.waiters = 0
         """How many callers wait for the answer; the last one to give up stops the chain."""
         self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._callers: set[asyncio.Future[Reply]] = set()
 
     @property
     def members(self) -> tuple[ConversationId, ...]:
@@ -284,6 +285,21 @@ class Chain:
         """Answer, once. A caller that has given up gets no answer."""
         if not self.answer.done():
             self.answer.set_result(reply)
+        for caller in self._callers:
+            if not caller.done():
+                caller.set_result(reply)
+
+    async def wait(self) -> Reply:
+        """Wait for the answer, as one of many callers: one that gives up takes it from no other."""
+        if self.answer.done():
+            return self.answer.result()
+        # Not a shield around `answer`: that wakes its caller one pass of the loop later.
+        own: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._callers.add(own)
+        try:
+            return await own
+        finally:
+            self._callers.discard(own)
 
 
 def recorded_chain(conversation_id: ConversationId, message: str | None, reply: Reply) -> Chain:

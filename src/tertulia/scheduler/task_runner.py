@@ -125,11 +125,11 @@ class TaskRunner:
             return TaskEnd("aborted", failure=Failure("closed", CONVERSATION_CLOSED))
         handle = TaskHandle(branch.plan.task_id, self._around.clock.monotonic())
         scope = self._open(branch, conversation, handle)
-        job = self._nursery.start(self._work(branch, scope), f"task {branch.plan.task_id}")
+        job = self._nursery.start(self._work(branch, scope, handle), f"task {branch.plan.task_id}")
         handle.attach(job)
         deadline = self._deadline(branch, scope.rights(), handle)
         try:
-            await asyncio.wait((job, handle.forced), return_when=asyncio.FIRST_COMPLETED)
+            await handle.stopped
             await clean_partial(scope)
         finally:
             if deadline is not None:
@@ -187,7 +187,7 @@ class TaskRunner:
             self._handoffs.answer_calls(branch, task_scope)
         return task_scope
 
-    async def _work(self, branch: Branch, scope: TaskScope) -> TaskEnd:
+    async def _work(self, branch: Branch, scope: TaskScope, handle: TaskHandle) -> TaskEnd:
         """The part that waits. Nothing but a cancellation comes out of it."""
         plan = branch.plan
         try:
@@ -213,6 +213,8 @@ class TaskRunner:
             # A model wire or a tool that breaks its contract, whatever it raises, ends its own task and nothing else.
             _log.error("task %s failed: %s", plan.task_id, log_text(error, scope.storage()))
             return TaskEnd("failed", scope.last_text, Failure("internal", f"{type(error).__name__}: {error}"))
+        finally:
+            handle.stop()
 
     def _judge(self, job: asyncio.Task[TaskEnd], handle: TaskHandle, scope: TaskScope) -> TaskEnd:
         if job.done() and not job.cancelled():
@@ -227,7 +229,7 @@ class TaskRunner:
         return TaskEnd("aborted", scope.last_text, late, reason)
 
     def _close(self, scope: TaskScope, handle: TaskHandle, end: TaskEnd) -> TaskEnd:
-        if handle.forced.done():
+        if handle.abandoned:
             scope.publish(_abandoned_event(scope.conversation, handle))
         match end:
             case TaskEnd("handed"):

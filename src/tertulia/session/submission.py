@@ -71,7 +71,7 @@ class Submission:
         chain = self._chain
         chain.waiters += 1
         try:
-            reply = await asyncio.shield(chain.answer)
+            reply = await chain.wait()
         except asyncio.CancelledError:
             if chain.waiters == 1:
                 self.stop()
