@@ -143,4 +143,4 @@ def test_the_cache_key_is_the_same_in_another_process(seed) -> None:
 def test_no_memo_keeps_the_instructions_of_a_conversation() -> None:
     """G1: a text of 16 MB must be gone with the conversation that brought it."""
     memos = [name for name, value in vars(request).items() if hasattr(value, "cache_info")]
-    assert sorted(memos) == ["_with_patch_text", "builtin_text"]
+    assert sorted(memos) == ["_builtin_digests", "_with_patch_text", "builtin_text"]

@@ -142,11 +142,11 @@ class _AnswerReader:
             return
         text, item_id = _valid(piece.text), ItemId(_valid(piece.item_id))
         if isinstance(piece, TextDelta):
-            self._scope.publish(AgentMessageDelta(text, item_id, self._scope.hear(item_id, text)))
+            self._scope.publish_passing(AgentMessageDelta(text, item_id, self._scope.hear(item_id, text)))
         else:
             offset = self._offsets.get(item_id, 0)
             self._offsets[item_id] = offset + len(text)
-            self._scope.publish(AgentReasoningDelta(text, item_id, offset))
+            self._scope.publish_passing(AgentReasoningDelta(text, item_id, offset))
 
 
 def _bounded(size: int) -> int:
@@ -177,6 +177,8 @@ def _texts(item: AnswerHistoryItem) -> tuple[str, ...]:
 
 def _valid(text: str) -> str:
     """Text that can be encoded: a lone surrogate becomes a question mark."""
+    if text.isascii():
+        return text
     try:
         utf8_size(text)
     except UnicodeEncodeError:

@@ -156,6 +156,11 @@ class TaskScope:
         self._check()
         return self.around.bus.publish(data, self.scope, storage or self.storage(), self.clean_texts)
 
+    def publish_passing(self, data: EventData) -> None:
+        """Publish a passing event, such as a delta, to the subscriptions that there are."""
+        self._check()
+        self.around.bus.publish_passing(data, self.scope)
+
     def call_at_break(self, tell_ends: Callable[[], None]) -> None:
         """Have this called first at an unplanned end: a backend publishes the ends of what it has begun."""
         self._on_break = tell_ends

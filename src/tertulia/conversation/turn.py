@@ -136,6 +136,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
         request.instructions,
         request.tools_json,
         conversation.history.snapshot(),
+        tools_digest=tools.encoded_digest(context.client.dialect),
         override=override,
         output_schema=output_schema,
         storage=scope.storage(),

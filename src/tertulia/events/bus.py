@@ -143,6 +143,14 @@ class EventBus:
                 future.add_done_callback(self._on_written)
         return event
 
+    def publish_passing(self, data: EventData, scope: EventScope) -> None:
+        """The same for a passing event, which is made only where there is a subscription that may get it."""
+        if self._boxes or self._held or self._closed:
+            self.publish(data, scope)
+        elif self._clean is not None:
+            # A secret may begin in this one and end in one that is delivered.
+            self._clean(data)
+
     async def clean_text(self, text: str) -> str:
         """A text as it may be published, made in steps: `publish` itself holds the loop until it is done."""
         return text if self._clean_text is None else await self._clean_text(text)

@@ -21,6 +21,8 @@ _ENVELOPE_BYTES = 800
 """Measured: an envelope with its number, its dictionary, its encoded form and its places in the ring."""
 _VALUE_BYTES = 32
 """A field or an element: its slot, its object, and its name in the encoded form."""
+_PLAIN = frozenset({int, float, bool, type(None)})
+"""What has no parts; most fields are a text or one of these."""
 
 
 class RingReader(Protocol):
@@ -80,11 +82,16 @@ class Ring:
 def event_weight(data: EventData) -> int:
     """About how much memory an event with this data takes, its encoded form included."""
     total = _ENVELOPE_BYTES
-    values: list[Any] = [*astuple(data)]
+    values: list[object] = [*astuple(data)]
     # Containers put their elements at the end of the list under iteration: no recursion, so no nesting is too deep.
     for value in values:
         total += _VALUE_BYTES
-        if isinstance(value, str):
+        kind = type(value)
+        if kind is str:
+            total += 2 * getsizeof(value)
+        elif kind in _PLAIN:
+            continue
+        elif isinstance(value, str):
             total += 2 * getsizeof(value)
         elif isinstance(value, (list, tuple)):
             values.extend(cast("list[Any]", value))

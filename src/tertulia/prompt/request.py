@@ -50,11 +50,21 @@ def _with_patch_text() -> str:
     return builtin_text("prompt") + builtin_text("apply_patch")
 
 
+@cache
+def _builtin_digests() -> dict[int, str]:
+    # By identity: these texts live as long as the process. To remember others too would keep the instructions of closed
+    # conversations, up to 16 MB each.
+    texts = (builtin_text("prompt"), _with_patch_text())
+    return {id(text): hashlib.sha256(text.encode()).hexdigest() for text in texts}
+
+
+def _text_digest(text: str) -> str:
+    return _builtin_digests().get(id(text)) or hashlib.sha256(text.encode()).hexdigest()
+
+
 def cache_key(instructions: str, tools_digest: str, family: str) -> str:
     """Stable over runs and machines: instructions, tool names and schemas, model family. Nothing else."""
-    # Not memoised: hashing the usual instructions takes microseconds, and a memo would keep the instructions of
-    # closed conversations, up to 16 MB each.
-    parts = (hashlib.sha256(instructions.encode()).hexdigest(), tools_digest, family)
+    parts = (_text_digest(instructions), tools_digest, family)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -64,15 +74,19 @@ def fingerprint_request(
     tools_json: bytes,
     history: HistoryView,
     *,
+    tools_digest: str | None = None,
     override: str | None = None,
     output_schema: str | None = None,
     storage: StoragePolicy | None = None,
     summarises: tuple[tuple[int, int], ...] = (),
 ) -> ModelRequestRecord:
-    """The record of one request. `override` is given where the instructions were those of this task only."""
+    """The record of one request. `override` is given where the instructions were those of this task only.
+
+    `tools_digest`: of `tools_json`, where it is known.
+    """
     parts = (
-        hashlib.sha256(instructions.encode()).hexdigest(),
-        hashlib.sha256(tools_json).hexdigest(),
+        _text_digest(instructions),
+        tools_digest or hashlib.sha256(tools_json).hexdigest(),
         history.totals.digest.hex(),
         "" if output_schema is None else hashlib.sha256(output_schema.encode()).hexdigest(),
     )

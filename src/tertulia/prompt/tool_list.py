@@ -44,6 +44,15 @@ class OfferedTools(msgspec.Struct, frozen=True, dict=True):
             encoded = made[dialect.name] = dialect.encode_tools(self.specs)
         return encoded
 
+    def encoded_digest(self, dialect: Dialect) -> str:
+        """SHA-256 of `encoded`, in hex; computed once for each dialect."""
+        made: dict[str, str] = vars(self)
+        name = f"{dialect.name} digest"
+        digest = made.get(name)
+        if digest is None:
+            digest = made[name] = hashlib.sha256(self.encoded(dialect)).hexdigest()
+        return digest
+
     def require(self) -> OfferedTools:
         """Return itself, or raise ToolConflictError if there are conflicts."""
         if self.conflicts:

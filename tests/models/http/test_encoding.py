@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tertulia.models.http.encoding import (
     MessageSeam,
+    SeamJoiner,
     argument_text,
     arguments_of,
     encode,
-    join_at_seams,
     join_chunks,
     json_member,
     legal_call_id,
@@ -90,7 +90,7 @@ def test_members_and_chunks_are_put_together() -> None:
     assert join_chunks((b"1", b"2,3")) == b"1,2,3"
 
 
-SEAMS = (MessageSeam(b"] }", b'{ "a":[', b","), MessageSeam(b"]  }", b'{ "b":[', b","))
+JOINER = SeamJoiner(MessageSeam(b"] }", b'{ "a":[', b","), MessageSeam(b"]  }", b'{ "b":[', b","))
 
 
 def message(name: str, values: list[object]) -> bytes:
@@ -116,11 +116,11 @@ def test_neighbours_of_one_kind_become_one_and_nothing_else_changes(
             expected[-1][name].extend(held)
         else:
             expected.append({name: list(held)})
-    assert msgspec.json.decode(b"[%b]" % b"".join(join_at_seams(chunks, SEAMS))) == expected
+    assert msgspec.json.decode(b"[%b]" % b"".join(JOINER.join(chunks))) == expected
 
 
 def test_what_has_no_seam_is_not_copied() -> None:
     chunk = message("a", ["x" * 100])
-    assert join_at_seams([chunk], SEAMS)[0] is chunk
-    assert join_at_seams([], SEAMS) == []
-    assert join_at_seams([b"1", b"2"], ()) == [b"1", b",", b"2"]
+    assert JOINER.join([chunk])[0] is chunk
+    assert JOINER.join([]) == []
+    assert SeamJoiner().join([b"1", b"2"]) == [b"1", b",", b"2"]

@@ -15,11 +15,11 @@ from tertulia.models import wire as w
 from tertulia.models.http.encoding import (
     HttpDialect,
     MessageSeam,
+    SeamJoiner,
     argument_text,
     encode,
     encode_bare,
     encode_item,
-    join_at_seams,
     json_member,
     schema_of,
     summary_text,
@@ -67,6 +67,7 @@ _SEAMS = (
 # A message has room for one text and one row of calls, and what is glued may have more: a text before and after its
 # calls, or between them. Rare, so only then are they gathered.
 _TEXT_AFTER_CALLS = _SEAMS[-1].inside
+_history = SeamJoiner(*_SEAMS)
 _STRING = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
 _MEMBER = rb'"content":"(%b)"|"tool_calls":\[((?:[^"\]]++|"%b")*+)\]' % (_STRING, _STRING)
 _MEMBERS = re.compile(_MEMBER)
@@ -235,7 +236,7 @@ class ChatWire(HttpWire):
         if request.output_schema is not None:
             form = b'{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":%b}}'
             parts.append(json_member("response_format", form % request.output_schema.encode()))
-        messages = _in_order(join_at_seams(request.chunks, _SEAMS))
+        messages = _in_order(_history.join(request.chunks), request.chunks)
         if request.instructions:
             system = encode_item({"role": "system", "content": request.instructions})
             messages = [system, b",", *messages] if messages else [system]
@@ -246,9 +247,13 @@ class ChatWire(HttpWire):
         return ChatDecoder(self.place, self.dialect.name, self.limits)
 
 
-def _in_order(messages: list[bytes]) -> list[bytes]:
-    """The same, where an answer has a text after calls with all its texts first and then all its calls."""
-    if not any(_TEXT_AFTER_CALLS in part for part in messages):
+def _in_order(messages: list[bytes], chunks: Sequence[bytes]) -> list[bytes]:
+    """The same, where an answer has a text after calls with all its texts first and then all its calls.
+
+    `chunks`: what they were joined from. In one that is still the same no messages were joined.
+    """
+    same = set(map(id, chunks))
+    if not any(id(part) not in same and _TEXT_AFTER_CALLS in part for part in messages):
         return messages
     return [_ANSWER.sub(_one_of_each, b"".join(messages))]
 

@@ -102,6 +102,8 @@ class EventStream:
 
     async def drain(self) -> None:
         """Wait a moment for the end of a complete stream: then its connection can be used again."""
+        if self._content.at_eof():
+            return
         with suppress(TimeoutError, OSError, aiohttp.ClientError):
             async with asyncio.timeout(_DRAIN_S):
                 while await self._content.readany():

@@ -119,19 +119,39 @@ class MessageSeam(msgspec.Struct, frozen=True):
     """What stands between them when they are one."""
 
 
-def join_at_seams(chunks: Iterable[bytes], seams: Sequence[MessageSeam]) -> list[bytes]:
-    """A history's chunks as one row of JSON values in parts, closed at the seams. What has none is not copied."""
-    parts: list[bytes] = []
-    for chunk in chunks:
-        for seam in seams:
-            chunk = chunk.replace(b"%b,%b" % (seam.end, seam.begin), seam.inside)
-        met = [seam for seam in seams if parts and parts[-1].endswith(seam.end) and chunk.startswith(seam.begin)]
-        if met:
-            parts[-1] = parts[-1].removesuffix(met[0].end)
-            parts += [met[0].inside, chunk.removeprefix(met[0].begin)]
-        else:
-            parts += [b",", chunk] if parts else [chunk]
-    return parts
+class SeamJoiner:
+    """Puts the chunks of a history together, closed at the seams of one API."""
+
+    __slots__ = ("_begins", "_ends", "_seams", "_within")
+
+    def __init__(self, *seams: MessageSeam) -> None:
+        self._seams = seams
+        self._within = [(b"%b,%b" % (seam.end, seam.begin), seam.inside) for seam in seams]
+        self._ends = tuple(seam.end for seam in seams)
+        self._begins = tuple(seam.begin for seam in seams)
+
+    def join(self, chunks: Iterable[bytes]) -> list[bytes]:
+        """A history's chunks as one row of JSON values in parts. What has no seam is not copied."""
+        parts: list[bytes] = []
+        for chunk in chunks:
+            for seam, inside in self._within:
+                chunk = chunk.replace(seam, inside)
+            if not parts:
+                parts.append(chunk)
+            elif chunk.startswith(self._begins) and parts[-1].endswith(self._ends):
+                self._meet(parts, chunk)
+            else:
+                parts += (b",", chunk)
+        return parts
+
+    def _meet(self, parts: list[bytes], chunk: bytes) -> None:
+        """Add a chunk that may belong to the message with which the last one ends."""
+        for seam in self._seams:
+            if parts[-1].endswith(seam.end) and chunk.startswith(seam.begin):
+                parts[-1] = parts[-1].removesuffix(seam.end)
+                parts += (seam.inside, chunk.removeprefix(seam.begin))
+                return
+        parts += (b",", chunk)
 
 
 def join_chunks(chunks: Sequence[bytes]) -> bytes:

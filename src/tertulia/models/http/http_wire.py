@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -76,25 +75,17 @@ class HttpWire(ABC):
         self.limits = AnswerLimits(provider.max_answer_characters, provider.max_argument_characters)
         self.place = ProviderAddress(provider_name, model, _host(self._url), provider.env_key)
         self._line: ProviderConnection | None = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.provider_name}/{self.model}"
-
-    @property
-    def family(self) -> str:
+        self.name = f"{provider_name}/{model}"
+        self.family = model_family(model) or provider_name
         """`gpt-5`, `gpt-5-codex`, `claude` and the like; the provider's name for any other model."""
-        return model_family(self.model) or self.provider_name
+        self.dialect = self.dialect_type(provider_name)
+        self._allowed: ModelSettings | None = None
+        """The settings that were checked last and are taken."""
 
     @property
     def context_window(self) -> int:
         """The context window that is configured for the provider."""
         return self.provider.context_window
-
-    @property
-    def dialect(self) -> HttpDialect:
-        """How this API spells items; reasoning of another provider is left out."""
-        return self.dialect_type(self.provider_name)
 
     @abstractmethod
     def body_of(self, request: ModelRequest) -> list[bytes]:
@@ -111,9 +102,12 @@ class HttpWire(ABC):
 
     def check_settings(self, settings: ModelSettings) -> None:
         """Refuse what this API, or a model that is known, does not take; see `ChecksSettings`."""
+        if settings == self._allowed:
+            return
         refusal = settings_refusal(self, self.settings_of(settings))
         if refusal is not None:
             raise InvalidParamsError(refusal)
+        self._allowed = settings
 
     def headers_for(self, key: str | None) -> dict[str, str]:
         """The headers that this API wants besides the usual ones: the key as a bearer token, by default."""
@@ -143,8 +137,11 @@ class HttpWire(ABC):
                         ready := await events.next_events(progress=reader.characters > characters)
                     ):
                         characters = reader.characters
-                        async with aclosing(_read_pieces(reader, ready)) as pieces:
-                            async for piece in pieces:
+                        ready.reverse()
+                        for piece in _read_pieces(reader, ready):
+                            if piece is None:
+                                await asyncio.sleep(0)
+                            else:
                                 yield piece
                     last = [*reader.end()]
                     await events.drain()
@@ -204,28 +201,24 @@ def is_sendable(key: str) -> bool:
     return key.isascii() and key.isprintable() and " " not in key
 
 
-async def _read_pieces(reader: StreamDecoder, events: list[bytearray]) -> AsyncGenerator[AnswerPiece, None]:
-    """The pieces of some events. A long event is decoded in a step of its own, and given in short pieces.
+def _read_pieces(reader: StreamDecoder, events: list[bytearray]) -> Iterator[AnswerPiece | None]:
+    """The pieces of some events, of which the first one is last in the list; None where other tasks have their turn.
 
-    Nothing of an event is held when its pieces are given: the caller makes its own copies.
+    A long event is decoded in a step of its own, and given in short pieces. Nothing of an event is held when its pieces
+    are given: the caller makes its own copies.
     """
-    events.reverse()
     while events and not reader.whole:
-        data = events.pop()
-        if len(data) <= PIECE_CHARACTERS:
-            for piece in reader.take(data):
-                yield piece
+        if len(events[-1]) <= PIECE_CHARACTERS:
+            yield from reader.take(events.pop())
             continue
-        pieces = [*reader.take(data)]
-        del data
-        for piece in pieces:
-            await asyncio.sleep(0)
+        for piece in [*reader.take(events.pop())]:
+            yield None
             if not isinstance(piece, TextDelta | ReasoningDelta):
                 yield piece
                 continue
             for start in range(0, len(piece.text), PIECE_CHARACTERS):
                 yield replace(piece, text=piece.text[start : start + PIECE_CHARACTERS])
-                await asyncio.sleep(0)
+                yield None
 
 
 def _api_url(provider_name: str, base_url: str, path: str) -> str:

@@ -12,11 +12,11 @@ from tertulia.models import wire as w
 from tertulia.models.http.encoding import (
     HttpDialect,
     MessageSeam,
+    SeamJoiner,
     arguments_of,
     encode,
     encode_bare,
     encode_item,
-    join_at_seams,
     json_member,
     legal_call_id,
     schema_of,
@@ -68,7 +68,7 @@ _NO_IMAGE = "(a picture of a kind that this API does not take)"
 # for users and two for the model, and messages of one role are glued where they meet when a request is put together.
 _USER, _USER_END = b'{ "role":"user","content":[', b"] }"
 _MODEL, _MODEL_END = b'{ "role":"assistant","content":[', b"]  }"
-_SEAMS = (MessageSeam(_USER_END, _USER, b","), MessageSeam(_MODEL_END, _MODEL, b","))
+_history = SeamJoiner(MessageSeam(_USER_END, _USER, b","), MessageSeam(_MODEL_END, _MODEL, b","))
 _MARK = b',"cache_control":{"type":"ephemeral"}}]'
 """In the place of the end of the last of several blocks: up to here the provider shall remember."""
 
@@ -328,7 +328,7 @@ class MessagesWire(HttpWire):
             output["format"] = {"type": "json_schema", "schema": msgspec.Raw(request.output_schema.encode())}
         if output:
             parts.append(json_member("output_config", encode(output)))
-        messages = join_at_seams(request.chunks, _SEAMS)
+        messages = _history.join(request.chunks)
         if messages and messages[-1].endswith(_USER_END):
             messages[-1] = _marked(messages[-1].removesuffix(b" }"))
             messages.append(b" }")

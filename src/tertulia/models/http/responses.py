@@ -11,11 +11,11 @@ import msgspec
 from tertulia.models import wire as w
 from tertulia.models.http.encoding import (
     HttpDialect,
+    SeamJoiner,
     argument_text,
     arguments_of,
     encode,
     encode_item,
-    join_at_seams,
     json_member,
     legal_call_id,
     summary_text,
@@ -40,6 +40,7 @@ _INCOMPLETE: dict[str, w.StopReason] = {"max_output_tokens": "length", "content_
 _LEGAL_ID = re.compile(r".{1,64}", re.DOTALL)
 _CANNOT_REASON = ("gpt-3", "gpt-4", "chatgpt")
 """Models that refuse to be asked for the sealed form of their reasoning."""
+_history = SeamJoiner()
 
 
 class _Event(msgspec.Struct):
@@ -289,7 +290,7 @@ class ResponsesWire(HttpWire):
         if request.output_schema is not None:
             form = b'{"format":{"type":"json_schema","name":"answer","strict":true,"schema":%b}}'
             parts.append(json_member("text", form % request.output_schema.encode()))
-        return [*parts, b',"input":[', *join_at_seams(request.chunks, ()), b"]}"]
+        return [*parts, b',"input":[', *_history.join(request.chunks), b"]}"]
 
     def reader(self) -> ResponsesDecoder:
         """A new decoder for one answer."""

@@ -103,7 +103,11 @@ class EventSplitter:
         events: list[bytearray] = []
         self._is_data = True
         for line in lines:
-            if line.startswith(b"data:") or line == b"data":
+            if self._data is None and line.startswith(b"data: ") and len(line) <= MAX_EVENT_BYTES >> 8:
+                # The usual event: one short line.
+                self._data = bytearray(line[6:])
+                self._data_size = len(line)
+            elif line.startswith(b"data:") or line == b"data":
                 self._add_data_line(line)
             elif not line and self._data is not None:
                 if self._data:
