@@ -204,7 +204,7 @@ async def test_nothing_is_kept_of_an_answer_that_was_withdrawn_or_never_began(em
     on = TaskStage()
     on.scope.hear(ItemId("a"), "" if empty else "not this")
     if not empty:
-        on.scope.forget_partial()
+        on.scope.partial = None
     on.scope.tidy("stopped")
     assert on.conversation.history.totals.item_count == 0
     assert on.scope.last_text is None

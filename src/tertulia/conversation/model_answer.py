@@ -125,11 +125,11 @@ class _AnswerReader:
                 self._scope.publish(WebSearchBegin(call_id) if query is None else WebSearchEnd(call_id, _valid(query)))
             case RetryNotice(message):
                 self.items.clear()
-                self._scope.forget_partial()
+                self._scope.partial = None
                 message = bound(message, _MAX_REASON_BYTES).text
                 self._scope.publish(BackgroundEvent(message, discard_deltas=True))
             case AnswerEnd():
-                self._scope.forget_partial()
+                self._scope.partial = None
                 return piece
             case AnswerFailure():
                 raise ProviderError(piece)

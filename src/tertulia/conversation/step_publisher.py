@@ -75,7 +75,7 @@ class StepPublisher:
         scope = self._scope
         match event:
             case AgentMessage(text, item_id):
-                scope.forget_partial()
+                scope.partial = None
                 item = AssistantMessage(item_id, text_parts(text))
                 scope.say([item])
                 scope.announce(item)

@@ -142,7 +142,7 @@ class TaskScope:
         """Whether the model was asked to repair its answer, see `output_check.py`."""
         self._on_break: Callable[[], None] | None = None
         self.partial: PartialAnswer | None = None
-        """The part so far of an answer that is not complete."""
+        """The part so far of an answer that is not complete; None when it has become so, or is asked for again."""
         self._begun: dict[CallId, float] = {}
         self.clean_texts: CleanTexts = ()
         """What may be published of long texts, see the function of that name."""
@@ -214,10 +214,6 @@ class TaskScope:
         if self.partial is None or self.partial.item_id != item_id:
             self.partial = PartialAnswer(item_id)
         return self.partial.add(text)
-
-    def forget_partial(self) -> None:
-        """The answer became whole, or the request is made again."""
-        self.partial = None
 
     def announce(self, item: Item) -> None:
         """Publish what the model said as a durable event."""
