@@ -160,3 +160,31 @@ def test_below_is_by_parts_of_the_path() -> None:
     assert is_inside("/a", "/a")
     assert is_inside("/a", "/")
     assert not is_inside("/ab", "/a")
+
+
+def test_a_path_lies_in_what_the_kernel_would_find_it_in(tmp_path: Path) -> None:
+    """Against the definition: spelled or resolved, it begins with a mask as that is spelled or resolved."""
+    home = tmp_path / "home"
+    for folder in ("real/.aws", "real/.config", "store/kube", "elsewhere/.ssh/keys"):
+        (home / folder).mkdir(parents=True)
+    (home / ".aws").symlink_to("real/.aws")
+    (home / ".kube").symlink_to("store/kube")
+    (home / ".ssh").symlink_to(home / "elsewhere/.ssh")
+    (home / ".netrc").symlink_to("nowhere")
+    (tmp_path / "door").symlink_to("home")
+    (home / "loop").symlink_to("loop")
+    guarded = guarded_paths([str(tmp_path / "door")], [f"{home}/ours/"], add=["~/loop", "~/store/"])
+    names = [".aws", ".aws/x", "real/.aws/x", "real", ".kube/config", "store/kube", "store", "storehouse", ".netrc"]
+    names += ["nowhere", ".ssh/keys/id", "elsewhere/.ssh", "elsewhere", ".npmrc", ".npmrc/x", "loop", "loop/x", "other"]
+    names += ["ours", "ours/x", "oursx", "real/../.aws/x", "", ".config/gh/hosts"]
+    for above in (home, tmp_path / "door"):
+        for path in (f"{above}/{name}" for name in names):
+            real = os.path.realpath(path)
+            expected = (
+                mask
+                for mask in guarded.masks
+                if is_inside(path, mask.path)
+                or is_inside(real, mask.path)
+                or is_inside(real, os.path.realpath(mask.path))
+            )
+            assert guarded.mask_over(path) == next(expected, None), path

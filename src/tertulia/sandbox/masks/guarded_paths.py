@@ -7,7 +7,9 @@ hold in every mode below danger_full_access. Which of them exist is looked up wh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TypeVar
 
 import msgspec
 
@@ -57,7 +59,7 @@ class ProtectedPath(msgspec.Struct, frozen=True):
     also_missing: bool = True
 
 
-class GuardedPaths(msgspec.Struct, frozen=True):
+class GuardedPaths(msgspec.Struct, frozen=True, dict=True):
     """All of them, for one user on one machine."""
 
     masks: tuple[Mask, ...] = ()
@@ -65,30 +67,42 @@ class GuardedPaths(msgspec.Struct, frozen=True):
 
     def masked_paths(self) -> tuple[str, ...]:
         """The masked paths that exist, and those that a command must not create."""
-        return tuple(_for_mounts(self.masks))
+        return tuple([path for path, always in self._mask_rows if always or os.path.lexists(path)])
 
     def missing_files(self) -> tuple[str, ...]:
         """What would be a file, of masks and of protected paths; others would be directories."""
-        return tuple(
-            place.path for place in (*self.masks, *self.protected) if place.also_missing and not place.is_directory
-        )
+        return self._missing_files
 
     def protected_paths(self, roots: Iterable[str]) -> tuple[str, ...]:
         """The same. A root inside one was named by the user, who means to have it written."""
-        inside = list(roots)
-        wanted = [place for place in self.protected if not any(is_inside(root, place.path) for root in inside)]
-        return tuple(_for_mounts(wanted))
+        named = _with_all_above(roots)
+        rows = [row for row in self._protected_rows if row[0] not in named]
+        return tuple([path for path, always in rows if always or os.path.lexists(path)])
 
     def mask_over(self, path: str) -> Mask | None:
         """The mask that an absolute path lies in, as it is spelled or where its links lead."""
-        real = os.path.realpath(path)
-        return next((mask for mask in self.masks if _lies_in(path, real, mask.path)), None)
+        return _first_over(path, self.masks)
 
     def protection_over(self, path: str, roots: Iterable[str]) -> ProtectedPath | None:
         """The protected path that it lies in, in the same way."""
-        real, inside = os.path.realpath(path), list(roots)
-        wanted = (place for place in self.protected if not any(is_inside(root, place.path) for root in inside))
-        return next((place for place in wanted if _lies_in(path, real, place.path)), None)
+        named = _with_all_above(roots)
+        return _first_over(path, [place for place in self.protected if place.path not in named])
+
+    # Hundreds of them are gone through for every command: what does not change is worked out once.
+
+    @cached_property
+    def _mask_rows(self) -> list[tuple[str, bool]]:
+        return [(mask.path, mask.also_missing) for mask in self.masks]
+
+    @cached_property
+    def _protected_rows(self) -> list[tuple[str, bool]]:
+        return [(place.path, place.also_missing) for place in self.protected]
+
+    @cached_property
+    def _missing_files(self) -> tuple[str, ...]:
+        return tuple(
+            place.path for place in (*self.masks, *self.protected) if place.also_missing and not place.is_directory
+        )
 
     def hint(self, argv: Sequence[str], output: str) -> str | None:
         """One sentence for each mask that may be why a command failed: it names the path, or its program needs it."""
@@ -160,14 +174,39 @@ def _without(name: str, usual: list[Mask], ours: Iterable[Mask], home: str) -> l
     raise InvalidParamsError(f"masks.unmask: {name} is not masked by itself{near}")
 
 
-def _for_mounts(places: Iterable[Mask | ProtectedPath]) -> Iterator[str]:
+def _with_all_above(paths: Iterable[str]) -> set[str]:
+    """These paths, and all directories that they lie in."""
+    found: set[str] = set()
+    for path in paths:
+        at = path.rstrip("/") or "/"
+        while at not in found:
+            found.add(at)
+            at = os.path.dirname(at)
+    return found
+
+
+_Place = TypeVar("_Place", Mask, ProtectedPath)
+
+
+def _first_over(path: str, places: Sequence[_Place]) -> _Place | None:
+    """The first place that the path lies in: as both are spelled, or where their links lead."""
+    real = os.path.realpath(path)
+    spelled, led = _with_all_above((path, real)), _with_all_above((real,))
+    folders: dict[str, str] = {}
     for place in places:
-        if place.also_missing or os.path.lexists(place.path):
-            yield place.path
+        named = place.path.rstrip("/") or "/"
+        if named in spelled or _real_place(named, folders) in led:
+            return place
+    return None
 
 
-def _lies_in(path: str, real: str, place: str) -> bool:
-    return is_inside(path, place) or is_inside(real, place) or is_inside(real, os.path.realpath(place))
+def _real_place(path: str, folders: dict[str, str]) -> str:
+    """Where its links lead. `folders`: what is known of the directories that such places lie in, which are few."""
+    above, name = os.path.split(path)
+    if above not in folders:
+        folders[above] = os.path.realpath(above)
+    here = os.path.join(folders[above], name)
+    return os.path.realpath(here) if os.path.islink(here) else here
 
 
 def _may_explain(mask: Mask, argv: Sequence[str], output: str) -> bool:
