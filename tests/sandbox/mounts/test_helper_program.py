@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
-from tertulia.sandbox.mounts import helper_client
+from tertulia.sandbox.mounts import helper_client, helper_program
 from tertulia.sandbox.mounts.entries import MountEntry, decode_entries, encode_entries
 from tertulia.sandbox.mounts.mount_plan import MountPlan
 from tertulia.sandbox.sandbox import Sandbox
@@ -87,3 +87,11 @@ async def test_many_begin_at_once(place: Place, sandbox: Sandbox) -> None:
     assert [one.output.text().splitlines()[-1] for one in finished] == [str(number) for number in range(20)]
     assert list(Path(place.root, "sub", ".git").iterdir()) == []
     assert sorted(path.name for path in place.root.iterdir()) == ["sub"]
+
+
+def test_a_rehearsal_leaves_nothing_behind_and_touches_nothing() -> None:
+    """A worker rehearses before it knows for which sandbox: outside of all."""
+    before = sorted(os.listdir("/proc/self/fd")), Path("/proc/self/mountinfo").read_text(), sorted(os.listdir("/dev"))
+    helper_program._rehearse()
+    after = sorted(os.listdir("/proc/self/fd")), Path("/proc/self/mountinfo").read_text(), sorted(os.listdir("/dev"))
+    assert after == before
