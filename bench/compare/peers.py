@@ -55,6 +55,15 @@ PEERS: tuple[PeerSpec, ...] = (
     ),
     PeerSpec("tertulia", "Tertulia", "tertulia", _OWN_IMPORTS, checkout=True),
     PeerSpec(
+        "tertulia_full",
+        "Tertulia, durability full",
+        "tertulia",
+        _OWN_IMPORTS,
+        folder="tertulia",
+        variant="full",
+        checkout=True,
+    ),
+    PeerSpec(
         "openai_agents",
         "OpenAI Agents SDK",
         "openai-agents",

@@ -2,7 +2,8 @@
 
 The built-in tools are switched off where the work needs none, so that the same is sent as by the other peers. The
 variant `no-record` stores nothing, as the other peers do by default; without it every event is in the session's store
-before it is told, which no other peer here does unless it is asked to.
+before it is told, which no other peer here does unless it is asked to. The variant `full` also waits for the disk, so
+that not even a loss of power takes away what was told.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Program(Peer):
             mcp_servers={"bench": {"command": command, "args": arguments, "approval": "approve"}},
             limits=UNLIMITED,
             slots=100,
+            durability="full" if self.variant == "full" else "normal",
         )
         self._session = tertulia.Session.start(settings, journal=NoJournal() if self.variant == "no-record" else None)
         await self._session.__aenter__()
