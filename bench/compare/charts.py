@@ -10,7 +10,7 @@ from html import escape
 from bench.compare.results import Spread
 from bench.compare.show import ratio_text
 
-_LABEL = 170
+_LABEL = 180
 _WIDTH = 760
 _ROW = 24
 _RIGHT = 84
@@ -24,6 +24,12 @@ class Series:
     colour: str
     points: Sequence[tuple[float, Spread]]
     """Of a line: where, and how much; of a bar, one."""
+    is_own: bool = False
+
+    @property
+    def name_class(self) -> str:
+        """How its name is set."""
+        return "name own" if self.is_own else "name"
 
 
 def bars(series: Sequence[Series], caption: str) -> str:
@@ -38,7 +44,8 @@ def bars(series: Sequence[Series], caption: str) -> str:
         start, end = sorted((axis.place(1), axis.place(spread.median)))
         middle = top + 8
         parts.append(
-            f'<text class="name" x="{_LABEL - 8}" y="{top + 12}" text-anchor="end">{escape(one.title)}</text>'
+            f'<text class="{one.name_class}" x="{_LABEL - 8}" y="{top + 12}" text-anchor="end">'
+            f"{escape(one.title)}</text>"
             f'<rect x="{start:.1f}" y="{top}" width="{max(end - start, 2):.1f}" height="16" fill="{one.colour}"/>'
             f'<path class="spread" d="M{axis.place(spread.low):.1f} {middle}H{axis.place(spread.high):.1f}"/>'
             f'<text class="value" x="{max(axis.place(spread.high), end) + 6:.1f}" y="{top + 12}">'
@@ -52,12 +59,12 @@ def lines(series: Sequence[Series], caption: str) -> str:
     """A line a peer, both axes logarithmic; names stand at the right end, moved apart where they would meet."""
     height, bottom = 380, 340
     points = [point for one in series for point in one.points]
-    across = _Axis(min(x for x, _ in points), max(x for x, _ in points), 52, _WIDTH - _LABEL - 20)
+    across = _Axis(min(x for x, _ in points), max(x for x, _ in points), 52, _WIDTH - _LABEL - 40)
     up = _Axis(min(1, *(y.median for _, y in points)), max(y.median for _, y in points), bottom, 12)
-    parts = [up.horizontal_grid(52, _WIDTH - _LABEL - 20)]
+    parts = [up.horizontal_grid(52, _WIDTH - _LABEL - 40)]
     marks = sorted({x for x, _ in points})
     parts += [
-        f'<text class="tick" x="{across.place(x):.1f}" y="{bottom + 18}" text-anchor="middle">turn {x:,.0f}</text>'
+        f'<text class="tick" x="{across.place(x):.1f}" y="{bottom + 22}" text-anchor="middle">turn {x:,.0f}</text>'
         for x in marks
     ]
     heights = _apart({one.title: up.place(one.points[-1][1].median) for one in series if one.points})
@@ -68,11 +75,21 @@ def lines(series: Sequence[Series], caption: str) -> str:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in drawn)
         parts.append(f'<path d="M{path}" fill="none" stroke="{one.colour}" stroke-width="2.5"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{one.colour}"/>' for x, y in drawn]
-        parts.append(
-            f'<text class="name" x="{drawn[-1][0] + 10:.1f}" y="{heights[one.title] + 4:.1f}">{escape(one.title)} '
-            f"{ratio_text(one.points[-1][1].median)}</text>"
-        )
+        parts.append(_line_name(one, drawn[-1], across.place(marks[-1]), heights[one.title], marks[-1]))
     return _svg(height, caption, parts)
+
+
+def _line_name(one: Series, end: tuple[float, float], right: float, height: float, last: float) -> str:
+    """At the right, with a thin line to where its own ends; of one that ended earlier it says where."""
+    turn, spread = one.points[-1]
+    early = "" if turn == last else f'<tspan class="dim"> at turn {turn:,.0f}</tspan>'
+    dashes = "" if turn == last else ' stroke-dasharray="2 4"'
+    return (
+        f'<path d="M{end[0]:.1f} {end[1]:.1f}L{right + 14:.1f} {height:.1f}" fill="none" stroke="{one.colour}" '
+        f'stroke-width="1"{dashes}/>'
+        f'<text class="{one.name_class}" x="{right + 18:.1f}" y="{height + 4:.1f}">{escape(one.title)} '
+        f"{ratio_text(spread.median)}{early}</text>"
+    )
 
 
 def _apart(heights: Mapping[str, float], least: float = 15) -> dict[str, float]:

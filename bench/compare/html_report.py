@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from html import escape
 
 from bench.compare.charts import Series, bars, lines
-from bench.compare.results import Cell, Comparison, WorkTable
+from bench.compare.results import Cell, Comparison, Spread, WorkTable
 from bench.compare.show import number_text, ratio_text, rounds_text
 from bench.compare.works import Metric
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --dim: #667085; --line: #d9dee6; --paper: #fff; --own: #0b6e63; }
+:root { color-scheme: light dark; --ink: #1c2430; --dim: #667085; --line: #d9dee6; --paper: #fff; --own: #0b6e63;
+        --bar: #e7ebf1; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ee; --dim: #98a2b3; --line: #333b47; --paper: #14181f; --own: #3fc7b5; }
+  :root { --ink: #e6e9ee; --dim: #98a2b3; --line: #333b47; --paper: #14181f; --own: #3fc7b5; --bar: #262d38; }
 }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem;
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem;
        margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.6rem; }
-p, figcaption { color: var(--dim); } figure { margin: 1rem 0; } svg { width: 100%; height: auto; }
-figcaption { font-size: .85rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.8rem; }
+p, figcaption { color: var(--dim); } figure { margin: 1rem 0; overflow-x: auto; }
+svg { width: 100%; min-width: 40rem; height: auto; } figcaption { font-size: .85rem; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--ink); } svg .tick { fill: var(--dim); font-size: 11px; }
+svg .own { font-weight: 600; } svg .dim { fill: var(--dim); }
 svg .grid { stroke: var(--line); } svg .spread { stroke: var(--ink); stroke-width: 1.5; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; } td small { color: var(--dim); display: block; }
-tr.own td { color: var(--own); font-weight: 600; } td.note { color: var(--dim); text-align: left; max-width: 22rem; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top;
+         white-space: nowrap; }
+th { vertical-align: bottom; } th:first-child, td:first-child { text-align: left; }
+small { color: var(--dim); display: block; font-weight: 400; }
+tr.own td { color: var(--own); font-weight: 600; } tr.own td.note { color: var(--dim); font-weight: 400; }
+td.note { color: var(--dim); white-space: normal; min-width: 8rem; max-width: 22rem; font-size: .85rem; }
+td[colspan] { text-align: left; }
+.glance td[style] { background: linear-gradient(to left, var(--bar) var(--share), transparent 0) no-repeat; }
 """
 _LEAST_COLOUR = "#98a2b3"
-_OWN_COLOURS = ("#5fb8ad", "#0b6e63")
+_OWN_COLOURS = ("#5fb8ad", "#0b6e63", "#2a9d8f")
 _COLOURS = ("#c2410c", "#7c3aed", "#2563eb", "#b45309", "#be185d", "#4d7c0f", "#475569", "#0369a1", "#a16207")
 
 
@@ -52,7 +60,8 @@ def _body(comparison: Comparison) -> Iterator[str]:
         "none of the answer. Shown are medians over the rounds, with the least and the greatest. The model is not "
         "part of any figure: a real one takes seconds a turn. Less is better.</p>"
     )
-    yield from _peer_table(comparison)
+    yield "<h2>At a glance</h2><p>How many times the least possible. A dash: the table below says why.</p>"
+    yield from _glance(comparison)
     colours = _colours(comparison)
     for work in comparison.works:
         yield f"<h2>{work.id} {escape(work.title)}</h2><p>{escape(work.description)}</p>"
@@ -72,20 +81,45 @@ def _is_own(name: str) -> bool:
     return name.startswith("tertulia")
 
 
-def _peer_table(comparison: Comparison) -> Iterator[str]:
-    rows = "".join(
-        f"<tr{_row_class(line.name)}><td>{escape(line.title)}</td><td>{escape(line.version)}</td>"
-        f'<td class="note">{escape(line.note)}</td></tr>'
-        for line in comparison.peers
-    )
-    yield f"<table><tr><th>peer</th><th>version</th><th></th></tr>{rows}</table>"
+def _glance(comparison: Comparison) -> Iterator[str]:
+    """All works in one table: a ratio of each, of W1 that of its last turn."""
+    chosen = [(work, _chief(work)) for work in comparison.works]
+    heads = "".join(f"<th>{work.id}<small>{escape(metric.name)}</small></th>" for work, metric in chosen)
+    greatest = max((_ratio(work, line.name, metric) for line in comparison.peers for work, metric in chosen), default=1)
+    rows: list[str] = []
+    for line in comparison.peers:
+        cells = "".join(_glance_cell(work.cells[line.name][metric.name], greatest) for work, metric in chosen)
+        name = f"<td>{escape(line.title)}<small>{escape(line.version)}</small></td>"
+        rows.append(f"<tr{_row_class(line.name)}>{name}{cells}</tr>")
+    yield f'<div class="scroll"><table class="glance"><tr><th></th>{heads}</tr>{"".join(rows)}</table></div>'
+    for line in comparison.peers:
+        if line.note:
+            yield f"<p>{escape(line.title)}: {escape(line.note)}</p>"
+
+
+def _chief(work: WorkTable) -> Metric:
+    compared = [metric for metric in work.metrics if metric.is_ratio]
+    return compared[-1] if work.id == "W1" else compared[0]
+
+
+def _ratio(work: WorkTable, peer: str, metric: Metric) -> float:
+    ratio = work.cells[peer][metric.name].ratio
+    return 1 if ratio is None else ratio.median
+
+
+def _glance_cell(cell: Cell, greatest: float) -> str:
+    if cell.ratio is None:
+        return f'<td title="{escape(cell.note)}">–</td>'
+    share = math.log(max(cell.ratio.median, 1)) / math.log(max(greatest, 2))
+    return f'<td style="--share:{100 * share:.0f}%">{ratio_text(cell.ratio.median)}</td>'
 
 
 def _plots(comparison: Comparison, work: WorkTable, colours: dict[str, str]) -> Iterator[str]:
     compared = [metric for metric in work.metrics if metric.is_ratio]
     if work.id == "W1" and len(compared) > 1:
         series = [
-            Series(line.title, colours[line.name], _curve(work, line.name, compared)) for line in comparison.peers
+            Series(line.title, colours[line.name], _curve(work, line.name, compared), is_own=_is_own(line.name))
+            for line in comparison.peers
         ]
         drawn = [one for one in series if one.points]
         if drawn:
@@ -93,12 +127,16 @@ def _plots(comparison: Comparison, work: WorkTable, colours: dict[str, str]) -> 
         return
     for metric in compared:
         spreads = [(line, work.cells[line.name][metric.name].ratio) for line in comparison.peers]
-        series = [Series(line.title, colours[line.name], [(0, ratio)]) for line, ratio in spreads if ratio is not None]
+        series = [
+            Series(line.title, colours[line.name], [(0, ratio)], is_own=_is_own(line.name))
+            for line, ratio in spreads
+            if ratio is not None
+        ]
         if series:
             yield bars(series, f"{metric.name} against the least possible, logarithmic; the thin line is the spread")
 
 
-def _curve(work: WorkTable, peer: str, metrics: list[Metric]) -> list[tuple[float, object]]:
+def _curve(work: WorkTable, peer: str, metrics: list[Metric]) -> list[tuple[float, Spread]]:
     ratios = [(metric, work.cells[peer][metric.name].ratio) for metric in metrics]
     return [
         (float(metric.name.removeprefix("turn ").replace(",", "")), ratio)
@@ -108,7 +146,7 @@ def _curve(work: WorkTable, peer: str, metrics: list[Metric]) -> list[tuple[floa
 
 
 def _table(comparison: Comparison, work: WorkTable) -> Iterator[str]:
-    heads = "".join(f"<th>{escape(metric.name)}<br>{escape(metric.unit)}</th>" for metric in work.metrics)
+    heads = "".join(f"<th>{escape(metric.name)}<small>{_unit(metric)}</small></th>" for metric in work.metrics)
     rows: list[str] = []
     for line in comparison.peers:
         cells = work.cells[line.name]
@@ -121,14 +159,18 @@ def _table(comparison: Comparison, work: WorkTable) -> Iterator[str]:
     yield f'<div class="scroll"><table><tr><th>peer</th>{heads}</tr>{"".join(rows)}</table></div>'
 
 
+def _unit(metric: Metric) -> str:
+    return f"× the least: spread · {escape(metric.unit)}" if metric.is_ratio else escape(metric.unit)
+
+
 def _cell(cell: Cell) -> str:
     if cell.value is None:
         return f'<td class="note">{escape(cell.note)}</td>'
     value = number_text(cell.value.median)
     if cell.ratio is None:
         return f"<td>{value}<small>{_range(cell.value.low, cell.value.high)}</small></td>"
-    ratio = f"{ratio_text(cell.ratio.median)} <small>{_range(cell.ratio.low, cell.ratio.high)}</small>"
-    return f"<td>{value} · {ratio}</td>"
+    spread = _range(cell.ratio.low, cell.ratio.high)
+    return f"<td>{ratio_text(cell.ratio.median)} <small>{spread and f'{spread}× · '}{value}</small></td>"
 
 
 def _range(low: float, high: float) -> str:
