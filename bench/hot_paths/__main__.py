@@ -56,7 +56,7 @@ def _again_steadily(figures: Path) -> int:
         home.mkdir()
         workspace.mkdir()
         # The user's own home, because what is guarded in it is guarded in every home that a user has.
-        owner = pwd.getpwuid(os.getuid()).pw_dir
+        owner = next((user.pw_dir for user in pwd.getpwall() if user.pw_uid == os.getuid()), folder)
         variables = {"PATH": os.defpath, "HOME": owner, "TERTULIA_HOME": str(home), "PYTHONHASHSEED": "0"}
         variables |= {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", STEADY: "1"}
         argv = [sys.executable, "-m", "bench.hot_paths", *sys.argv[1:], "--figures", str(figures)]
