@@ -28,15 +28,31 @@ def find_repository(cwd: str) -> str | None:
 
     Neither does one of another user: any user can put one above a temporary directory, with rules in it.
     """
-    here = Path(os.path.realpath(cwd))
+    return repository_around(os.path.realpath(cwd))
+
+
+def repository_around(here: str) -> str | None:
+    """As `find_repository`, for a directory whose path has no links in it. Asked before every task: a call a level."""
     try:
-        trusted = {os.getuid(), here.stat().st_uid}
+        trusted = {os.getuid(), os.stat(here).st_uid}
     except OSError:
         return None
-    for folder in (here, *here.parents)[:_MAX_LEVELS]:
-        if _git_directory(folder) is not None and (folder / ".git").lstat().st_uid in trusted:
-            return str(folder)
+    for folder in folders_above(here)[:_MAX_LEVELS]:
+        try:
+            owner = os.lstat(os.path.join(folder, ".git")).st_uid
+        except (OSError, ValueError):
+            continue
+        if owner in trusted and _git_directory(Path(folder)) is not None:
+            return folder
     return None
+
+
+def folders_above(here: str) -> list[str]:
+    """A directory and all above it, the nearest first."""
+    folders = [here]
+    while (above := os.path.dirname(here)) != here:
+        folders.append(here := above)
+    return folders
 
 
 def git_state(root: str) -> str:

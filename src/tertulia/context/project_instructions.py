@@ -9,11 +9,10 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 
-from tertulia.context.git_repository import find_repository
+from tertulia.context.git_repository import folders_above, repository_around
 from tertulia.context.validation import escape_tags, one_line
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.worktree import OwnWorktree
@@ -76,24 +75,21 @@ def read_project_instructions(cwd: str, hidden: Sequence[str] = ()) -> ProjectIn
 
     Never raises for what a repository may hold: a file that cannot be used is left out, and a warning says so.
     """
-    here = Path(os.path.realpath(cwd))
-    top = Path(find_repository(cwd) or here)
-    paths = [path for folder in _folders(top, here) for path in _chosen(folder)]
+    here = os.path.realpath(cwd)
+    top = repository_around(here) or here
+    # From the top down to the directory itself.
+    folders = [folder for folder in reversed(folders_above(here)) if len(folder) >= len(top)]
+    paths = [path for folder in folders for path in _chosen(folder)]
     if not paths:
         return ProjectInstructions()
-    return _join_files(str(top), [str(path.relative_to(top)) for path in paths], hidden)
+    return _join_files(top, [os.path.relpath(path, top) for path in paths], hidden)
 
 
-def _folders(top: Path, here: Path) -> list[Path]:
-    """The folders from the upper one to the lower one, both included."""
-    above = [folder for folder in here.parents if folder.is_relative_to(top)]
-    return [*reversed(above), here]
-
-
-def _chosen(folder: Path) -> Iterator[Path]:
+def _chosen(folder: str) -> Iterator[str]:
     for name in NAMES:
-        if os.path.lexists(folder / name):
-            yield folder / name
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            yield path
             return
 
 
