@@ -63,7 +63,8 @@ class Stage:
         journal = TreeJournal.of(self.merges, str(self.ours.top))
         sides = MergeSides(self.worktree, await self.tree(), "a title", variables(self.home), journal)
         context = self.bench.context(call("conv_merge"))
-        return await WorktreeMerge(sides, mode, self.bench.place, context, more.get("check_idle", ready)).run()
+        async with journal.held():
+            return await WorktreeMerge(sides, mode, self.bench.place, context, more.get("check_idle", ready)).run()
 
     def state(self) -> dict[str, object]:
         """All of the caller's that a user could notice, but for the child's own branch."""
