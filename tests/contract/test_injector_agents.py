@@ -14,6 +14,8 @@ import pytest
 
 from tests.contract.app_server import Refused, Server, program, serving, surroundings
 from tests.deadlines import HANG_S
+from tests.tables import each_row
+from tests.thorough import times
 
 TOKEN = re.compile(r"[0-9a-f]{64}")
 HTML = "<p>drawn from outside</p>"
@@ -186,6 +188,48 @@ async def test_eight_characters_of_a_token_are_all_that_is_ever_seen(tmp_path: P
     seen = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
     assert b"I have" in seen
     assert token[8:17].encode() not in seen
+
+
+SHOUT = """
+import os, sys
+sys.stdin.read()
+token = os.environ["TERTULIA_TOKEN"]
+with open("token", "w") as file:
+    file.write(token)
+parts = {"beginnings": token[:9] + " ", "middles": chr(8) + token[20:33] + chr(10), "whole": token}
+part = parts[sys.argv[1]]
+sys.stdout.write(part * (int(sys.argv[2]) // len(part)))
+"""
+
+
+@each_row("form", ["beginnings", "middles", "whole"])
+async def test_a_program_that_prints_nothing_but_its_token_ends_well_and_shows_nothing_of_it(
+    form: str, tmp_path: Path
+) -> None:
+    """S001-45, L1: its task failed, because the numbers of the event were taken for parts of the token."""
+    folder = tmp_path / form
+    folder.mkdir()
+    command = [sys.executable, "-c", SHOUT, form, str(times(16_000_000, 500_000))]
+    flags = ("-c", f"executors.fake.command={json.dumps(command)}", *FLAGS[2:])
+    async with serving(folder, [], *flags) as server:
+        opened = await server.call("conversation/open", agent=employee("ada"), backend="command:fake")
+        answer = await server.say("Begin.", opened["conversation_id"])
+        assert answer["status"] == "completed"
+        assert "[redacted:token]" in answer["last_assistant_message"]
+        history = await server.call("conversation/history", conversation_id=opened["conversation_id"])
+        assert history["entries"][-1]["text"] == answer["last_assistant_message"]
+        assert await server.end() == 0
+        assert server.process.stderr
+        log = await server.process.stderr.read()
+    token = (folder / "token").read_text()
+    (folder / "token").unlink()
+    stored = b"".join(path.read_bytes() for path in (folder / "home").rglob("*") if path.is_file())
+    assert b"[redacted:token]" in stored
+    for seen in (json.dumps(server.lines).encode(), stored, log):
+        shown = [at for at in range(53) if token[at : at + 12].encode() in seen]
+        assert not shown
+        assert token[:9].encode() not in seen
+        assert token[-9:].encode() not in seen
 
 
 async def test_what_may_not_be_kept_of_a_canvas_is_not(tmp_path: Path) -> None:

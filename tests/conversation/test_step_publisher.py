@@ -8,9 +8,19 @@ import pytest
 
 from tertulia.conversation import step_publisher
 from tertulia.conversation.step_publisher import StepPublisher
-from tertulia.executors.executor import AgentDelta, AgentText, Notice, RunFinished, Step, ToolUseBegin, ToolUseEnd
+from tertulia.executors.executor import (
+    AgentDelta,
+    AgentText,
+    Notice,
+    RunFinished,
+    Step,
+    ThoughtDelta,
+    ToolUseBegin,
+    ToolUseEnd,
+)
 from tertulia.executors.step_events import StepEvents
 from tertulia.protocol.items import AssistantMessage
+from tertulia.protocol.records import LONG_CHARACTERS
 from tests.conversation.task_stage import TaskStage
 
 
@@ -27,6 +37,17 @@ async def test_five_events_are_told_at_once_and_not_before() -> None:
     assert standing.told() == []
     told.tell(Notice("4"))
     assert [event.data.message for event in standing.told()] == ["0", "1", "2", "3", "4"]
+
+
+async def test_long_pieces_are_told_before_there_are_five_of_them() -> None:
+    """L1: each is searched for tokens then, and five at once held the loop for 300 ms."""
+    standing = TaskStage()
+    told = telling(standing)
+    for number, text in enumerate(["x" * LONG_CHARACTERS, "y", "z" * LONG_CHARACTERS]):
+        told.tell(AgentDelta("a", text) if number else ThoughtDelta("b", text))
+    assert standing.types() == ["agent_reasoning_delta", "agent_message_delta", "agent_message_delta"]
+    told.tell(AgentDelta("a", "short"))
+    assert standing.types() == []
 
 
 async def test_what_came_is_told_after_a_fifth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tertulia.policy.log_redaction import RedactingFilter, describe_error, log_filter, log_text
 from tertulia.policy.redaction import Redactor, secrets_of
@@ -339,6 +340,38 @@ async def test_long_data_for_listeners_is_without_tokens_too() -> None:
         assert await redactor.without_tokens_in_steps(other) is other
     for odd in ({"x": [object(), long]}, {"x": ["\ud800", long]}):
         assert await redactor.without_tokens_in_steps(odd) is odd
+
+
+PARTS = f"\b{TOKEN[:9]} {TOKEN[20:40]}\x1f\n" * 5_000
+"""More than is looked at closely: from some place on all long numbers are taken out."""
+
+
+async def test_data_that_is_made_of_parts_of_a_token_stays_data() -> None:
+    """S001-45: a number, an id and an escape beside them were replaced too, and what came out could not be read."""
+    redactor = Redactor()
+    redactor.register_token(TOKEN)
+    id = "9f86d081884c7d65"
+    whole = ToolCallBegin(CallId(id), "shell", {"text": PARTS, "at": 1763403458.123456, "more": "\b1111111111"})
+    pieces = [PARTS[at : at + 10_000] for at in range(0, len(PARTS), 10_000)]
+    for begin in (whole, replace(whole, arguments={**whole.arguments, "text": pieces})):
+        cleaned = await redactor.without_tokens_in_steps(begin)
+        assert cleaned == redactor.without_tokens(begin)
+        assert cleaned.call_id == id
+        assert cleaned.arguments["at"] == 1763403458.123456
+        assert cleaned.arguments["more"] == "\b1111111111"
+        stored = redactor.json(msgspec.json.encode(begin))
+        assert msgspec.json.decode(stored, type=ToolCallBegin) == cleaned
+        for shown in (stored, msgspec.json.encode(cleaned)):
+            assert TOKEN[:9].encode() not in shown
+            assert TOKEN[20:32].encode() not in shown
+
+
+def test_digits_of_an_escape_that_continue_a_number_are_no_token() -> None:
+    """As bytes it looks like one; as a text it is a control character and less than nine digits."""
+    redactor = Redactor()
+    redactor.register_token(f"001b{TOKEN[4:]}")
+    body = msgspec.json.encode(f"\x1b{TOKEN[4:10]}")
+    assert redactor.json(body) is body
 
 
 def test_a_token_in_pieces_is_taken_out_of_the_events_of_a_session() -> None:

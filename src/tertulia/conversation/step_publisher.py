@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tertulia.conversation.task_scope import TaskScope, clean_texts
 from tertulia.executors.executor import AgentDelta, AgentText, RunInterrupted, Step, Thought, ThoughtDelta
 from tertulia.executors.step_events import StepEvents
-from tertulia.protocol.events import AgentMessage, AgentMessageDelta, EventData
+from tertulia.protocol.events import AgentMessage, AgentMessageDelta, AgentReasoningDelta, EventData
 from tertulia.protocol.items import AssistantMessage, text_parts
 from tertulia.protocol.records import LONG_CHARACTERS
 from tertulia.protocol.tool_events import ToolCallBegin
@@ -21,12 +21,14 @@ BATCH_PERIOD_S = 0.2
 class StepPublisher:
     """Publishes the steps of one run through the task scope, in order; a whole answer is published at once."""
 
-    __slots__ = ("_scope", "_step_events", "_timer", "_waiting")
+    __slots__ = ("_characters", "_scope", "_step_events", "_timer", "_waiting")
 
     def __init__(self, scope: TaskScope, step_events: StepEvents) -> None:
         self._scope = scope
         self._step_events = step_events
         self._waiting: list[EventData] = []
+        self._characters = 0
+        """Of the texts that wait: each is searched for tokens when it is published, which holds the loop."""
         self._timer: asyncio.TimerHandle | None = None
         scope.call_at_break(self.break_off)
 
@@ -55,7 +57,7 @@ class StepPublisher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._characters = self._waiting, [], 0
         for event in waiting:
             self._tell(event)
 
@@ -66,7 +68,10 @@ class StepPublisher:
 
     def _add(self, event: EventData) -> None:
         self._waiting.append(event)
-        if len(self._waiting) >= BATCH_EVENTS or isinstance(event, AgentMessage):
+        if isinstance(event, AgentMessageDelta | AgentReasoningDelta):
+            self._characters += len(event.text)
+        many = len(self._waiting) >= BATCH_EVENTS or self._characters >= LONG_CHARACTERS
+        if many or isinstance(event, AgentMessage):
             self.close()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(BATCH_PERIOD_S, self.close)

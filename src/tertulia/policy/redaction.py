@@ -8,12 +8,12 @@ where one of its literals occurs, and every pattern takes linear time.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from tertulia.policy.token_redaction import TokenRedactor, TokenSteps, TokenStreamRedactor
+from tertulia.policy.token_redaction import TokenRedactor, TokenSteps, TokenStreamRedactor, at_once
 from tertulia.protocol.events import EventData
 from tertulia.protocol.records import has_long_text
 
@@ -155,10 +155,14 @@ def _compiled(family: _Family, spell: Callable[[str], AnyStr]) -> Callable[[AnyS
     return apply
 
 
-def _replacement(kind: str, pattern: str, spell: Callable[[str], AnyStr]) -> AnyStr:
-    before = r"\g<before>" if "(?P<before>" in pattern else ""
-    after = r"\g<after>" if "(?P<after>" in pattern else ""
-    return spell(f"{before}[redacted:{kind}]{after}")
+def _replacement(kind: str, pattern: str, spell: Callable[[str], AnyStr]) -> Callable[[re.Match[AnyStr]], AnyStr]:
+    """Not a template: `Match.expand` reads it again for every match."""
+    mark = spell(f"[redacted:{kind}]")
+    if "(?P<after>" in pattern:
+        return lambda found: cast("AnyStr", found["before"]) + mark + cast("AnyStr", found["after"])
+    if "(?P<before>" in pattern:
+        return lambda found: cast("AnyStr", found["before"]) + mark
+    return lambda found: mark
 
 
 class Redactor:
@@ -207,8 +211,7 @@ class Redactor:
             body = msgspec.json.encode(data)
         except (TypeError, ValueError, RecursionError):
             return data
-        cleaned = self._tokens.json(body)
-        return data if cleaned is body else msgspec.json.decode(cleaned, type=type(data))
+        return at_once(self._without_tokens(data)) if self._tokens.may_be_in(body) else data
 
     async def without_tokens_in_steps(self, data: T) -> T:
         """The same for data with texts of any length; the loop is never held for long."""
@@ -226,14 +229,12 @@ class Redactor:
         return await run_to_end(StepwiseWork(self._tokens.text_steps(text))) if self._tokens else text
 
     def _without_tokens(self, data: T) -> TokenSteps[T]:
-        from tertulia.protocol.json_steps import encode
-
         try:
-            body = yield from encode(data)
+            plain = msgspec.to_builtins(data)
         except (TypeError, ValueError, RecursionError):
             return data
-        cleaned = yield from self._tokens.json_steps(body)
-        return data if cleaned is body else msgspec.json.decode(cleaned, type=type(data))
+        cleaned = yield from self._tokens.data_steps(plain)
+        return data if cleaned is plain else msgspec.convert(cleaned, type(data))
 
     def event_cleaner(self) -> Callable[[EventData], EventData]:
         """The same for the events of one session, in which texts come piece by piece."""
@@ -246,11 +247,20 @@ class Redactor:
 
     def json(self, body: bytes) -> bytes:
         """Encoded JSON without secrets; it is still JSON."""
-        redacted = self._json.apply(self._tokens.json(body))
+        if self._tokens.may_be_in(body):
+            body = self._json_without_tokens(body)
+        redacted = self._json.apply(body)
         if redacted is body or _is_json(redacted):
             return redacted
         # A replacement began inside an escape. Then every string is looked at for itself.
         return msgspec.json.encode(self._walk(msgspec.json.decode(body), ""))
+
+    def _json_without_tokens(self, body: bytes) -> bytes:
+        from tertulia.protocol.json_steps import encode_long
+
+        data = msgspec.json.decode(body)
+        cleaned = at_once(self._tokens.data_steps(data))
+        return body if cleaned is data else encode_long(cleaned)
 
     def _walk(self, value: Any, key: str) -> Any:
         match value:
@@ -294,15 +304,15 @@ _NEAR = 64
 
 def occurs_in(pattern: re.Pattern[AnyStr], text: AnyStr) -> bool:
     """Whether there is a match."""
-    return _next_match(pattern, text, 0) is not None
+    return next(_matches(pattern, text), None) is not None
 
 
-def replace_all(pattern: re.Pattern[AnyStr], instead: AnyStr, text: AnyStr) -> AnyStr:
+def replace_all(pattern: re.Pattern[AnyStr], instead: Callable[[re.Match[AnyStr]], AnyStr], text: AnyStr) -> AnyStr:
     """As `pattern.sub(instead, text)`; the same object where there is no match."""
     pieces: list[AnyStr] = []
     done = 0
-    while (found := _next_match(pattern, text, done)) is not None:
-        pieces += (text[done : found.start()], found.expand(instead))
+    for found in _matches(pattern, text):
+        pieces += (text[done : found.start()], instead(found))
         done = found.end()
     if not pieces:
         return text
@@ -311,19 +321,19 @@ def replace_all(pattern: re.Pattern[AnyStr], instead: AnyStr, text: AnyStr) -> A
     return cast("Any", text[:0]).join(pieces)
 
 
-def _next_match(pattern: re.Pattern[AnyStr], text: AnyStr, position: int) -> re.Match[AnyStr] | None:
-    """The first match from there on. No pattern here matches an empty text."""
-    end = len(text)
+def _matches(pattern: re.Pattern[AnyStr], text: AnyStr) -> Iterator[re.Match[AnyStr]]:
+    """As `pattern.finditer(text)`. No pattern here matches an empty text."""
+    position, end = 0, len(text)
     while position < end:
         limit = min(position + WINDOW, end)
-        found = pattern.search(text, position, limit)
-        if found is not None and limit < end and found.end() > limit - _NEAR:
-            start = found.start()
-            found = pattern.match(text, start)
-            if found is None:
-                position = start + 1
-                continue
-        if found is not None:
-            return found
-        position = end if limit == end else limit - OVERLAP
-    return None
+        step = pattern.finditer(text, position, limit)
+        position = limit if limit == end else limit - OVERLAP
+        for found in step:
+            if limit < end and found.end() > limit - _NEAR:
+                whole = pattern.match(text, found.start())
+                position = found.start() + 1 if whole is None else whole.end()
+                if whole is not None:
+                    yield whole
+                break
+            yield found
+            position = max(position, found.end())

@@ -5,7 +5,8 @@ text that comes in pieces: a beginning or an end of nine characters is recognise
 
 Of a long text only the places are looked at closely where five digits of a token stand, by a search in C: any nine have
 five of them at one of the places that are five apart. Where there are more of those than chance explains, all long
-numbers that follow are taken out, whatever they are.
+numbers that follow are taken out, whatever they are. Of data every string is such a text: in its JSON numbers, and the
+digits of an escape, would be taken for a part of one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Generator, Iterator
 from itertools import takewhile
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -33,17 +34,34 @@ _BLOCK = re.compile(rf"[0-9a-f]{{{_GRAM}}}")
 _SHORT = 1_024
 """Characters that are looked at closely in any case."""
 _DIGITS = re.compile(r"[0-9a-f]+")
+_HEX_END = re.compile(r"[0-9a-f]+\Z")
 _STEP = 8 * 1024
 _PART = 64 * 1024
-_MOST_PLACES = 10_000
-"""Where five digits of a token stand in one text, besides those that are there by chance."""
-_MOST_CLOSE = 64 * 1024
-"""Characters of one text that are looked at closely."""
+_MOST_PLACES = 2_000
+_MOST_CLOSE = 16 * 1024
+_OFTEN = 64
+"""So many strings are looked at between two stops."""
 REPLACEMENT = "[redacted:token]"
 
 T = TypeVar("T")
 TokenSteps = Generator[None, None, T]
 """Work with a stop after every few kilobytes."""
+
+
+class _Budget:
+    """What is still looked at closely, of one text or of all strings of some data."""
+
+    __slots__ = ("characters", "places")
+
+    def __init__(self) -> None:
+        self.places = _MOST_PLACES
+        """Where five digits of a token stand, besides those that are there by chance."""
+        self.characters = _MOST_CLOSE
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether long numbers are taken out from now on, whatever they are."""
+        return self.places < 0 or self.characters < 0
 
 
 class TokenRedactor:
@@ -91,18 +109,58 @@ class TokenRedactor:
 
     def text(self, text: str) -> str:
         """The text without tokens; the same object if it has none."""
-        return _at_once(self.text_steps(text)) if self._heads else text
+        return at_once(self.text_steps(text)) if self._heads else text
 
-    def json(self, body: bytes) -> bytes:
-        """Encoded JSON without tokens; the same object if it has none."""
-        return _at_once(self.json_steps(body)) if self._heads else body
+    def may_be_in(self, body: bytes) -> bool:
+        """Whether encoded JSON may hold one. Where it says no, there is none in any of its strings."""
+        if not self._heads:
+            return False
+        # Byte for byte, whatever the bytes mean: digits are digits.
+        windows, rest = at_once(self._windows(body.decode("latin-1"), _Budget()))
+        return bool(windows) or rest is not None
 
     def text_steps(self, text: str) -> TokenSteps[str]:
         """What `text` gives, with a stop after every few kilobytes."""
+        return self._text_steps(text, _Budget())
+
+    def data_steps(self, data: Any) -> TokenSteps[Any]:
+        """Lists and objects without tokens in their strings and keys; the same object if they have none."""
+        return self._data_steps(data, _Budget())
+
+    def _data_steps(self, data: Any, budget: _Budget) -> TokenSteps[Any]:
+        match data:
+            case str():
+                return (yield from self._text_steps(data, budget))
+            case list():
+                return (yield from self._each(cast("list[Any]", data), budget))
+            case dict():
+                return (yield from self._object(cast("dict[Any, Any]", data), budget))
+            case _:
+                return data
+
+    def _object(self, data: dict[Any, Any], budget: _Budget) -> TokenSteps[dict[Any, Any]]:
+        keys, values = list(data), list(data.values())
+        clean_keys = yield from self._each(keys, budget)
+        clean_values = yield from self._each(values, budget)
+        same = clean_keys is keys and clean_values is values
+        return data if same else dict(zip(clean_keys, clean_values, strict=True))
+
+    def _each(self, entries: list[Any], budget: _Budget) -> TokenSteps[list[Any]]:
+        """The same list where nothing in it changes."""
+        changed: dict[int, Any] = {}
+        for index, entry in enumerate(entries):
+            if index % _OFTEN == _OFTEN - 1:
+                yield
+            cleaned = yield from self._data_steps(entry, budget)
+            if cleaned is not entry:
+                changed[index] = cleaned
+        return [changed.get(index, entry) for index, entry in enumerate(entries)] if changed else entries
+
+    def _text_steps(self, text: str, budget: _Budget) -> TokenSteps[str]:
         pieces: list[str] = []
         done = 0
-        windows, rest = yield from self._windows(text)
-        for start, end in self._spans_within(text, windows):
+        windows, rest = yield from self._windows(text, budget)
+        for start, end in self._spans_within(text, windows, rest):
             pieces += (text[done:start], REPLACEMENT)
             done = end
         if rest is not None:
@@ -113,33 +171,32 @@ class TokenRedactor:
                 yield
         return "".join([*pieces, text[done:]]) if pieces else text
 
-    def json_steps(self, body: bytes) -> TokenSteps[bytes]:
-        """What `json` gives, in such steps."""
-        # Byte for byte there and back, whatever the bytes mean.
-        text = body.decode("latin-1")
-        cleaned = yield from self.text_steps(text)
-        return body if cleaned is text else cleaned.encode("latin-1")
-
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """From where to where a text must not be seen, in order."""
-        windows, rest = _at_once(self._windows(text))
-        yield from self._spans_within(text, windows)
+        windows, rest = at_once(self._windows(text, _Budget()))
+        yield from self._spans_within(text, windows, rest)
         if rest is not None:
             yield from (run.span() for run in _RUN.finditer(text, rest))
 
-    def _spans_within(self, text: str, windows: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    def _spans_within(self, text: str, windows: list[tuple[int, int]], rest: int | None) -> Iterator[tuple[int, int]]:
+        """Up to `rest`, where all long numbers begin to be taken out."""
+        limit = len(text) if rest is None else rest
         for begin, end in windows:
             for run in _RUN.finditer(text, begin, end):
                 for start, stop in self.hidden(run[0]):
-                    yield run.start() + start, run.start() + stop
+                    if run.start() + start < limit:
+                        yield run.start() + start, min(run.start() + stop, limit)
 
-    def _windows(self, text: str) -> TokenSteps[tuple[list[tuple[int, int]], int | None]]:
+    def _windows(self, text: str, budget: _Budget) -> TokenSteps[tuple[list[tuple[int, int]], int | None]]:
         """(Where tokens stand, apart from each other; from where on there are too many of such places, if so)."""
         if len(text) <= _SHORT:
-            return [(0, len(text))], None
+            if self._grams.keys().isdisjoint(_BLOCK.findall(text)):
+                return [], None
+            budget.characters -= len(text)
+            return ([], 0) if budget.is_spent else ([(0, len(text))], None)
         windows: list[tuple[int, int]] = []
-        by_chance = len(text) // _GRAM * len(self._grams) // 16**_GRAM
-        room, close, margin = _MOST_PLACES + 2 * by_chance, _MOST_CLOSE, self._longest + _MIDDLE
+        budget.places += 2 * (len(text) // _GRAM * len(self._grams) // 16**_GRAM)
+        margin = self._longest + _MIDDLE
         # Whole blocks of five, so that a dump without any other character has none that is cut at the end.
         reach = -(-(_STEP + margin) // _GRAM) * _GRAM
         for begin in range(0, len(text), _STEP):
@@ -149,12 +206,15 @@ class TokenRedactor:
             if self._grams.keys().isdisjoint(blocks):
                 continue
             places = self._places_of(blocks, text, begin, end)
-            room -= len(places)
-            for place in places if room >= 0 else ():
+            budget.places -= len(places)
+            for place in places if not budget.is_spent else ():
                 if self._has_key(text, place):
-                    close -= _extend(windows, max(0, place - margin), min(len(text), place + margin))
-            if room < 0 or close < 0:
-                return windows, max(begin, windows[-1][1] if windows else 0)
+                    budget.characters -= _extend(windows, max(0, place - margin), min(len(text), place + margin))
+            if budget.is_spent:
+                rest = max(begin, windows[-1][1] if windows else 0)
+                # A number that goes on there is taken out from its beginning, or as far back as a token can reach.
+                run = _HEX_END.search(text, max(0, rest - margin), rest)
+                return windows, rest if run is None else run.start()
         return windows, None
 
     def _places_of(self, blocks: list[str], text: str, begin: int, end: int) -> list[int]:
@@ -195,7 +255,8 @@ class TokenRedactor:
                 place += 1
 
 
-def _at_once(steps: TokenSteps[T]) -> T:
+def at_once(steps: TokenSteps[T]) -> T:
+    """All steps of it, without a stop."""
     while True:
         try:
             next(steps)
@@ -238,7 +299,6 @@ def _agree(one: str, other: str) -> int:
 
 
 _LONGEST_END = 72
-_HEX_END = re.compile(r"[0-9a-f]+\Z")
 _STREAMS = 256
 
 
