@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -61,20 +61,58 @@ class SurfaceMethod(msgspec.Struct, frozen=True):
     run: Callable[[Any, Any], Awaitable[MethodResult]]
 
 
+class SurfaceRefusals(msgspec.Struct, frozen=True):
+    """What a client is told that calls a method at the wrong time, or one that there is not; `{}` is its name."""
+
+    too_early: str
+    too_late: str
+    unknown: str
+
+
 class ClientSurface(ABC):
     """One client of a surface, from its `initialize` to its end: a `ClientHandler` of `jsonrpc/stdio.py`."""
 
-    def __init__(self, factory: SessionFactory, sink: Sink, dialect: RpcDialect) -> None:
+    refusals: ClassVar[SurfaceRefusals]
+    ignored: ClassVar[tuple[str, ...]] = ()
+    """Notifications on which nothing is done."""
+
+    def __init__(
+        self, factory: SessionFactory, sink: Sink, dialect: RpcDialect, methods: Mapping[str, SurfaceMethod]
+    ) -> None:
+        """`methods`: all but `initialize`."""
         self._factory = factory
         self._sink = sink
+        self._methods = methods
+        self._is_initialized = False
         self.peer = Peer(sink, self._serve, dialect, lambda: log_policy(factory.host))
         self.receive = self.peer.receive
         self.refuse = self.peer.refuse
         self.idle = self.peer.idle
 
-    @abstractmethod
     async def _serve(self, method: str, params: dict[str, Any]) -> MethodResult:
         """Carry out one request or notification."""
+        if method == "initialize":
+            if self._is_initialized:
+                raise InvalidRequestError(self.refusals.too_late)
+            answered = self._initialize(params)
+            self._is_initialized = True
+            return answered
+        if not self._is_initialized:
+            raise NotInitializedError(self.refusals.too_early)
+        if method in self.ignored:
+            return MethodResult()
+        entry = self._methods.get(method)
+        if entry is None:
+            raise MethodNotFoundError(self.refusals.unknown.format(method[:64]))
+        return await self._run_method(entry, params)
+
+    @abstractmethod
+    def _initialize(self, params: dict[str, Any]) -> MethodResult:
+        """Answer the first request of a client."""
+
+    @abstractmethod
+    async def _run_method(self, method: SurfaceMethod, params: dict[str, Any]) -> MethodResult:
+        """Read the parameters and carry it out."""
 
     @abstractmethod
     async def _close_sessions(self) -> None:

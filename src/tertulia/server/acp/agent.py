@@ -20,10 +20,7 @@ from pydantic import BaseModel, ValidationError
 from tertulia.errors import (
     ClosedError,
     InvalidParamsError,
-    InvalidRequestError,
-    MethodNotFoundError,
     NotFoundError,
-    NotInitializedError,
     TaskCancelledError,
 )
 from tertulia.events.clock import SystemClock, Timestamps
@@ -42,7 +39,14 @@ from tertulia.server.acp.editor import (
 )
 from tertulia.server.acp.session import AcpSession
 from tertulia.server.acp.session_options import choose_mode, choose_model
-from tertulia.server.client_surface import ERROR_NUMBERS, OTHER_ERROR_NUMBER, ClientSurface, OpenSessions, SurfaceMethod
+from tertulia.server.client_surface import (
+    ERROR_NUMBERS,
+    OTHER_ERROR_NUMBER,
+    ClientSurface,
+    OpenSessions,
+    SurfaceMethod,
+    SurfaceRefusals,
+)
 from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
 from tertulia.server.jsonrpc.stdio import PATIENCE_S, run_on_standard_streams, serve_client
@@ -72,8 +76,12 @@ PAGE = 50
 class AcpAgent(ClientSurface):
     """One client, from its `initialize` to its end."""
 
+    refusals = SurfaceRefusals(
+        "send `initialize` first", "this connection is initialized already", "there is no method {!r}"
+    )
+
     def __init__(self, factory: SessionFactory, sink: Sink) -> None:
-        super().__init__(factory, sink, ACP_DIALECT)
+        super().__init__(factory, sink, ACP_DIALECT, _METHODS)
         self._editor: EditorCapabilities | None = None
         self._sessions = OpenSessions[AcpSession](factory.host, "session {} is not open here; load or resume it first")
 
@@ -91,26 +99,17 @@ class AcpAgent(ClientSurface):
     async def _close_sessions(self) -> None:
         await self._sessions.close()
 
-    async def _serve(self, method: str, params: dict[str, Any]) -> MethodResult:
-        if method == AGENT_METHODS["initialize"]:
-            return self._initialize(_read(s.InitializeRequest, params))
-        if self._editor is None:
-            raise NotInitializedError("send `initialize` first")
-        entry = _METHODS.get(method)
-        if entry is None:
-            raise MethodNotFoundError(f"there is no method {method[:64]!r}")
-        request = _read(entry.reads, params)
-        answered = await entry.run(self, request)
+    async def _run_method(self, method: SurfaceMethod, params: dict[str, Any]) -> MethodResult:
+        request = _read(method.reads, params)
+        answered = await method.run(self, request)
         for field in _find_skipped_lists(request, params):
             # Not an error: a newer protocol may have more kinds of entries. The client is told what was left out.
             session = self._sessions.find(answered.result.get("sessionId", params.get("sessionId")))
             session.remark(f"{field}: what cannot be read of it is left out")
         return answered
 
-    def _initialize(self, request: s.InitializeRequest) -> MethodResult:
-        if self._editor is not None:
-            raise InvalidRequestError("this connection is initialized already")
-        self._editor = read_editor_capabilities(request)
+    def _initialize(self, params: dict[str, Any]) -> MethodResult:
+        self._editor = read_editor_capabilities(_read(s.InitializeRequest, params))
         return MethodResult(initialize_result())
 
     # ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -12,13 +12,16 @@ from typing import Any
 from tertulia.errors import (
     ClosedError,
     InvalidParamsError,
-    InvalidRequestError,
-    MethodNotFoundError,
     NotFoundError,
-    NotInitializedError,
     NotRunningError,
 )
-from tertulia.server.client_surface import ERROR_NUMBERS, OTHER_ERROR_NUMBER, ClientSurface, SurfaceMethod
+from tertulia.server.client_surface import (
+    ERROR_NUMBERS,
+    OTHER_ERROR_NUMBER,
+    ClientSurface,
+    SurfaceMethod,
+    SurfaceRefusals,
+)
 from tertulia.server.codex import params as p
 from tertulia.server.codex.threads import CodexThreads
 from tertulia.server.jsonrpc.event_batching import Sink
@@ -42,10 +45,12 @@ CODEX_DIALECT = RpcDialect(
 class CodexServer(ClientSurface):
     """One client, from its `initialize` to its end."""
 
+    refusals = SurfaceRefusals("Not initialized", "Already initialized", "`{}` is not supported here")
+    ignored = ("initialized",)
+
     def __init__(self, factory: SessionFactory, sink: Sink) -> None:
-        super().__init__(factory, sink, CODEX_DIALECT)
+        super().__init__(factory, sink, CODEX_DIALECT, METHODS)
         self.threads = CodexThreads(factory, self.peer, sink)
-        self._is_initialized = False
 
     async def _close_sessions(self) -> None:
         await self.threads.close()
@@ -53,23 +58,12 @@ class CodexServer(ClientSurface):
     def input_ended(self) -> None:
         """Turns go on, but no request to the client will be answered."""
 
-    async def _serve(self, method: str, params: dict[str, Any]) -> MethodResult:
-        if method == "initialize":
-            return self._initialize(p.read_params(p.CodexInitialize, params))
-        if not self._is_initialized:
-            raise NotInitializedError("Not initialized")
-        if method == "initialized":
-            return MethodResult()
-        entry = METHODS.get(method)
-        if entry is None:
-            raise MethodNotFoundError(f"`{method[:64]}` is not supported here")
-        return await entry.run(self, p.read_params(entry.reads, params))
+    async def _run_method(self, method: SurfaceMethod, params: dict[str, Any]) -> MethodResult:
+        return await method.run(self, p.read_params(method.reads, params))
 
-    def _initialize(self, request: p.CodexInitialize) -> MethodResult:
-        if self._is_initialized:
-            raise InvalidRequestError("Already initialized")
+    def _initialize(self, params: dict[str, Any]) -> MethodResult:
+        request = p.read_params(p.CodexInitialize, params)
         able, client = request.capabilities or p.CodexCapabilities(), request.client_info
-        self._is_initialized = True
         self.threads.muted = frozenset(able.opt_out_notification_methods or ())
         return MethodResult(
             {
