@@ -79,7 +79,7 @@ class ClientSurface(ABC):
     def __init__(
         self, factory: SessionFactory, sink: Sink, dialect: RpcDialect, methods: Mapping[str, SurfaceMethod]
     ) -> None:
-        """`methods`: all but `initialize`."""
+        """`methods`: all that the client may call but for `initialize`."""
         self._factory = factory
         self._sink = sink
         self._methods = methods
