@@ -16,7 +16,7 @@ from tertulia.errors import InvalidOutputError, InvalidParamsError
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import TextPart, UserMessage
 from tertulia.protocol.validation_text import NOT_JSON, explain_decoding, explain_validation
-from tertulia.schema.python_types import convert_value, describe_object
+from tertulia.schema.python_types import UndescribableTypeError, convert_value, describe_object
 from tertulia.schema.schema import Schema
 
 _MAX_SHOWN = 4_000
@@ -81,8 +81,11 @@ def check_by_type(output_type: type[Any]) -> OutputCheck:
     """
     try:
         schema = describe_object(output_type)
-    except (TypeError, NameError) as error:
-        raise InvalidParamsError(f"output_type {_name(output_type)} cannot be described to a model: {error}") from None
+    except (UndescribableTypeError, NameError) as error:
+        raise InvalidParamsError(
+            f"output_type {_name(output_type)} cannot be described to a model: {error}; its fields may be what JSON "
+            "has (str, int, float, bool, list, dict, None), or dataclasses, TypedDicts and models of these"
+        ) from None
     if schema.get("type") != "object" or "properties" not in schema:
         raise InvalidParamsError(
             f"output_type must be a dataclass, a msgspec Struct, a TypedDict or a pydantic model, "

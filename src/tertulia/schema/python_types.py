@@ -18,17 +18,26 @@ T = TypeVar("T")
 _REFERENCE = "#/$defs/"
 
 
+class UndescribableTypeError(TypeError):
+    """A type that no JSON Schema can describe; the text says in our words why."""
+
+
 def describe_type(annotation: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The JSON Schema of a type, and the definitions that it refers to under `#/$defs/`.
 
-    TypeError or NameError where the type cannot be described.
+    UndescribableTypeError where there is none, NameError where a name in it is not known.
     """
     models = _ModelDefinitions()
-    (schema,), definitions = msgspec.json.schema_components(
-        [annotation], schema_hook=models.refer, ref_template=_REFERENCE + "{name}"
-    )
+    try:
+        (schema,), definitions = msgspec.json.schema_components(
+            [annotation], schema_hook=models.refer, ref_template=_REFERENCE + "{name}"
+        )
+    except UndescribableTypeError:
+        raise
+    except TypeError:
+        raise UndescribableTypeError("a part of it has no JSON form, or two parts have the same") from None
     if taken := definitions.keys() & models.definitions.keys():
-        raise TypeError(f"two different types are called {', '.join(sorted(taken))}")
+        raise UndescribableTypeError(f"two different types are called {', '.join(sorted(taken))}")
     return schema, {**definitions, **models.definitions}
 
 
@@ -75,9 +84,9 @@ class _ModelDefinitions:
         self._names: dict[type[Any], str] = {}
 
     def refer(self, annotation: type[Any]) -> dict[str, Any]:
-        """A reference to a model's definition; TypeError for any other type, which msgspec does not know either."""
+        """A reference to a model's definition; an error for any other type, which msgspec does not know either."""
         if not is_pydantic_model(annotation):
-            raise TypeError(f"{annotation.__name__} has no JSON form")
+            raise UndescribableTypeError(f"{annotation.__name__} has no JSON form")
         name = self._names.get(annotation)
         if name is None:
             name = self._names[annotation] = f"{annotation.__name__}_{len(self._names) + 1}"

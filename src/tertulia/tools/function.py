@@ -17,7 +17,7 @@ import msgspec
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.validation_text import explain_validation
-from tertulia.schema.python_types import convert_value, describe_object, describe_type
+from tertulia.schema.python_types import UndescribableTypeError, convert_value, describe_object, describe_type
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.threads import run_in_thread, thread_context
 from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, Tool
@@ -193,7 +193,7 @@ def _described(annotation: Any, text: str | None) -> Any:
 def _check_supported(annotation: Any, where: str) -> None:
     try:
         describe_type(annotation)
-    except (TypeError, NameError):
+    except (UndescribableTypeError, NameError):
         shown = getattr(annotation, "__name__", None) or str(annotation)
         raise InvalidParamsError(
             f"{where} has a type that a model cannot give: {shown:.100}; take what JSON "

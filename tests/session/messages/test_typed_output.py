@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -233,6 +234,9 @@ async def test_what_is_no_object_is_refused_before_anything_is_sent(output_type:
         ({"output_schema": {"type": "wish"}}, "output_schema: the schema cannot be used"),
         ({"output_schema": {"$ref": "https://elsewhere.example"}}, "is not inside it"),
         ({"output_schema": SCHEMA, "output_type": Point}, "output_schema or output_type, not both"),
+        ({"output_type": complex}, "complex has no JSON form; its fields may be what JSON has .str, int"),
+        ({"output_type": int | Path}, "a part of it has no JSON form, or two parts have the same; its fields may be"),
+        ({"output_type": 5}, "a part of it has no JSON form"),
     ],
 )
 async def test_a_form_that_cannot_be_checked_is_refused(fields: Any, words: str) -> None:
