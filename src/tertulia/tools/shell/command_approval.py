@@ -19,6 +19,7 @@ from tertulia.policy.approvals.approval_request import (
     STORED_GRANT_SCOPES,
     ApprovalKind,
     ApprovalParts,
+    GrantSubject,
     RequestedAction,
     as_one_line,
     command_text,
@@ -222,8 +223,9 @@ async def _ask(
         named = await _named(place, order, confinement)
     else:
         named = WORDS_ALONE
+    subject = place.subject(reading.canonical, order.cwd, confinement, outside=kind == "escalation")
     for _ in range(_TRIES):
-        request = _request(place, order, call, reading.canonical, kind, _and_why_once(why, named))
+        request = _request(order, call, subject, kind, _and_why_once(why, named))
         with call.unhurried():
             granted = await place.approvals.ask(replace(request, named=named), policy, call.publish, known_safe=safe)
         now = named if named is WORDS_ALONE else await _named(place, order, confinement)
@@ -246,16 +248,9 @@ def _and_why_once(why: str, named: NamedFiles) -> str:
 
 
 def _request(
-    place: CommandEnvironment,
-    order: CommandRequest,
-    call: CallContext,
-    words: tuple[str, ...],
-    kind: ApprovalKind,
-    why: str,
+    order: CommandRequest, call: CallContext, subject: GrantSubject, kind: ApprovalKind, why: str
 ) -> RequestedAction:
     line, outside = shlex.join(order.argv), kind == "escalation"
-    confinement = place.confinement(call.rights, call.worktree)
-    subject = place.subject(words, order.cwd, confinement, outside=outside)
     return RequestedAction(
         kind=kind,
         conversation_id=call.conversation_id,
