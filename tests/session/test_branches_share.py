@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tertulia
 from tertulia.models.scripted.script import ScriptedRequest
 from tertulia.testing import ScriptedModel, call, say
 from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare
+from tests.models.local_staging import staged
 from tests.session.staging import Stage, stage, ticks
 
 MANY = 8
+RATE = 5
 
 
 @pytest.mark.parametrize("bounded", ["the server", "the session"])
@@ -51,6 +55,60 @@ async def test_a_branch_with_many_calls_of_a_server_does_not_hold_up_its_sibling
     called = [line.split()[1] for line in record.read_text().splitlines() if line.startswith("call ")]
     assert sorted(called) == ["pid", *["slow"] * MANY]
     assert called.index("pid") <= 2, called
+
+
+async def test_branches_share_a_rate_of_calls_and_take_turns_at_it(tmp_path: Path) -> None:
+    """Issue 20, 7: the rate of the session counts the calls of all branches."""
+    record = tmp_path / "record"
+    command, *args = bare("--tools", "echo,pid", "--record", str(record))
+    table: dict[str, Any] = {"command": command, "args": args, "approval": "approve", "parallel": True}
+    both, at_work = ("many", "few"), asyncio.Event()
+
+    def reply(asked: ScriptedRequest) -> Any:
+        match asked.last_input:
+            case "ask both":
+                return say("", *(call("conv_create", {"user_instruction": what}) for what in both))
+            case "many":
+                return say("", *(call("shop__echo", {"text": "x"}) for _ in range(2 * RATE)), gate=at_work)
+            case "few":
+                at_work.set()
+                return say("", *(call("shop__pid", {}) for _ in range(2)))
+            case _:
+                return say("done")
+
+    async with stage(
+        model=ScriptedModel([reply], repeat=True),
+        slots=3,
+        mcp_servers={"shop": table},
+        approval_policy="never",
+        limits={"mcp_rate_per_s": RATE},
+    ) as on:
+        began = time.monotonic()
+        async with asyncio.timeout(HANG_S):
+            assert (await on.root.message("ask both")).text == "done"
+        took = time.monotonic() - began
+        assert [output.success for output in on.outputs(on.root)] == [True, True]
+    called = [line.split()[1] for line in record.read_text().splitlines() if line.startswith("call ")]
+    assert sorted(called) == [*["echo"] * 2 * RATE, *["pid"] * 2]
+    # A rate holds in every second: one second for the second half, and one more for what does not fit into that.
+    assert took > 2
+    # After the first second's calls one of each in turn.
+    assert [number for number, name in enumerate(called) if name == "pid"][-1] <= RATE + 3, called
+
+
+async def test_branches_take_turns_at_the_embedded_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 20, 7: its program answers one request at a time; a conversation with many messages delays none."""
+    names = ("x", "y", "z")
+    async with staged(tmp_path / "home", "answers") as local:
+        monkeypatch.setenv("TERTULIA_HOME", str(local.home))
+        settings = tertulia.Settings(model="local/smollm2", slots=3)
+        async with tertulia.Session.start(settings) as session, asyncio.timeout(HANG_S):
+            conversations = {name: await session.open(title=name) for name in names}
+            messages = [(name, number) for number in range(3) for name in names if number == 0 or name == "x"]
+            await asyncio.gather(*(conversations[name].message(f"{name} {number}") for name, number in messages))
+        asked = [body["messages"][-1]["content"] for body in local.diary("asked")]
+    assert [text for text in asked if text.startswith("x")] == ["x 0", "x 1", "x 2"]
+    assert {"y 0", "z 0"} <= set(asked[:4]), asked
 
 
 class AskingBranches:
