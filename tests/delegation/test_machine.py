@@ -21,13 +21,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import tertulia
+from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import TertuliaError
 from tertulia.events.journal import NoJournal
 from tertulia.history.sanitiser import prove
 from tertulia.models.scripted.script import ScriptedRequest
-from tertulia.policy.rights import meet
+from tertulia.policy.rights import Rights, meet
 from tertulia.protocol.events import Event
 from tertulia.scheduler.host_slots import HostSlots
+from tertulia.scheduler.plan import Branch
+from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session.resume.replay_verification import verify_requests
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
 from tests.deadlines import HANG_S
@@ -62,7 +65,7 @@ OCCUR = {
     *(f"at once: {tasks}" for tasks in range(1, 4)),
     *(f"depth: {depth}" for depth in range(4)),
     *(f"aborted: {reason}" for reason in ("replaced", "interrupted", "timeout", "crash", "shutdown")),
-    *("task: completed", "task: failed"),
+    *("task: completed", "task: failed", "rights of a task"),
     *(f"answered: {code}" for code in ("cancelled", "closed", "timeout", "limit", "awaiting_result", "model_error")),
     *(f"did: {how}" for how in (*HOW, "crash", "crash while it waits", "close the session at work")),
 }
@@ -83,12 +86,18 @@ class Delegating(RuleBasedStateMachine):
         self.waiting: list[asyncio.Task[Any]] = []
         self.events: list[Event] = []
         self.grown: list[str] = []
+        self.scopes: dict[str, TaskScope] = {}
+        """Of each conversation the task that it began last."""
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr(TaskRunner, "_open", self.watch(TaskRunner._open))
         self.homes: list[str] = []
         self.usual_home = os.environ["TERTULIA_HOME"]
 
     # ---- the model
 
     def reply(self, asked: ScriptedRequest) -> Any:
+        # Once more at every request: rights may have been narrowed since the task began.
+        self.check_scope(self.scopes[asked.request.conversation_id])
         act, number = self.acts.popleft() if self.acts else ("say", 0)
         if act == "slow":
             self.gates.append(asyncio.Event())
@@ -120,12 +129,32 @@ class Delegating(RuleBasedStateMachine):
         return conversations[number % len(conversations)].id
 
     def look_around(self, call: tertulia.CallContext) -> None:
-        """A task has no right that one of the conversations that wait for it has not, and no sibling narrows it."""
+        """What a tool is told of its task's rights."""
         self.occurred[f"depth: {len(call.chain.callers)}"] += 1
-        path = [self.session.parts.conversations.peek(id) for id in (*call.chain.callers, call.conversation_id)]
-        known = [conversation.terms.rights for conversation in path if conversation is not None]
-        if call.rights != reduce(meet, known):
+        if call.rights != self.meet_of(call.chain.callers, call.conversation_id):
             self.grown.append(call.conversation_id)
+
+    def watch(self, begin: Callable[..., TaskScope]) -> Callable[..., TaskScope]:
+        """Look at the rights of every task as it begins, also of one that calls no tool."""
+
+        def begin_watched(runner: TaskRunner, branch: Branch, *others: Any) -> TaskScope:
+            scope = self.scopes[branch.conversation_id] = begin(runner, branch, *others)
+            self.check_scope(scope)
+            return scope
+
+        return begin_watched
+
+    def check_scope(self, scope: TaskScope) -> None:
+        """A task has no right that one of the conversations that wait for it has not, and no sibling narrows it."""
+        self.occurred["rights of a task"] += 1
+        expected = self.meet_of(scope.chain().callers, scope.conversation.id)
+        if (scope.rights(), scope.storage()) != (expected, expected.storage_policy):
+            self.grown.append(scope.conversation.id)
+
+    def meet_of(self, callers: tuple[str, ...], conversation_id: str) -> Rights:
+        """The meet of a path, from the root of its chain to a conversation."""
+        path = [self.session.parts.conversations.peek(id) for id in (*callers, conversation_id)]
+        return reduce(meet, [conversation.terms.rights for conversation in path if conversation is not None])
 
     # ---- what a user does
 
@@ -303,6 +332,7 @@ class Delegating(RuleBasedStateMachine):
             if hasattr(self, "session"):
                 self.loop.run_until_complete(self._finish())
         finally:
+            self.patched.undo()
             logging.getLogger("tertulia.scheduler.task_runner").disabled = False
             os.environ["TERTULIA_HOME"] = self.usual_home
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
