@@ -49,6 +49,18 @@ def test_nothing_of_others_is_needed_but_msgspec(program: str) -> None:
     assert foreign <= ALLOWED
 
 
+def test_the_public_names_bring_in_nothing_that_only_a_running_session_needs() -> None:
+    """The members of a session, its tools and its store are loaded when one starts, not with the name of a class."""
+    names = "import sys, tertulia; [getattr(tertulia, name) for name in tertulia.__all__]; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", names], capture_output=True, text=True, timeout=HANG_S, check=True)
+    loaded = set(run.stdout.split())
+    assert not loaded & {
+        *("tertulia.session.assembly", "tertulia.session.members", "tertulia.tools.command_environment"),
+        *("tertulia.tools.patch", "tertulia.tools.shell", "tertulia.rollout.recorder", "tertulia.sandbox.availability"),
+        *("ctypes", "tomllib"),
+    }
+
+
 def test_importing_the_package_alone_brings_in_almost_none_of_it() -> None:
     """Names are loaded when they are first used."""
     code = "import sys, tertulia; print(*sorted(name for name in sys.modules if name.startswith('tertulia')))"

@@ -30,7 +30,6 @@ from tertulia.session.answers import (
     OpenAnswer,
     ToolInfo,
 )
-from tertulia.session.assembly import wait_for_servers
 from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.session.describe import ConversationDetails
 from tertulia.session.inputs import parse, parse_with_functions
@@ -213,8 +212,8 @@ class Conversation(_ById):
             InvalidParamsError: The scope is another; nothing was stopped.
         """
         params = parse(InterruptConversation, {"conversation_id": self.id, "scope": scope})
-        conversation = self._parts.conversations.find(self.id)
-        return InterruptAnswer(self._parts.scheduler.interrupt(conversation.id, params.scope))
+        found = self._parts.conversations.find(self.id).id
+        return InterruptAnswer(self._parts.scheduler.interrupt(found, params.scope))
 
     async def compact(self) -> CompactAnswer:
         """Have the model replace the older part of the history by notes, as a task of its own.
@@ -263,8 +262,7 @@ class Conversation(_ById):
         if params.limit is not None and params.limit < 1:
             raise InvalidParamsError(f"limit must be a whole number of at least 1, not {limit}")
         entries = describe.history(self._parts.conversations.find(self.id), params.limit)
-        redactor = self._parts.redactor
-        return [await redactor.without_tokens_in_steps(entry) for entry in entries]
+        return [await self._parts.redactor.without_tokens_in_steps(entry) for entry in entries]
 
     def tools(self) -> list[ToolInfo]:
         """What the model is offered now.
@@ -392,6 +390,8 @@ class McpServers:
         Raises:
             McpError: A server that is required did not start.
         """
+        from tertulia.session.assembly import wait_for_servers
+
         await wait_for_servers(self._parts, required_only=required_only)
 
     async def refresh(self, names: Sequence[str] | None = None) -> list[dict[str, Any]]:

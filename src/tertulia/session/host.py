@@ -15,7 +15,6 @@ from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.session.approvals.callback import ApprovalHandler
 from tertulia.session.conversations import Tombstones
 from tertulia.session.messages.options import MessageContent, MessageOptions
-from tertulia.session.resume.retention_sweep import sweep_before_serving
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.session.shutdown import SERVERS_GRACE_S
@@ -121,6 +120,8 @@ class Host:
     async def _sweep(self) -> None:
         """Before the first session begins, once; callers that come meanwhile wait for it too."""
         if self._swept is None:
+            from tertulia.session.resume.retention_sweep import sweep_before_serving
+
             sweep = sweep_before_serving(current_environment().home, self.settings, SystemClock())
             self._swept = self._nursery.start(sweep, "sweep")
         await asyncio.shield(self._swept)

@@ -21,14 +21,12 @@ from tertulia.events.journal import Journal
 from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.ids import ConversationId, SessionId
-from tertulia.sandbox.availability import SandboxNotice
 from tertulia.scheduler.host_slots import HostSlots
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRegistry
 from tertulia.session.answers import CloseAnswer
 from tertulia.session.conversations import Conversations
-from tertulia.session.resume.retention_sweep import RetentionSweeper
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
 from tertulia.session.terms import TermsResolver, WireCache
@@ -36,9 +34,11 @@ from tertulia.session.terms import TermsResolver, WireCache
 if TYPE_CHECKING:
     from tertulia.context.project_instructions import ProjectFiles
     from tertulia.mcp.pool.session_servers import SessionServers
+    from tertulia.sandbox.availability import SandboxNotice
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
+    from tertulia.session.resume.retention_sweep import RetentionSweeper
     from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
 
@@ -104,6 +104,8 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     @cached_property
     def sandbox_notice(self) -> SandboxNotice:
         """Says where commands are confined less than they could be, or not at all."""
+        from tertulia.sandbox.availability import SandboxNotice
+
         return SandboxNotice(self.settings.sandbox_tier, self.bus.publish)
 
     @cached_property

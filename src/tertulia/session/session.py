@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec.structs import replace
 
@@ -21,14 +21,10 @@ from tertulia.session import describe
 from tertulia.session.answers import CloseAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals.approvals import Approvals
 from tertulia.session.approvals.callback import ApprovalHandler, check_handler
-from tertulia.session.assembly import assemble_session, wait_until_ready
 from tertulia.session.handle import Conversation, McpServers
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.messages.fan_out import MappedReply, map_inputs
 from tertulia.session.parts import SessionParts
-from tertulia.session.resume.retention_sweep import sweep_before_serving
-from tertulia.session.resume.store_choice import open_record, redactor_of
-from tertulia.session.resume.terms_codec import recorded_workspace
 from tertulia.session.settings.conversation_fields import ConversationFields
 from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.session.settings.workspace import check_workspace
@@ -140,6 +136,8 @@ class Session:
             raise ClosedError("the session was closed before it was entered")
         if self._parts is None:
             self._parts = await self._assemble()
+            from tertulia.session.assembly import wait_until_ready
+
             try:
                 if self._on_approval is not None:
                     self.approvals.answer_with(self._on_approval)
@@ -339,13 +337,20 @@ class Session:
                 # Before the first await: a message that came later would be accepted only to be interrupted.
                 stop_accepting(self._parts)
             # A task of its own: a caller that gives up waiting, a tool of this session perhaps, does not stop it.
-            self._closed = self._closer.start(_close_parts(self._parts, seconds), "close the session")
+            self._closed = self._closer.start(close_session(self._parts, seconds), "close the session")
         forced = await asyncio.shield(self._closed)
         return CloseAnswer(closed=True, already_closed=already, forced=forced and not already)
 
 
 def _checked(handler: ApprovalHandler | None) -> ApprovalHandler | None:
     return None if handler is None else check_handler(handler)
+
+
+def assemble_session(settings: Settings, **how: Any) -> SessionParts:
+    """See `assembly`. What a session is made of is loaded when one starts, and not with the name of its class."""
+    from tertulia.session.assembly import assemble_session as assemble
+
+    return assemble(settings, **how)
 
 
 async def _assembled(
@@ -360,6 +365,10 @@ async def _assembled(
     agent_servers: bool,
 ) -> SessionParts:
     """The parts of a new session, or of the stored one that `resumed` names."""
+    from tertulia.session.resume.retention_sweep import sweep_before_serving
+    from tertulia.session.resume.store_choice import open_record, redactor_of
+    from tertulia.session.resume.terms_codec import recorded_workspace
+
     clock, environment = clock or SystemClock(), current_environment()
     redactor = redactor_of(settings, environment)
     if resumed is None:
@@ -388,7 +397,3 @@ async def _assembled(
     except BaseException:
         await journal.close()
         raise
-
-
-async def _close_parts(parts: SessionParts | None, seconds: float) -> bool:
-    return parts is not None and await close_session(parts, seconds)

@@ -84,8 +84,13 @@ def stop_accepting(parts: SessionParts) -> None:
     parts.scheduler.closing = True
 
 
-async def close_session(parts: SessionParts, seconds: float) -> bool:
-    """Stop everything in order, within the timeout and a little; whether something had to be abandoned."""
+async def close_session(parts: SessionParts | None, seconds: float) -> bool:
+    """Stop everything in order, within the timeout and a little; whether something had to be abandoned.
+
+    A session that was never entered has no parts.
+    """
+    if parts is None:
+        return False
     until = parts.clock.monotonic() + seconds
     stop_accepting(parts)
     if (services := parts.made.command_services) is not None:

@@ -6,7 +6,6 @@ A project's file is not the user's own: its size, its depth and what it really i
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any, cast
 
@@ -90,6 +89,9 @@ def _parse(text: str) -> dict[str, Any]:
     """The tables of a text; ValueError says in our words why there are none."""
     if any(line.count(".") > MAX_DOTS for line in text.split("\n")):
         raise ValueError(f"a line with more than {MAX_DOTS} dots")
+    # Here and not above: a program that makes its settings itself reads no file.
+    import tomllib
+
     try:
         tables = tomllib.loads(text)
     except RecursionError:

@@ -16,7 +16,6 @@ from tertulia.mcp.config.project_server import ProjectServer, read_dot_mcp
 from tertulia.policy.rights import Narrowing, Rights, narrow, parse_right, to_wire
 from tertulia.protocol.conversation_fields import FIELDS_BY_NAME, RIGHT_FIELDS
 from tertulia.sandbox.masks.guarded_paths import is_inside
-from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.mounts.stubs import is_stub
 from tertulia.session.settings.values import check_names, parse_limits, parse_setting
 
@@ -106,6 +105,9 @@ def _right_of_setting(name: str, value: object, ceiling: Rights) -> dict[str, An
 
 def _is_protected(root: str, ceiling: Rights) -> bool:
     """Whether the root is a protected directory: inside a root that is `.git` itself nothing would be protected."""
+    # Here and not above: it brings ctypes along, and most projects have no file.
+    from tertulia.sandbox.mounts.nested_protected import protected_part
+
     inside = [os.path.relpath(root, above) for above in ceiling.writable_roots or ()]
     inside = [path for path in inside if path.split("/")[0] != ".."]
     return bool(inside) and all(protected_part(path) is not None for path in inside)
