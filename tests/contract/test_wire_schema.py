@@ -21,7 +21,7 @@ OPERATIONS = {
     *(f"conversation/{name}" for name in ("compact", "list", "history", "tools", "fork", "merge", "close")),
     *(f"task/{name}" for name in ("list", "get", "cancel")),
     *(f"approval/{name}" for name in ("list", "get", "resolve", "grants", "revoke")),
-    *("mcp/status", "mcp/refresh", "metrics/get"),
+    *("rights/explain", "mcp/status", "mcp/refresh", "metrics/get"),
     *(f"canvas/{name}" for name in ("get", "list", "clear")),
     *("internal/validate_token", "internal/call"),
 }
@@ -141,6 +141,7 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
         assert await say("plan", conversation) == ("completed", "Planned.")
         for name in ("context", "tools", "history", "interrupt"):
             await call(f"conversation/{name}", conversation_id=conversation)
+        await call("rights/explain", conversation_id=conversation, command="rm -rf build")
         await call("conversation/set_context", conversation_id=conversation, title=None, storage_policy="headers_only")
         assert await say("touch", answers=1) == ("completed", "Touched.")
         (grant,) = (await call("approval/grants"))["grants"]

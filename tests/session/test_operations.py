@@ -90,6 +90,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "approval/resolve",
         "approval/grants",
         "approval/revoke",
+        "rights/explain",
         "mcp/status",
         "mcp/refresh",
         "canvas/get",

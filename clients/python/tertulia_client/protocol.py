@@ -161,6 +161,7 @@ class ApprovalRequest(TypedDict):
     size: NotRequired[int]
     digest: NotRequired[str | None]
     hidden: NotRequired[int]
+    because: NotRequired[Because | None]
 
 
 class ApprovalRequestEnvelope(TypedDict):
@@ -239,6 +240,13 @@ class BackgroundEventEnvelope(TypedDict):
     trace_id: str | None
     span_id: str | None
     data: BackgroundEvent
+
+
+class Because(TypedDict):
+    """Why a person is asked: the rule, and what set it."""
+
+    rule: str
+    set_by: str
 
 
 class CallCounts(TypedDict):
@@ -690,6 +698,35 @@ class ExecCommandOutputDeltaEnvelope(TypedDict):
     trace_id: str | None
     span_id: str | None
     data: ExecCommandOutputDelta
+
+
+class ExplainRights(TypedDict):
+    """`rights/explain`: what a conversation may do and why; and what would happen to a command or a tool call."""
+
+    conversation_id: str
+    command: NotRequired[str | list[str] | None]
+    tool: NotRequired[str | None]
+    session_id: NotRequired[str | None]
+
+
+class ExplainedAction(TypedDict):
+    """What would happen to a command or a call here and now."""
+
+    verdict: Literal["ask", "deny", "run"]
+    because: str
+    set_by: str
+    sandbox: NotRequired[str | None]
+
+
+class ExplainedRight(TypedDict):
+    """One right of a conversation, and what set it."""
+
+    field: str
+    value: Any
+    set_by: str
+    source: NotRequired[str | None]
+    asked: NotRequired[Any]
+    now: NotRequired[Any]
 
 
 class Failure(TypedDict):
@@ -1295,6 +1332,14 @@ class RevokeGrant(TypedDict):
 
     grant_id: str
     session_id: NotRequired[str | None]
+
+
+class RightsAnswer(TypedDict):
+    """`rights/explain`: all rights of a conversation; of a command or a tool what would happen to it."""
+
+    conversation_id: str
+    rights: list[ExplainedRight]
+    action: NotRequired[ExplainedAction | None]
 
 
 class ServerInfo(TypedDict):
@@ -1940,6 +1985,10 @@ class GeneratedClient:
     async def approval_revoke(self, **params: Unpack[RevokeGrant]) -> RevokeAnswer:
         """`approval/revoke`"""
         return await self.call("approval/revoke", params)
+
+    async def rights_explain(self, **params: Unpack[ExplainRights]) -> RightsAnswer:
+        """`rights/explain`"""
+        return await self.call("rights/explain", params)
 
     async def mcp_status(self, **params: Unpack[NoParams]) -> ServerList:
         """`mcp/status`"""

@@ -145,6 +145,7 @@ export interface ApprovalRequest {
   size?: number;
   digest?: string | null;
   hidden?: number;
+  because?: Because | null;
 }
 
 /** The event `approval_request`. */
@@ -217,6 +218,12 @@ export interface BackgroundEventEnvelope {
   trace_id: string | null;
   span_id: string | null;
   data: BackgroundEvent;
+}
+
+/** Why a person is asked: the rule, and what set it. */
+export interface Because {
+  rule: string;
+  set_by: string;
 }
 
 /** Calls that have ended, and how long they took. */
@@ -626,6 +633,32 @@ export interface ExecCommandOutputDeltaEnvelope {
   trace_id: string | null;
   span_id: string | null;
   data: ExecCommandOutputDelta;
+}
+
+/** `rights/explain`: what a conversation may do and why; and what would happen to a command or a tool call. */
+export interface ExplainRights {
+  conversation_id: string;
+  command?: string | Array<string> | null;
+  tool?: string | null;
+  session_id?: string | null;
+}
+
+/** What would happen to a command or a call here and now. */
+export interface ExplainedAction {
+  verdict: "ask" | "deny" | "run";
+  because: string;
+  set_by: string;
+  sandbox?: string | null;
+}
+
+/** One right of a conversation, and what set it. */
+export interface ExplainedRight {
+  field: string;
+  value: unknown;
+  set_by: string;
+  source?: string | null;
+  asked?: unknown;
+  now?: unknown;
 }
 
 /** Why a task failed: a stable code, and a sentence. */
@@ -1175,6 +1208,13 @@ export interface RevokeGrant {
   session_id?: string | null;
 }
 
+/** `rights/explain`: all rights of a conversation; of a command or a tool what would happen to it. */
+export interface RightsAnswer {
+  conversation_id: string;
+  rights: Array<ExplainedRight>;
+  action?: ExplainedAction | null;
+}
+
 /** Name and version of the server that answers `initialize`. */
 export interface ServerInfo {
   name: string;
@@ -1680,6 +1720,7 @@ export interface Operations {
   "approval/resolve": { params: ResolveApproval; result: ResolveAnswer };
   "approval/grants": { params: ListApprovals; result: GrantList };
   "approval/revoke": { params: RevokeGrant; result: RevokeAnswer };
+  "rights/explain": { params: ExplainRights; result: RightsAnswer };
   "mcp/status": { params: NoParams; result: ServerList };
   "mcp/refresh": { params: RefreshServers; result: ServerList };
   "canvas/get": { params: ConversationParams; result: CanvasAnswer };
@@ -1836,6 +1877,11 @@ export abstract class GeneratedClient {
   /** `approval/revoke` */
   approvalRevoke(params: RevokeGrant): Promise<RevokeAnswer> {
     return this.call("approval/revoke", params);
+  }
+
+  /** `rights/explain` */
+  rightsExplain(params: ExplainRights): Promise<RightsAnswer> {
+    return this.call("rights/explain", params);
   }
 
   /** `mcp/status` */

@@ -15,8 +15,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
+from tertulia.policy.shell_environment import check_variable_name
 from tertulia.protocol.conversation_fields import ReasoningEffort
-from tertulia.protocol.inputs import MAX_TEXT_BYTES, check_variable_name
+from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.validation_text import explain_validation
 

@@ -1,10 +1,12 @@
-"""Which variables a command gets: a few of this process, and none whose name looks like a secret's.
+"""Which variables a command gets: a few of this process, and none whose name looks like a secret's. And whether a text
+is the name of a variable.
 
 Reads no environment by itself; the variables are handed to it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Literal, cast, get_args
@@ -20,7 +22,9 @@ CORE = ("HOME", "LANG", "LANGUAGE", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", 
 """What nearly every program needs, and nothing else."""
 SECRETS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*CREDENTIAL*")
 
-
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SECRET_LENGTH = 20
+_SECRET_DIGITS = 3
 _INHERITED: Mapping[Inherit, tuple[str, ...]] = {"core": CORE, "all": ("*",), "none": ()}
 
 
@@ -101,3 +105,24 @@ def variables_from_wire(label: str, value: object) -> dict[str, str]:
         if not isinstance(text, str) or "\0" in text:
             raise InvalidParamsError(f"{label}.{name} must be a text without NUL")
     return cast("dict[str, str]", dict(variables))
+
+
+def check_variable_name(name: str, setting: str) -> str:
+    """The name; InvalidParams where it is none. The text is not repeated: it may be the secret itself."""
+    if _looks_like_secret(name):
+        raise InvalidParamsError(
+            f"{setting} must be the name of an environment variable, and this looks like the key itself: put the key "
+            f"into a variable (export NAME=…) and write the variable's name; a key that stood in a file should be "
+            "replaced"
+        )
+    if not _VARIABLE.match(name):
+        raise InvalidParamsError(
+            f"{setting} must be the name of an environment variable: letters, digits and `_`, such as OPENAI_API_KEY"
+        )
+    return name
+
+
+def _looks_like_secret(text: str) -> bool:
+    """Long, with digits, and not in the capitals that names of variables are written in."""
+    digits = sum(character.isdigit() for character in text)
+    return len(text) >= _SECRET_LENGTH and digits >= _SECRET_DIGITS and text != text.upper()

@@ -5,7 +5,6 @@ A field that is absent and a field that is null are different things in an updat
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -39,9 +38,6 @@ SandboxValue = Annotated[str, Meta(description="read-only, workspace-write or da
 like."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_SECRET_LENGTH = 20
-_SECRET_DIGITS = 3
 
 
 class TextInput(msgspec.Struct, frozen=True, gc=False, tag="text", forbid_unknown_fields=True):
@@ -307,6 +303,16 @@ class RevokeGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grant_id: str
 
 
+class ExplainRights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`rights/explain`: what a conversation may do and why; and what would happen to a command or a tool call."""
+
+    conversation_id: str
+    command: str | tuple[str, ...] | None = None
+    """As for a shell, or as its words."""
+    tool: str | None = None
+    """The name of a tool, as models know it."""
+
+
 class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a session can be given. Values are in wire spelling, and narrow what the server was started with."""
 
@@ -377,24 +383,3 @@ def check_text(text: str, field: str, *, with_escapes: bool = True) -> str:
     if with_escapes and size > MAX_CONTROLS and has_too_many_escapes(text):
         raise InvalidParamsError(f"{field} has {TOO_MANY}")
     return text
-
-
-def check_variable_name(name: str, setting: str) -> str:
-    """The name; InvalidParams where it is none. The text is not repeated: it may be the secret itself."""
-    if _looks_like_secret(name):
-        raise InvalidParamsError(
-            f"{setting} must be the name of an environment variable, and this looks like the key itself: put the key "
-            f"into a variable (export NAME=…) and write the variable's name; a key that stood in a file should be "
-            "replaced"
-        )
-    if not _VARIABLE.match(name):
-        raise InvalidParamsError(
-            f"{setting} must be the name of an environment variable: letters, digits and `_`, such as OPENAI_API_KEY"
-        )
-    return name
-
-
-def _looks_like_secret(text: str) -> bool:
-    """Long, with digits, and not in the capitals that names of variables are written in."""
-    digits = sum(character.isdigit() for character in text)
-    return len(text) >= _SECRET_LENGTH and digits >= _SECRET_DIGITS and text != text.upper()

@@ -199,6 +199,14 @@ class ApprovalFile(MappingStruct, frozen=True, gc=False):
     removed: int
 
 
+class Because(MappingStruct, frozen=True, gc=False):
+    """Why a person is asked: the rule, and what set it."""
+
+    rule: str
+    set_by: str
+    """`session`, `ancestor:ID`, `agent:NAME`, `chain`, or `conversation`: the approval policy of that."""
+
+
 class ApprovalRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     """A person is asked. All texts are fit to be shown: what would hide or move is written as `⟨U+202E⟩`."""
 
@@ -240,6 +248,8 @@ class ApprovalRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     """SHA-256 of `detail` where it is whole."""
     hidden: int = 0
     """Characters that are not in this event, because it would be too long; `approval/get` has them."""
+    because: Because | None = None
+    """Why it was not simply run."""
 
 
 class ApprovalResolved(BaseEventData, frozen=True, gc=False, omit_defaults=True):

@@ -334,6 +334,7 @@ def _scheduler(parts: SessionParts) -> Scheduler:
 
 def _command_services(parts: SessionParts) -> CommandServices:
     from tertulia.session.command_services import open_command_services
+    from tertulia.session.rights.explain_rights import policy_source
 
     services = open_command_services(
         parts.settings,
@@ -341,7 +342,8 @@ def _command_services(parts: SessionParts) -> CommandServices:
         parts.clock,
         parts.bus,
         parts.redactor,
-        parts.sandbox_notice.publish_lesser,
+        on_lesser=parts.sandbox_notice.publish_lesser,
+        policy_source=partial(policy_source, parts),
     )
     if not parts.conversations.closed:
         parts.nursery.start(services.approvals.keep_clean(), "approvals")

@@ -13,6 +13,7 @@ from tertulia.errors import ClosedError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.events.subscription import Subscription
+from tertulia.policy.approval_policy import ApprovalPolicy
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.approvals.approval_request import RequestedAction
 from tertulia.policy.approvals.project_grants import GrantsFile, ProjectGrants
@@ -129,7 +130,9 @@ def open_command_services(
     clock: Clock,
     bus: EventBus,
     redactor: Redactor,
+    *,
     on_lesser: Callable[[str], object],
+    policy_source: Callable[[RequestedAction, ApprovalPolicy], str],
 ) -> CommandServices:
     """Make it. The sandbox tests itself at the first command, and may find then that only a weaker tier works."""
     presence = ApproverPresence()
@@ -140,6 +143,7 @@ def open_command_services(
         is_seen=presence.sees,
         unattended=settings.unattended,
         project=_project_grants(settings, environment, clock, redactor),
+        set_by=policy_source,
     )
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=on_lesser)
     policy = shell_environment_from_wire(settings.shell_environment)

@@ -18,6 +18,7 @@ from tertulia.session import describe
 from tertulia.session.agents import answers as g
 from tertulia.session.host import Host
 from tertulia.session.inputs import convert, to_snake_case
+from tertulia.session.rights.answers import RightsAnswer
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.workspace import check_directory_exists, workspace_of
@@ -185,6 +186,13 @@ async def _revoke(host: Host, session: Session, params: i.RevokeGrant) -> Any:
     return await session.approvals.revoke(params.grant_id)
 
 
+async def _explain_rights(host: Host, session: Session, params: i.ExplainRights) -> Any:
+    # Loaded when it is used: few clients ask.
+    from tertulia.session.rights.explain_rights import explain_rights
+
+    return await explain_rights(session.parts, params)
+
+
 async def _mcp_status(host: Host, session: Session, params: i.NoParams) -> Any:
     return a.ServerList(await session.mcp.status())
 
@@ -251,6 +259,7 @@ OPERATIONS: dict[str, Operation] = {
     "approval/resolve": Operation(i.ResolveApproval, a.ResolveAnswer, _resolve),
     "approval/grants": Operation(i.ListApprovals, a.GrantList, _grants),
     "approval/revoke": Operation(i.RevokeGrant, a.RevokeAnswer, _revoke),
+    "rights/explain": Operation(i.ExplainRights, RightsAnswer, _explain_rights),
     "mcp/status": Operation(i.NoParams, a.ServerList, _mcp_status),
     "mcp/refresh": Operation(i.RefreshServers, a.ServerList, _mcp_refresh),
     "canvas/get": Operation(i.ConversationParams, g.CanvasAnswer, _canvas_get),

@@ -29,6 +29,7 @@ from tertulia.policy.approvals.approval_request import (
     may_retry_outside,
     policy_verdict,
     script_of,
+    verdict_reason,
     whole_texts,
     with_label,
 )
@@ -79,6 +80,35 @@ def test_each_policy_lets_run_asks_or_denies(
 ) -> None:
     """S000-18: "never ask" is strict for asking; what runs is decided together with the sandbox."""
     assert policy_verdict(policy, kind, known_safe=known_safe) == expected
+
+
+@each_row(
+    ("policy", "kind", "known_safe", "sentence"),
+    [
+        (ON_REQUEST, "exec", False, "the approval policy is on-request: what stays in the sandbox runs unasked"),
+        (UNTRUSTED, "exec", True, "the approval policy is untrusted: it is known to do nothing but read"),
+        (UNTRUSTED, "patch", False, "the approval policy is untrusted: every change of files is asked about"),
+        (UNTRUSTED, "escalation", True, "nothing leaves the sandbox unasked"),
+        (
+            NEVER,
+            "escalation",
+            False,
+            "nothing leaves the sandbox unasked; the approval policy is never, so no person may be asked",
+        ),
+    ],
+)
+def test_the_reason_is_one_sentence(
+    policy: ApprovalPolicy, kind: ApprovalKind, known_safe: bool, sentence: str
+) -> None:
+    assert verdict_reason(policy, kind, known_safe=known_safe) == sentence
+
+
+@given(POLICIES, KINDS, st.booleans())
+def test_a_denial_always_says_that_no_person_may_be_asked(
+    policy: ApprovalPolicy, kind: ApprovalKind, known_safe: bool
+) -> None:
+    denied = policy_verdict(policy, kind, known_safe=known_safe) == "deny"
+    assert verdict_reason(policy, kind, known_safe=known_safe).endswith("so no person may be asked") == denied
 
 
 def test_only_on_failure_asks_for_a_second_try_outside() -> None:

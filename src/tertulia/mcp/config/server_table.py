@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import Approval, Http, Origin, ServerDefinition, Share, Stdio
-from tertulia.protocol.inputs import check_text, check_variable_name
+from tertulia.policy.shell_environment import check_variable_name
+from tertulia.protocol.inputs import check_text
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.tool_spec import is_legal_server
 

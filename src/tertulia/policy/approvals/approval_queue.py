@@ -33,13 +33,14 @@ from tertulia.policy.approvals.approval_request import (
     RequestedAction,
     policy_verdict,
     prepare_request,
+    verdict_reason,
 )
 from tertulia.policy.approvals.grants import Grant, Grants, IdSequence
 from tertulia.policy.approvals.project_grants import AllGrants, ProjectGrants
 from tertulia.policy.display_text import value_text
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider
+from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Because, Decider
 
 TIMEOUT_S = 300.0
 MAX_PENDING = 1_024
@@ -130,7 +131,7 @@ class ApprovalQueue:
 
     __slots__ = (
         "_all_grants", "_at", "_attending", "_clock", "_closed", "_grants", "_ids", "_is_seen", "_max_pending",
-        "_pending", "_timeout_s", "_unattended",
+        "_pending", "_set_by", "_timeout_s", "_unattended",
     )  # fmt: skip
 
     def __init__(
@@ -143,14 +144,17 @@ class ApprovalQueue:
         is_seen: Callable[[RequestedAction, bool], bool] = lambda request, elicitation: False,
         project: ProjectGrants | None = None,
         unattended: bool = False,
+        set_by: Callable[[RequestedAction, ApprovalPolicy], str] = lambda request, policy: "session",
     ) -> None:
         """`is_seen`: whether a client of a surface attends, besides `attended` blocks; with whether it is asked in the
         name of an MCP server, which not every client can answer. `project`: where a yes for the project is kept; None:
-        none is offered. `unattended`: the user has no way to answer, and a refusal says what they can do instead."""
+        none is offered. `unattended`: the user has no way to answer, and a refusal says what they can do instead.
+        `set_by`: where the policy comes from under which a request is asked, as `Because` spells it."""
         self._timeout_s = timeout_s
         self._max_pending = max_pending
         self._is_seen = is_seen
         self._unattended = unattended
+        self._set_by = set_by
         self._clock = clock
         self._at = Timestamps(clock).at
         self._grants = Grants(clock)
@@ -193,7 +197,9 @@ class ApprovalQueue:
             return Permission(Decider("grant", grant_id=grant.grant_id), grant.scope)
         self._check_that_it_can_be_asked(request)
         changed, scopes = self._all_grants.changed(request), self._all_grants.scopes(request)
-        request = msgspec.structs.replace(request, changed=changed, scopes=scopes)
+        rule = verdict_reason(policy, request.kind, known_safe=known_safe)
+        because = Because(rule, self._set_by(request, policy))
+        request = msgspec.structs.replace(request, changed=changed, scopes=scopes, because=because)
         answer = await self._answer(request, policy, publish)
         if answer.decision == "deny":
             raise ApprovalDeniedError(self._refusal(answer))

@@ -19,7 +19,7 @@ from tertulia.policy.commands.command_analysis import SCRIPT_FLAGS, SHELLS, Gran
 from tertulia.policy.commands.named_files import WORDS_ALONE, NamedFiles
 from tertulia.policy.display_text import make_display_text, sha256, value_text, visible
 from tertulia.protocol.ids import CallId, ConversationId
-from tertulia.protocol.tool_events import ApprovalFile, ApprovalRequest
+from tertulia.protocol.tool_events import ApprovalFile, ApprovalRequest, Because
 
 MAX_EVENT_BYTES = 64 * 1024
 """Of the texts of one event, as UTF-8. What does not fit is asked for with `approval/get`."""
@@ -150,6 +150,7 @@ def _cut(text: str, most: int) -> str:
 
 
 ApprovalKind = Literal["exec", "patch", "escalation", "mcp", "tool"]
+Verdict = Literal["run", "ask", "deny"]
 GrantScope = Literal["once", "conversation", "session", "project"]
 GRANT_SCOPES: tuple[GrantScope, ...] = ("once", "conversation", "session")
 """What a yes may be given for where nothing of it may be stored."""
@@ -198,6 +199,8 @@ class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
     """The scripts and programs that a grant will be bound to as well. Where they are not known it holds once."""
     changed: tuple[str, ...] = ()
     """Files that have changed since the same words were last allowed for longer."""
+    because: Because | None = None
+    """Why it is asked; the queue fills it in."""
 
     def key(self, conversation: ConversationId | None, expires_at: float | None = None) -> GrantKey:
         """What a grant of this request is found by; None: in every conversation of the session."""
@@ -275,6 +278,7 @@ class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
             size=len(detail),
             digest=sha256(detail),
             hidden=texts.hidden,
+            because=self.because,
         )
 
 
@@ -297,7 +301,15 @@ def prepare_request(
     return PreparedRequest(event, texts, {name: sha256(text) for name, text in texts.items()})
 
 
-def policy_verdict(policy: ApprovalPolicy, kind: ApprovalKind, *, known_safe: bool) -> Literal["run", "ask", "deny"]:
+_ASKED_ABOUT = {
+    "exec": "only commands that are known to do nothing but read run unasked",
+    "patch": "every change of files is asked about",
+    "mcp": "tools of MCP servers run outside the sandbox, so only those known to be safe run unasked",
+    "tool": "functions of the program run outside the sandbox, so only those known to be safe run unasked",
+}
+
+
+def policy_verdict(policy: ApprovalPolicy, kind: ApprovalKind, *, known_safe: bool) -> Verdict:
     """What the policy says before a person is asked.
 
     Commands and patches run in the sandbox, so a policy that trusts it lets them; tools and MCP servers run outside
@@ -307,6 +319,18 @@ def policy_verdict(policy: ApprovalPolicy, kind: ApprovalKind, *, known_safe: bo
     if in_sandbox or (known_safe and kind != "escalation"):
         return "run"
     return "ask" if policy.may_ask else "deny"
+
+
+def verdict_reason(policy: ApprovalPolicy, kind: ApprovalKind, *, known_safe: bool) -> str:
+    """The rule behind the verdict, in one sentence for people."""
+    name = value_text(approval_to_wire(policy))
+    if policy_verdict(policy, kind, known_safe=known_safe) == "run":
+        known = "it is known to do nothing but read" if known_safe else "what stays in the sandbox runs unasked"
+        return f"the approval policy is {name}: {known}"
+    rule = "nothing leaves the sandbox unasked"
+    if kind != "escalation":
+        rule = f"the approval policy is {name}: {_ASKED_ABOUT[kind]}"
+    return rule if policy.may_ask else f"{rule}; the approval policy is {name}, so no person may be asked"
 
 
 def may_retry_outside(policy: ApprovalPolicy) -> bool:

@@ -33,12 +33,13 @@ _MERGED = frozenset(
 class SettingLayers:
     """The sum of all layers so far. A refused layer leaves nothing of the setting that was wrong."""
 
-    __slots__ = ("_sources", "values")
+    __slots__ = ("sources", "values")
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         """By name, in the spelling in which they came."""
-        self._sources: dict[str, str] = {}
+        self.sources: dict[str, str] = {}
+        """By name, and for each entry of a table: the file, variable or flag that gave it."""
 
     def add(self, name: str, value: object, source: str) -> None:
         """Lay one setting on top; a refusal names the source."""
@@ -48,23 +49,23 @@ class SettingLayers:
         except InvalidParamsError as error:
             raise InvalidParamsError(f"{source}: {error.message}") from None
         self.values[name] = merged
-        self._sources.update(dict.fromkeys(_leaves(name, value) if name in _MERGED else [name], source))
+        self.sources.update(dict.fromkeys(_leaves(name, value) if name in _MERGED else [name], source))
 
     def let_agent_have(self, name: str, sources: tuple[str, ...]) -> None:
         """Let a setting win over what the session's own agent says, where it comes from one of these places."""
-        agent, source = self.values.get("agent"), self._sources.get(name)
+        agent, source = self.values.get("agent"), self.sources.get(name)
         if agent in self.values.get("agents", {}) and source in sources:
             self.add("agents", {agent: {name: self.values[name]}}, str(source))
 
     def clear(self, name: str, source: str) -> None:
         """Take away all that the layers below say of a setting."""
         self.values.pop(name, None)
-        self._sources = {key: place for key, place in self._sources.items() if key.partition(".")[0] != name}
-        self._sources[name] = source
+        self.sources = {key: place for key, place in self.sources.items() if key.partition(".")[0] != name}
+        self.sources[name] = source
 
     def provenance(self, names: tuple[str, ...]) -> dict[str, str]:
         """Where each setting, and each entry of a table, comes from. Never what it is."""
-        sources = dict.fromkeys((f"limits.{name}" for name in Limits.__struct_fields__), DEFAULT) | self._sources
+        sources = dict.fromkeys((f"limits.{name}" for name in Limits.__struct_fields__), DEFAULT) | self.sources
         tables = {name.partition(".")[0] for name in sources}
         return dict(sorted((dict.fromkeys(set(names) - tables, DEFAULT) | sources).items()))
 

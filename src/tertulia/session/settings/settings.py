@@ -160,6 +160,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unless a grant covers it."""
     is_broker: bool = False
     """Each conversation stands for a program that shares the MCP servers: it has a share of them, and no workspace."""
+    sources: Mapping[str, str] = {}  # by the name of a setting: where it was read, for `rights/explain`
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -204,7 +205,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return replace(rights, sandbox=SANDBOX_ORDER.meet(rights.sandbox, sandbox_from_wire(self.begins_in)))
 
     def __repr__(self) -> str:
-        parts = (f"{name}={_short_repr(value)}" for name, value in asdict(self).items() if value not in ({}, (), None))
+        values = (item for item in asdict(self).items() if item[0] != "sources" and item[1] not in ({}, (), None))
+        parts = (f"{name}={_short_repr(value)}" for name, value in values)
         return f"Settings({', '.join(parts)})"
 
 
@@ -310,9 +312,8 @@ def load_settings(
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
     layers.values.setdefault("project_instructions", True)
     layers.values.setdefault("stored_keys", True)
-    return LoadedSettings(
-        Settings(**layers.values), layers.provenance(Settings.__struct_fields__), warnings, environment
-    )
+    sources = layers.provenance(Settings.__struct_fields__)
+    return LoadedSettings(Settings(**layers.values, sources=layers.sources), sources, warnings, environment)
 
 
 def _check_home(environment: Environment) -> None:

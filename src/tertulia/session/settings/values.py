@@ -32,7 +32,9 @@ from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_w
 from tertulia.rollout.sweep.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
-PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers", "unattended"})
+PYTHON_ONLY = frozenset(
+    {"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers", "sources", "unattended"}
+)
 """Settings that cannot be set in a file."""
 
 OLD_STORAGE_SWITCH = "disable_response_storage"
@@ -314,4 +316,5 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "cwd": _optional(_directory),
     "unattended": _switch,
     "is_broker": _switch,
+    "sources": _table,
 }

@@ -1,0 +1,1 @@
+"""The rights of conversations, explained to people and clients."""
