@@ -17,7 +17,7 @@ import tertulia
 from bench.hot_paths.provider import provider
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import SystemClock
-from tertulia.events.journal import Journal, NoJournal
+from tertulia.events.journal import NoJournal
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.models.catalog import ModelProvider
 from tertulia.policy.redaction import Redactor
@@ -29,7 +29,7 @@ from tertulia.protocol.items import AssistantMessage, TextPart, UserMessage
 from tertulia.protocol.storage import Full
 from tertulia.rollout.sqlite.session_files import session_files
 from tertulia.server.jsonrpc.connection import RpcConnection
-from tertulia.testing import ScriptedModel, call, say
+from tertulia.testing import ScriptedModel, ScriptedReply, ScriptedRequest, call, say
 from tertulia.tools.update_plan import UpdatePlan
 
 Step = Callable[[], Awaitable[object]]
@@ -51,18 +51,18 @@ class HotPath(msgspec.Struct, frozen=True):
     """Steps in a round. The figure is that of one step, in the best round."""
 
 
-# ---- turns over a real wire
+# ---- turns over a real wire, without a record: whether an answer or a commit comes first is a matter of the moment
 
 
 @asynccontextmanager
-async def _turn(answer: Literal["short", "call", "long"], journal: Journal | None = None) -> AsyncGenerator[Step]:
+async def _turn(answer: Literal["short", "long"]) -> AsyncGenerator[Step]:
     with provider() as url:
         settings = tertulia.Settings(
             model="bench/gpt-5.2",
             model_providers={"bench": ModelProvider(base_url=f"{url}/{answer}", wire="chat")},
             limits=UNLIMITED,
         )
-        async with tertulia.Session.start(settings, journal=journal) as session:
+        async with tertulia.Session.start(settings, journal=NoJournal()) as session:
             yield lambda: _ask(session.root)
 
 
@@ -149,6 +149,17 @@ async def _redaction() -> AsyncGenerator[Step]:
 
 
 @asynccontextmanager
+async def _stored_turn(*, with_call: bool) -> AsyncGenerator[Step]:
+    plan = say("", call("update_plan", {"plan": [{"step": "listen", "status": "in_progress"}]}))
+
+    def answer(asked: ScriptedRequest) -> ScriptedReply:
+        return plan if with_call and isinstance(asked.items[-1], tertulia.UserMessage) else say("word word word word")
+
+    async with tertulia.Session.start(_scripted(ScriptedModel([answer], repeat=True))) as session:
+        yield lambda: _ask(session.root)
+
+
+@asynccontextmanager
 async def _resuming() -> AsyncGenerator[Step]:
     settings = _scripted(ScriptedModel(["Done."], repeat=True))
     async with tertulia.Session.start(settings) as session:
@@ -198,10 +209,10 @@ async def _json_rpc() -> AsyncGenerator[Step]:
 
 
 HOT_PATHS = (
-    HotPath("a turn without a record", lambda: _turn("short", NoJournal())),
-    HotPath("a turn with the default record", lambda: _turn("short")),
-    HotPath("a turn with one tool call", lambda: _turn("call")),
-    HotPath("a turn of 300 streamed deltas", lambda: _turn("long", NoJournal()), steps=3),
+    HotPath("a turn over a wire", lambda: _turn("short")),
+    HotPath("a turn of 300 streamed deltas", lambda: _turn("long"), steps=3),
+    HotPath("a turn with the default record", lambda: _stored_turn(with_call=False)),
+    HotPath("a turn with one tool call", lambda: _stored_turn(with_call=True)),
     HotPath(f"an event for {SUBSCRIBERS} subscribers", _publishing, steps=50),
     HotPath(f"the request of turn {TURNS_BEFORE:,}", _late_request, steps=50),
     HotPath("a delegation by conv_create", _delegation),

@@ -13,17 +13,15 @@ from contextlib import contextmanager
 
 from tests.models.mock_provider import Told, chat_events
 
-PLAN = ("call_1", "update_plan", '{"plan":[{"step":"listen","status":"in_progress"}]}')
 TOLD = {
     "short": Told(text="word word word word"),
-    "call": Told(calls=(PLAN,)),
     "long": Told(text=" ".join(["word"] * 300)),
 }
 
 
 @contextmanager
 def provider() -> Generator[str]:
-    """The address of one. What is asked below `/short` or `/long` is answered so, below `/call` with a tool call."""
+    """The address of one. What is asked below `/short` and `/long` is answered so."""
     with subprocess.Popen([sys.executable, "-m", "bench.hot_paths.provider"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
@@ -50,12 +48,8 @@ def _answer(peer: socket.socket, answers: dict[str, bytes]) -> None:
                 name, _, value = header.partition(b":")
                 length = int(value) if name.lower() == b"content-length" else length
             kind = line.split()[1].split(b"/")[1].decode()
-            peer.sendall(answers[_next_kind(kind, requests.read(length))])
-
-
-def _next_kind(kind: str, body: bytes) -> str:
-    has_output = body.rfind(b'"role":"tool"') > body.rfind(b'"role":"user"')
-    return "short" if kind == "call" and has_output else kind
+            requests.read(length)
+            peer.sendall(answers[kind])
 
 
 def _streamed(told: Told) -> bytes:
