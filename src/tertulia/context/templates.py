@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.protocol.name_hints import name_hint
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 _GAP = re.compile(r"\{\{([^{}]*+)\}\}")
@@ -41,7 +42,8 @@ def _read(stem: str) -> str:
     try:
         return Path(__file__).with_name(f"{stem}.md").read_text("utf-8")
     except FileNotFoundError:
-        raise NotFoundError(f"there is no template {stem!r}") from None
+        templates = sorted(path.stem for path in Path(__file__).parent.glob("*.md"))
+        raise NotFoundError(f"there is no template {stem!r:.80}; {name_hint(stem, templates)}") from None
 
 
 def render_template(template: str, variables: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from tertulia.context.definitions import InternalCaller, ToolDefinition
 from tertulia.context.git_repository import find_repository
 from tertulia.context.validation import escape_tags
 from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.protocol.name_hints import name_hint
 from tertulia.tools.workspace_file import read_start
 
 PLACES = (".agents/skills", ".claude/skills")
@@ -89,7 +90,8 @@ class SkillsContextProvider:
         skills, _ = self._skills(call.meta)
         skill = skills.get(arguments["name"])
         if skill is None:
-            raise NotFoundError(f"there is no skill {arguments['name']!r:.80}")
+            hint = f"; {name_hint(str(arguments['name']), skills)}" if skills else ""
+            raise NotFoundError(f"there is no skill {arguments['name']!r:.80}{hint}")
         top = _search_roots(call.meta.cwd or self._cwd)[-1]
         text, more = _text(top, skill.folder, MAX_BODY_BYTES, self._hidden)
         head = _HEAD.match(text)

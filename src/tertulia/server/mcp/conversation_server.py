@@ -18,6 +18,7 @@ from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
 from tertulia.mcp.serve.sources import ServedCall, ServedResource, ServedTool
 from tertulia.mcp.server_connection import CallResult, Spawn, ToolHints
 from tertulia.protocol.inputs import Message
+from tertulia.protocol.name_hints import name_hint
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http.guard import MAX_BODY_BYTES, App, HttpRefusal, Receive, Scope, Send
 from tertulia.server.mcp.codex_tools import CODEX_TOOLS, CodexTools
@@ -161,7 +162,8 @@ class ConversationTools:
         if call.tool in CodexTools.NAMES:
             return await self._codex.call(call)
         if call.tool not in _TOOLS:
-            raise MethodNotFoundError(f"there is no tool {call.tool[:64]!r}")
+            hint = name_hint(call.tool[:64], [*_TOOLS, *CodexTools.NAMES])
+            raise MethodNotFoundError(f"there is no tool {call.tool[:64]!r}; {hint}")
         name = _TOOLS[call.tool][0]
         arguments = to_snake_case(call.arguments)
         session = await self.session()

@@ -12,6 +12,7 @@ from tertulia.conversation.output_check import OutputCheck, check_by_type
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import InputItem, Message
+from tertulia.protocol.name_hints import name_hint
 from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.session.inputs import parse
 
@@ -40,7 +41,8 @@ class MessageOptions(TypedDict, total=False):
 def parse_message(conversation: ConversationId, content: MessageContent, options: MessageOptions) -> Message:
     """The message that a caller in Python means; InvalidParams where it is none."""
     if unknown := options.keys() - MessageOptions.__annotations__.keys():
-        raise InvalidParamsError(f"a message has no option {min(unknown)!r}; see tertulia.MessageOptions")
+        hint = name_hint(min(unknown), MessageOptions.__annotations__)
+        raise InvalidParamsError(f"a message has no option {min(unknown)!r}; {hint}")
     present = {name: value for name, value in options.items() if value is not None}
     if isinstance(content, str):
         if not present:
