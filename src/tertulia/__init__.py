@@ -98,8 +98,8 @@ if TYPE_CHECKING:
     from tertulia.session.approvals.callback import ApprovalDecision
     from tertulia.session.handle import Conversation
     from tertulia.session.host import Host, run
+    from tertulia.session.inputs import MessageOptions
     from tertulia.session.messages.fan_out import MappedReply
-    from tertulia.session.messages.options import MessageOptions
     from tertulia.session.messages.stream import ReplyStream
     from tertulia.session.session import Session
     from tertulia.session.settings.conversation_fields import AgentFields, ConversationFields, LimitFields
@@ -143,7 +143,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "tertulia.session.handle": ("Conversation",),
     "tertulia.session.host": ("Host", "run"),
     "tertulia.session.messages.fan_out": ("MappedReply",),
-    "tertulia.session.messages.options": ("MessageOptions",),
+    "tertulia.session.inputs": ("MessageOptions",),
     "tertulia.session.messages.stream": ("ReplyStream",),
     "tertulia.session.session": ("Session",),
     "tertulia.session.settings.settings": ("Settings",),

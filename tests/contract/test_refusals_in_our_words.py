@@ -16,8 +16,7 @@ from msgspec import inspect
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol import inputs
-from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS
-from tertulia.protocol.field_kinds import Words
+from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, Words
 from tertulia.protocol.validation_text import explain_decoding
 from tertulia.server.acp import agent as acp_agent
 from tertulia.server.codex import params as codex

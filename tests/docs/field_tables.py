@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import json
 
-from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, TOOL_SWITCHES
-from tertulia.protocol.field_kinds import ConversationField, Structured, Words
+from tertulia.protocol.conversation_fields import (
+    CONVERSATION_FIELDS,
+    TOOL_SWITCHES,
+    ConversationField,
+    Structured,
+    Words,
+)
 from tests.docs.pages import ROOT
 
 RIGHTS = "| right | narrower ← → wider |"

@@ -14,8 +14,19 @@ from tertulia.conversation.terms import Terms
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import Limits
 from tertulia.policy.rights import Rights
-from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, PREFERENCES, RIGHT_FIELDS, SANDBOX, TOOL_SWITCHES
-from tertulia.protocol.field_kinds import ConversationField, FieldKind, Number, Structured, Switch, Words
+from tertulia.protocol.conversation_fields import (
+    CONVERSATION_FIELDS,
+    PREFERENCES,
+    RIGHT_FIELDS,
+    SANDBOX,
+    TOOL_SWITCHES,
+    ConversationField,
+    FieldKind,
+    Number,
+    Structured,
+    Switch,
+    Words,
+)
 from tertulia.protocol.inputs import ContextFields
 from tertulia.session.settings.conversation_fields import ConversationFields, LimitFields
 from tertulia.session.settings.settings import Settings

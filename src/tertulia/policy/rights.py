@@ -22,8 +22,16 @@ from tertulia.policy.approval_policy import (
 from tertulia.policy.display_text import value_text
 from tertulia.policy.limits import LIMITS_ORDER, NO_LIMITS, Limits
 from tertulia.policy.orders import ROOTS, TOOL_NAMES, Conjunction, Order, Product, TotalOrder, normal_roots
-from tertulia.protocol.conversation_fields import RIGHT_FIELDS, SWITCH_OF_TOOL, TOOL_SWITCHES, SandboxMode, Visibility
-from tertulia.protocol.field_kinds import ConversationField, Structured, Words
+from tertulia.protocol.conversation_fields import (
+    RIGHT_FIELDS,
+    SWITCH_OF_TOOL,
+    TOOL_SWITCHES,
+    ConversationField,
+    SandboxMode,
+    Structured,
+    Visibility,
+    Words,
+)
 from tertulia.protocol.mapping_struct import MappingStruct
 from tertulia.protocol.storage import Full, StoragePolicy, storage_from_wire, storage_to_wire, strictness
 

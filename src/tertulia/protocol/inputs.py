@@ -11,8 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tertulia.errors import InvalidParamsError
-from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS
-from tertulia.protocol.field_kinds import Number, Switch, Words
+from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, Number, Switch, Words
 from tertulia.protocol.records import MAX_CONTROLS, TOO_MANY, has_too_many_escapes
 from tertulia.protocol.worktree import OwnWorktree, WorkspaceKind
 

@@ -32,15 +32,16 @@ from tertulia.session.answers import (
 )
 from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.session.describe import ConversationDetails
-from tertulia.session.inputs import parse, parse_with_functions
-from tertulia.session.mcp.served_tools import ServedConversation
-from tertulia.session.messages.options import (
+from tertulia.session.inputs import (
     MessageContent,
     MessageOptions,
+    parse,
     parse_message,
     parse_output_type,
+    parse_with_functions,
     reply_reader,
 )
+from tertulia.session.mcp.served_tools import ServedConversation
 from tertulia.session.messages.stream import ReplyStream
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.conversation_fields import ConversationFields

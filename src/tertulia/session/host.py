@@ -14,7 +14,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.session.approvals.callback import ApprovalHandler
 from tertulia.session.conversations import Tombstones
-from tertulia.session.messages.options import MessageContent, MessageOptions
+from tertulia.session.inputs import MessageContent, MessageOptions
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.session.shutdown import SERVERS_GRACE_S

@@ -1,1 +1,1 @@
-"""What Python gives with a message and gets for it: options, typed outputs, the events as a stream."""
+"""What Python gets for messages: the events of one as a stream, the replies to many as they finish."""

@@ -18,8 +18,7 @@ from tertulia.context.agent_meta import check_agent_name
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.rights import parse_right
-from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, FIELDS_BY_NAME
-from tertulia.protocol.field_kinds import ConversationField, Structured
+from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, FIELDS_BY_NAME, ConversationField, Structured
 from tertulia.protocol.inputs import NewConversation, OpenFromPython, check_text
 from tertulia.protocol.name_hints import name_hint, near_names
 from tertulia.protocol.validation_text import explain_validation

@@ -24,8 +24,7 @@ from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.orders import normal_roots
 from tertulia.policy.shell_environment import shell_environment_from_wire
-from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, sandbox_from_wire
-from tertulia.protocol.field_kinds import Structured, Switch, Words
+from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, Structured, Switch, Words, sandbox_from_wire
 from tertulia.protocol.inputs import check_text
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
