@@ -31,7 +31,6 @@ from tertulia.session.answers import (
     ToolInfo,
 )
 from tertulia.session.conversation_directory import call_conv_tool
-from tertulia.session.describe import ConversationDetails
 from tertulia.session.inputs import (
     MessageContent,
     MessageOptions,
@@ -86,9 +85,9 @@ class Conversation(_ById):
         return describe.conversation(self._parts, self._parts.conversations.find(self.id))
 
     @property
-    def details(self) -> ConversationDetails:
+    def details(self) -> describe.ConversationDetails:
         """Model, directory, rights, items: what surfaces show of it. Closed where the conversation is."""
-        return ConversationDetails(self._parts, self._parts.conversations.find(self.id))
+        return describe.ConversationDetails(self._parts, self._parts.conversations.find(self.id))
 
     def submit(
         self, message: Message, *, output: OutputCheck | None = None, follow: bool = False, approver: bool = False
