@@ -2,6 +2,9 @@
 
 `python -m tests.numbers` prints them, one a line, with the tests that name each; tests/numbers.txt lists those that
 must be named by one (`tests/test_numbers.py`), so that no promise is lost when tests are merged or cut.
+
+tests/findings.txt lists what was found under attack before the first release, a fact a line, with a test that fails
+without its fix.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 LIST = TESTS / "numbers.txt"
+FINDINGS = TESTS / "findings.txt"
 _NUMBER = re.compile(r"\bS00[0-4]-\d\d\b|\b[A-I][1-9]\d?\b")
 
 
@@ -26,6 +30,23 @@ def named() -> dict[str, list[str]]:
             for number in set(_NUMBER.findall(text)):
                 numbers.setdefault(number, []).append(f"{file.relative_to(TESTS)}::{test.name}")
     return dict(sorted(numbers.items()))
+
+
+def findings() -> list[tuple[str, str]]:
+    """Each fact that was found, behind the number of its finding, and the test that holds it."""
+    rows = [line.partition(" | ") for line in FINDINGS.read_text().splitlines()]
+    return [(fact, test) for fact, _, test in rows]
+
+
+def missing_tests() -> list[str]:
+    """Those of the findings' tests that there are not."""
+    files: dict[str, set[str]] = {}
+    for _, test in findings():
+        file, _, _ = test.partition("::")
+        if file not in files and (TESTS / file).is_file():
+            files[file] = {found.name for found in _tests(ast.parse((TESTS / file).read_text()))}
+    wanted = [test.partition("::") for _, test in findings()]
+    return [f"{file}::{name}" for file, _, name in wanted if name not in files.get(file, set())]
 
 
 def wanted() -> list[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
+import resource
+import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 
 from tests.contract.app_server import program, surroundings, write_script
 from tests.contract.wire import Place, serving_web
-from tests.deadlines import HANG_S
+from tests.deadlines import HANG_S, QuietTime
 from tests.thorough import sample
 
 SIZE = 12 * 1024 * 1024
@@ -59,6 +62,40 @@ async def test_ten_large_messages_in_a_row_take_no_more_memory_than_one(tmp_path
         peak, left = ((status_kib(pid, name) - before) * 1024 / SIZE for name in ("VmHWM", "VmRSS"))
         assert peak <= 4, f"at most {peak:.1f} times a message"
         assert left <= 1, f"{left:.1f} times a message is left"
+
+
+CLOSE_TIMEOUT_S = 1.0
+
+
+def cpu_s(pid: int) -> float:
+    """What a process has worked until now."""
+    user, system = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def children_cpu_s() -> float:
+    """What our children that have ended have worked, with theirs."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+@pytest.mark.slow
+async def test_a_stop_with_six_large_messages_in_flight_ends_in_time(tmp_path: Path) -> None:
+    """L1: within the time to close and two seconds; it took 98 s."""
+    flags = ("-c", f"close_timeout_s={CLOSE_TIMEOUT_S}")
+    async with serving_web(tmp_path, [], *flags) as place, AsyncExitStack() as sockets, asyncio.timeout(HANG_S):
+        for make in [MESSAGES["tiny objects"], MESSAGES["escapes"]] * 3:
+            client = await sockets.enter_async_context(place.socket())
+            await client.call("initialize", observe=True)
+            # It returns when the server has taken all but the last of it.
+            await client.socket.send(make(), text=True)
+        earlier = children_cpu_s() + cpu_s(place.process.pid)
+        place.process.send_signal(signal.SIGTERM)
+        time_taken = QuietTime()
+        assert await place.process.wait() == 0
+        assert time_taken.seconds < CLOSE_TIMEOUT_S + 2
+        # On a busy machine no second is a quiet one: what it has still worked is known there too.
+        assert children_cpu_s() - earlier < CLOSE_TIMEOUT_S + 2
 
 
 # ---- texts that are accepted: the server's own process, from its idle state to the end of the task
