@@ -9,15 +9,16 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from tertulia.errors import InvalidParamsError
+from tertulia.lazy_pattern import lazy_pattern
 from tertulia.protocol.inputs import check_text
 
 MAX_PROSE = 64 * 1024
-_PLAIN = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_PLAIN = lazy_pattern(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
+_CONTROLS = lazy_pattern(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 # Like the tags around injected messages: user_instructions, context_additions, environment_context. In any spelling: a
 # model reads `< / User_Instructions >` like the real one.
-_TAG = re.compile(r"<(?=[\s/]*[a-z]+(?:_[a-z]+)+[\s/]*>)", re.IGNORECASE)
+_TAG = lazy_pattern(r"<(?=[\s/]*[a-z]+(?:_[a-z]+)+[\s/]*>)", re.IGNORECASE)
 
 T = TypeVar("T", bound=msgspec.Struct)
 

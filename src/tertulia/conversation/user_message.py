@@ -15,6 +15,7 @@ from functools import lru_cache
 import msgspec
 
 from tertulia.errors import InvalidParamsError
+from tertulia.lazy_pattern import lazy_pattern
 from tertulia.policy.approval_policy import approval_to_wire
 from tertulia.policy.rights import Rights
 from tertulia.protocol.conversation_fields import sandbox_to_wire
@@ -28,10 +29,10 @@ MAX_MESSAGE_CHARS = 64 * 1024 * 1024
 """Of all parts together: a short request can name many large pictures."""
 
 _SIGNATURES = (
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
+    (lazy_pattern(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (lazy_pattern(rb"\xff\xd8\xff"), "image/jpeg"),
+    (lazy_pattern(rb"GIF8[79]a"), "image/gif"),
+    (lazy_pattern(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
 )
 
 
@@ -114,7 +115,7 @@ def additions_message(texts: Sequence[str], tag: str = "context_additions") -> U
 PROJECT_CHANGED = "The files of the project were changed: this takes the place of the project instructions above."
 PROJECT_WITHDRAWN = "The project instructions above no longer hold: there are none any more."
 
-_PROJECT = re.compile(r"<project_instructions>\n\n(.*)\n\n</project_instructions>", re.DOTALL)
+_PROJECT = lazy_pattern(r"<project_instructions>\n\n(.*)\n\n</project_instructions>", re.DOTALL)
 
 
 def project_message(text: str) -> UserMessage:

@@ -19,14 +19,16 @@ from typing import cast
 
 import msgspec
 
+from tertulia.lazy_pattern import lazy_pattern
+
 MAX_CHARACTERS = 4_000
 """Of a text that is shown in short, if its caller names no other limit."""
 
 _BRACKET = "\u27e8"
-_ORDINARY = re.compile(r"[ -~]*")
-_ORDINARY_LINES = re.compile(r"[ -~\n\t]*")
-_FOREIGN = re.compile(r"[^ -~]+")
-_FOREIGN_IN_LINES = re.compile(r"[^ -~\n\t]+")
+_ORDINARY = lazy_pattern(r"[ -~]*")
+_ORDINARY_LINES = lazy_pattern(r"[ -~\n\t]*")
+_FOREIGN = lazy_pattern(r"[^ -~]+")
+_FOREIGN_IN_LINES = lazy_pattern(r"[^ -~\n\t]+")
 
 # Letters and symbols by their category, and yet nothing to be seen. The last is a blank cell of drawings in Braille.
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
@@ -48,7 +50,7 @@ _ARABIC_UNJOINED = (
 """Letters that do not join the next one: a sign against joining would change nothing after them, so it would hide."""
 _VIRAMA = "\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca"
 _INDIC = "\u0900-\u0dff"
-_KEPT = re.compile(
+_KEPT = lazy_pattern(
     f"{_ONE_EMOJI}(?:\u200d{_ONE_EMOJI})+"
     f"|[{_EMOJI}\u00a9\u00ae\u203c\u2049\u2122\u2139\u3030\u303d\u3297\u3299][\ufe0e\ufe0f]"
     "|[0-9#*]\ufe0f\u20e3"
@@ -58,9 +60,11 @@ _KEPT = re.compile(
     f"|(?<=[{_ARABIC}])(?<![{_ARABIC_UNJOINED}])\u200c(?=[{_ARABIC}])"
 )
 """Where a character that is not seen by itself is part of ordinary writing."""
-_JOINING = re.compile("[\u200c\u200d\ufe0e\ufe0f\U000e0067]")
+_JOINING = lazy_pattern("[\u200c\u200d\ufe0e\ufe0f\U000e0067]")
 """Without one of these there is nothing to be kept."""
-_UNFINISHED = re.compile(f"(?:[{_EMOJI}{_INDIC}{_ARABIC}\u200c\u200d\ufe0e\ufe0f\U000e0020-\U000e007f]{{1,32}}|\r)\\Z")
+_UNFINISHED = lazy_pattern(
+    f"(?:[{_EMOJI}{_INDIC}{_ARABIC}\u200c\u200d\ufe0e\ufe0f\U000e0020-\U000e007f]{{1,32}}|\r)\\Z"
+)
 """The end of a piece that the next one may go on with."""
 
 
@@ -75,10 +79,10 @@ _PRETENDING_LETTERS = (
 _PRETENDING_SIGNS = (
     "\u037e\u0589\u01c0\u02d0\u2010\u2011\u201a\u2024\u2044\u2215\u2216\u2223\u29f8\ua789\U0001d400-\U0001d7ff"
 )
-_PRETENDING = re.compile(f"[{_PRETENDING_LETTERS}{_PRETENDING_SIGNS}]")
-_SIGN = re.compile(f"[{_PRETENDING_SIGNS}]")
-_MIXED = re.compile(rf"\w+|[{_PRETENDING_SIGNS}]")
-_ASCII_LETTER = re.compile("[A-Za-z]")
+_PRETENDING = lazy_pattern(f"[{_PRETENDING_LETTERS}{_PRETENDING_SIGNS}]")
+_SIGN = lazy_pattern(f"[{_PRETENDING_SIGNS}]")
+_MIXED = lazy_pattern(rf"\w+|[{_PRETENDING_SIGNS}]")
+_ASCII_LETTER = lazy_pattern("[A-Za-z]")
 
 
 class DisplayText(msgspec.Struct, frozen=True, gc=False):

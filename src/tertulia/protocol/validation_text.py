@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect
 
+from tertulia.lazy_pattern import lazy_pattern
 from tertulia.protocol.name_hints import name_hint
 
 TYPE_WORDS: Mapping[str, str] = {
@@ -50,12 +51,12 @@ _FORMS = {
     "decimal": "a decimal number",
 }
 """Of texts with a form, by the word that msgspec has for each."""
-_AT = re.compile(r"(`key` in )?`\$?\.?([^`]*)`\Z")
-_EXPECTED = re.compile(r"Expected `([^`]+)`(?: (of length )?(.+?))?(?:, got (.+))?\Z", re.DOTALL)
-_FIELD = re.compile(r"Object (missing|contains)[^`]*`(.*)`\Z", re.DOTALL)
-_ENTRY = re.compile(r"(.+)\[\.\.\.\]\Z")
+_AT = lazy_pattern(r"(`key` in )?`\$?\.?([^`]*)`\Z")
+_EXPECTED = lazy_pattern(r"Expected `([^`]+)`(?: (of length )?(.+?))?(?:, got (.+))?\Z", re.DOTALL)
+_FIELD = lazy_pattern(r"Object (missing|contains)[^`]*`(.*)`\Z", re.DOTALL)
+_ENTRY = lazy_pattern(r"(.+)\[\.\.\.\]\Z")
 """The place of an entry of an object with free keys: msgspec does not name its key."""
-_STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
+_STEP = lazy_pattern(r"\[[^\]]*\]|[^.\[\]]+")
 _MAX_NAME = 80
 
 
@@ -131,7 +132,7 @@ _JSON = {
     "Unexpected UTF-8 BOM": "it begins with a byte order mark; save it without",
 }
 """By the beginning of what `json` says."""
-_TOML_PLACE = re.compile(r"\(at ([^()]*)\)\Z")
+_TOML_PLACE = lazy_pattern(r"\(at ([^()]*)\)\Z")
 
 
 def explain_toml(error: ValueError) -> str:

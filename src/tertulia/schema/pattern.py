@@ -12,6 +12,7 @@ import re
 from typing import NoReturn
 
 from tertulia.errors import InvalidParamsError
+from tertulia.lazy_pattern import lazy_pattern
 from tertulia.schema.regex_matcher import (
     Chars,
     CharTest,
@@ -87,11 +88,11 @@ _EDGES = {
 _SIGNS = {"^": _START, "$": _END, ".": _ANY}
 
 # Python's own engine reads the pieces: each of these expressions is linear.
-_QUANTIFIER = re.compile(r"(?:([*+?])|\{(\d{1,9})(?:(,)(\d{1,9})?)?\})\??", re.ASCII)
+_QUANTIFIER = lazy_pattern(r"(?:([*+?])|\{(\d{1,9})(?:(,)(\d{1,9})?)?\})\??", re.ASCII)
 _BOUNDS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-_GROUP = re.compile(r"\((?:\?(?::|P?<[A-Za-z_$][\w$]*>|(<?[=!])))?")
-_CODE = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}")
-_PROPERTY = re.compile(r"([pP])\{(?:General_Category=|gc=)?([CLMNPSZ][a-z]?)\}")
+_GROUP = lazy_pattern(r"\((?:\?(?::|P?<[A-Za-z_$][\w$]*>|(<?[=!])))?")
+_CODE = lazy_pattern(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}")
+_PROPERTY = lazy_pattern(r"([pP])\{(?:General_Category=|gc=)?([CLMNPSZ][a-z]?)\}")
 
 
 class _Reader:

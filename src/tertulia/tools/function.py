@@ -15,6 +15,7 @@ from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast, overload
 import msgspec
 
 from tertulia.errors import InvalidParamsError
+from tertulia.lazy_pattern import lazy_pattern
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.validation_text import explain_validation
 from tertulia.schema.python_types import UndescribableTypeError, convert_value, describe_object, describe_type
@@ -233,12 +234,12 @@ def _text(value: Any) -> str:
         return str(value)
 
 
-_GOOGLE_SECTION = re.compile(r"(Args|Arguments|Parameters|Params):\s*")
-_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
-_NUMPY_SECTION = re.compile(r"(Other )?Parameters\s*")
-_NUMPY_ENTRY = re.compile(r"(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?()")
-_UNDERLINE = re.compile(r"-{3,}\s*")
-_SPHINX_ENTRY = re.compile(r":param\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)")
+_GOOGLE_SECTION = lazy_pattern(r"(Args|Arguments|Parameters|Params):\s*")
+_GOOGLE_ENTRY = lazy_pattern(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
+_NUMPY_SECTION = lazy_pattern(r"(Other )?Parameters\s*")
+_NUMPY_ENTRY = lazy_pattern(r"(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?()")
+_UNDERLINE = lazy_pattern(r"-{3,}\s*")
+_SPHINX_ENTRY = lazy_pattern(r":param\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)")
 
 
 def docstring_summary(doc: str | None) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
+from tertulia.lazy_pattern import lazy_pattern
 from tertulia.protocol.inputs import InputItem, NewConversation, OpenFromPython
 from tertulia.protocol.items import ImagePart, Part, TextPart
 from tertulia.tools.tool import Handoff, Outcome, Result, Rounds
@@ -16,7 +15,7 @@ MAX_IMAGE_BYTES = 16 * 1024 * 1024
 """Of all pictures of one output."""
 MAX_PARTS = 256
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_SURROGATES = lazy_pattern("[\ud800-\udfff]")
 _CHUNK = 1 << 20
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from tertulia.executors.result_text import clip
+from tertulia.lazy_pattern import lazy_pattern
 
 HISTORY = "Conversation History"
 CURRENT = "Current User Message"
@@ -26,9 +27,9 @@ _LOOKED_AT = 2_000
 
 # Everything that a reader may take for the end of a line.
 _BREAKS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-_LINE = re.compile(f"[^{_BREAKS}]+")
+_LINE = lazy_pattern(f"[^{_BREAKS}]+")
 # Before the first letter: spaces, marks, numbers, tags, whatever is no letter. Invisible marks are among them.
-_LEADING = re.compile(r"(?:[^\w<]+|[\d_]+|</?[A-Za-z][^<>]{0,80}>|<)+")
+_LEADING = lazy_pattern(r"(?:[^\w<]+|[\d_]+|</?[A-Za-z][^<>]{0,80}>|<)+")
 # Letters by their category, and yet nothing to be seen.
 _BLANK = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
 _ALIKE = str.maketrans(
@@ -39,8 +40,8 @@ _HEADINGS = (b"conversationhistory", b"currentusermessage", b"previousexecutionr
 """The headings as `_letters` has them."""
 _ROLES = ("User", "USER", "Assistant", "ASSISTANT")
 _NO_LETTERS = bytes(range(128)).translate(None, string.ascii_letters.encode())
-_ROLE = re.compile(rf"(?:{'|'.join(_ROLES)})(?:\[[^\]]*\]?)?[\s*_`]*:")
-_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_ROLE = lazy_pattern(rf"(?:{'|'.join(_ROLES)})(?:\[[^\]]*\]?)?[\s*_`]*:")
+_CONTROLS = lazy_pattern("[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def heading(title: str) -> str:

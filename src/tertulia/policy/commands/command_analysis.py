@@ -9,12 +9,12 @@ operator) is not read at all. Nothing is ever executed from what is read here.
 from __future__ import annotations
 
 import os.path
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tertulia.lazy_pattern import lazy_pattern
 from tertulia.policy.commands.git_repository import MAX_DIRECTORIES, git_starts_nothing
 from tertulia.policy.commands.safe_programs import GIT_ENVIRONMENT, SYSTEM_DIRECTORIES, known_program, reads_only
 from tertulia.protocol.ids import ConversationId
@@ -27,10 +27,10 @@ MAX_CHARACTERS = 32_768
 # Letters beyond ASCII only in quotes: some shells take the bytes of some of them for blanks.
 # The pieces of a word repeat in an atomic group: Python 3.11.2 (Debian 12) lets a possessive repeat of possessive
 # pieces go on behind a piece that failed, and took a quote that is never closed for the end of a word.
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     r"""[ \t]*+(?:(?P<join>&&|\|\||;|\|)|(?P<word>(?>(?:[A-Za-z0-9_./,:@%+=-]++|'[^']*+'|"[^"$`\\!]*+")+)))""",
 )
-_PIECE = re.compile(r"""'([^']*+)'|"([^"]*+)"|([^'"]++)""")
+_PIECE = lazy_pattern(r"""'([^']*+)'|"([^"]*+)"|([^'"]++)""")
 
 _RESERVED = frozenset(
     {"!", "[[", "]]", "{", "}", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if"}

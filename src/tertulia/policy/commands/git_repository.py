@@ -8,9 +8,9 @@ The user's own configuration is the user's: it is not read here, and what it sta
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
+from tertulia.lazy_pattern import lazy_pattern
 from tertulia.policy.plain_file import read_whole_file
 
 MAX_CONFIG_BYTES = 256 * 1024
@@ -109,9 +109,9 @@ _PLAIN_SUBSECTIONS = frozenset({"branch", "color", "http", "remote", "submodule"
 
 _KNOWN = {section: frozenset(keys.split()) for section, keys in _KEYS.items()}
 
-_EMPTY = re.compile(rb"[ \t]*(?:[#;][^\x00]*)?")
-_SECTION = re.compile(rb'[ \t]*\[([A-Za-z0-9-]+)(?:[ \t]+"([^"\\\x00-\x1f]*)")?\][ \t]*')
-_SETTING = re.compile(rb"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[^\x00-\x08\x0b-\x1f]*)?")
+_EMPTY = lazy_pattern(rb"[ \t]*(?:[#;][^\x00]*)?")
+_SECTION = lazy_pattern(rb'[ \t]*\[([A-Za-z0-9-]+)(?:[ \t]+"([^"\\\x00-\x1f]*)")?\][ \t]*')
+_SETTING = lazy_pattern(rb"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[^\x00-\x08\x0b-\x1f]*)?")
 
 _GITLINK = b"\x00\x00\xe0\x00"
 """The mode of an entry of the index that is another repository."""

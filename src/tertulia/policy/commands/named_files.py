@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from tertulia.lazy_pattern import lazy_pattern
 from tertulia.policy.commands.command_analysis import Words, read_script
 from tertulia.policy.commands.safe_programs import KNOWN_PROGRAMS, reads_only, words
 from tertulia.policy.plain_file import read_plain_file, read_whole_file
@@ -32,23 +33,23 @@ _SYSTEM = ("/bin", "/lib", "/lib64", "/nix", "/opt", "/sbin", "/snap", "/usr")
 """Where only an administrator changes a file, unless a root lies there. Of these only the path counts."""
 _SHELLS = frozenset({"bash", "dash", "sh"})
 _SCRIPT_FLAGS = frozenset({"-c", "-lc"})
-_WRITING_TO = re.compile(
+_WRITING_TO = lazy_pattern(
     r"""('[^']*+'|"[^"]*+")|(?<![^ \t;|])[012&]?>{1,2}[ \t]*+(?:&[12]|[A-Za-z0-9_./,:@%+=-]++)(?=[ \t;|]|\Z)"""
 )
 """Quotes, and outside of them output that goes to a file with a plain name: nothing is run by that."""
-_SHELL_OPTION = re.compile(r"-[aefhuvxCET]+|--noprofile|--norc|--posix")
-_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
-_PYTHON_OPTION = re.compile(r"-[BEIOPsSuq]+")
+_SHELL_OPTION = lazy_pattern(r"-[aefhuvxCET]+|--noprofile|--norc|--posix")
+_PYTHON = lazy_pattern(r"python(?:3(?:\.\d+)?)?")
+_PYTHON_OPTION = lazy_pattern(r"-[BEIOPsSuq]+")
 _IMPORTED = (".py", ".pyc", ".so")
 _BUILTINS = frozenset({":", "echo", "exit", "false", "pwd", "true"})
 """Not `printf` and `test`: bash's own evaluate what they are given, and that can run anything."""
 _CHANGING = words("chgrp chmod chown cp kill ln mkdir mv ping rm rmdir sleep sync tee touch truncate")
 """Beside the programs that only read: these start nothing, with whatever options."""
-_CURL_LOADS = re.compile(r"--(?:config|engine|cert|key|proxy-cert|proxy-key)|-[^-]*[KE]")
+_CURL_LOADS = lazy_pattern(r"--(?:config|engine|cert|key|proxy-cert|proxy-key)|-[^-]*[KE]")
 _PASSING_ON = frozenset({"cp", "ln", "mv"})
 """They may take a whole directory along."""
 _CODE = (".bash", ".cjs", ".js", ".lua", ".mjs", ".mk", ".php", ".pl", ".py", ".rb", ".sh", ".so", ".ts", ".zsh")
-_NAME = re.compile(r"[\w.@%+,~/-]+")
+_NAME = lazy_pattern(r"[\w.@%+,~/-]+")
 
 _LOADING = frozenset({"CDPATH", "CURL_HOME", "ENV", "GCONV_PATH", "IFS", "LOCPATH", "RIPGREP_CONFIG_PATH", "SHELLOPTS"})
 _LOADING_BEGINNINGS = ("BASH", "LD_", "OPENSSL_", "PYTHON")
