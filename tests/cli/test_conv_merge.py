@@ -98,3 +98,38 @@ def test_without_a_terminal_what_has_to_be_asked_is_refused(shell: Shell) -> Non
     ran = shell.run("conv", "merge", child, "--last", "-a", "untrusted")
     assert ran.code == 1
     assert {**repository.fingerprint(), "refs": None} == {**before, "refs": None}
+
+
+def test_a_conversation_is_opened_with_a_worktree_written_to_and_merged(shell: Shell) -> None:
+    """`conv create --workspace worktree`, with a message at once and with one later."""
+    need("bubblewrap")
+    repository = Repository(shell.folder)
+    repository.write("a.txt", "one\n")
+    repository.write(".gitignore", "script.json\n")
+    repository.commit("first")
+    run_session(shell)
+    write = {"tool_calls": [{"name": "shell", "arguments": {"command": ["sh", "-c", "echo new > new"]}}]}
+    model = shell.script(write, "Written.", repeat=True)
+    words = ("conv", "create", "--last", "-m", model, "--workspace")
+    opened = shell.run(*words, "worktree", "--title", "writer")
+    assert (opened.code, opened.err) == (0, "")
+    child = opened.out.strip()
+    assert [name for name in repository.refs() if name.startswith("refs/heads/tertulia/")] == []
+    answered = shell.run("conv", "send", child, "--last", "-m", model, "Write.")
+    assert answered.out.strip() == "Written."
+    assert not (shell.folder / "new").exists()
+    (branch,) = [name for name in repository.refs() if name.startswith("refs/heads/tertulia/")]
+    assert branch == f"refs/heads/tertulia/{child[:8]}"
+    assert shell.run("conv", "merge", child, "--last").out == "added    new +1 -0\n"
+    shared = shell.run(*words, "shared", "Write.")
+    assert shared.code == 0
+    refused = shell.run(*words, "own")
+    assert (refused.code, "'own' is not one of 'shared', 'worktree'" in refused.err) == (2, True), refused.err
+
+
+def test_where_there_is_no_repository_a_worktree_is_refused(shell: Shell) -> None:
+    run_session(shell)
+    ran = shell.run("conv", "create", "--last", "--workspace", "worktree", "Write.")
+    assert ran.code == 1
+    assert "needs a git repository" in ran.err
+    assert len(shell.run("conv", "ls", "--last", "--json").lines) == 1

@@ -318,7 +318,7 @@ class Conversation(_ById):
 
         Raises:
             InvalidParamsError: No worktree, no such mode, a path that may not be changed, or no branch to commit to.
-            BusyError: It works at this moment.
+            BusyError: It works now, or another process merges into the same workspace.
             MergeConflictError: The two sides contradict each other, or one of them changed meanwhile.
             ApprovalDeniedError: A person, or the policy, said no.
             LimitError: There is more to merge than one merge may change.

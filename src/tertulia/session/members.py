@@ -254,14 +254,19 @@ def agent_registry_for(parts: SessionParts) -> AgentRegistry:
     from tertulia.context.providers.workspace import WorkspaceContextProvider
     from tertulia.session.agents.lifecycle import AgentRegistry
 
-    hidden = parts.command_services.place.masked
+    hidden, worktrees = parts.command_services.place.masked, str(parts.environment.merges.parent)
     injector = SessionContextInjector(clock=parts.clock)
     injector.register(CoreContextProvider())
     injector.register(CanvasContextProvider())
     injector.register(
-        WorkspaceContextProvider(hidden=hidden, clock=parts.clock, rules=not parts.settings.project_instructions)
+        WorkspaceContextProvider(
+            hidden=hidden,
+            worktrees=worktrees,
+            clock=parts.clock,
+            rules=not parts.settings.project_instructions,
+        )
     )
-    injector.register(SkillsContextProvider(hidden=hidden))
+    injector.register(SkillsContextProvider(hidden=hidden, worktrees=worktrees))
     for provider in parts.settings.providers:
         injector.register(provider)
     return AgentRegistry(

@@ -345,6 +345,12 @@ def new_id(spec: NewConversation) -> ConversationId:
     return new_conversation_id() if worktree is None else worktree.conversation_id
 
 
+def directory_of(spec: NewConversation, caller: Terms) -> str:
+    """Where a conversation will work: in its worktree, where it asked for, or where its caller does."""
+    cwd, worktree = spec.cwd if isinstance(spec.cwd, str) else caller.cwd, _worktree(spec)
+    return cwd if worktree is None else worktree.place_of(os.path.realpath(cwd))
+
+
 def _worktree(spec: NewConversation) -> OwnWorktree | None:
     given = spec.worktree if isinstance(spec, OpenFromPython) else UNSET
     return None if given is UNSET else given

@@ -13,7 +13,7 @@ from tertulia.protocol.ids import ItemId, new_conversation_id
 from tertulia.protocol.inputs import AgentSpec, NewConversation, SetContext
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.workspace import check_directory_exists
-from tertulia.session.terms import new_id, with_worktree
+from tertulia.session.terms import directory_of, new_id, with_worktree
 
 
 async def open_conversation(parts: SessionParts, spec: NewConversation) -> tuple[ConversationState, ResolvedTerms]:
@@ -65,8 +65,7 @@ async def _open_agent(
     conversations, above = parts.conversations, _above(parts, spec)
     # Its own servers are not known yet: their names are checked when it is opened.
     rights = conversations.check_child(replace(spec, agent=UNSET, mcp_tool_allowlist=UNSET), above)
-    conversation = new_id(spec)
-    cwd = spec.cwd if isinstance(spec.cwd, str) else above.terms.cwd
+    conversation, cwd = new_id(spec), directory_of(spec, above.terms)
     if isinstance(spec.backend, str) and agent.backend_type == NATIVE:
         agent = replace(agent, backend_type=spec.backend)
     prepared_agent = await parts.agent_registry.prepare(conversation, agent, cwd, rights.storage_policy)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.plain_file import decode_text
+from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.tools.threads import run_in_thread
 
 
@@ -29,6 +30,16 @@ async def read_inside(workspace: str, path: str, max_bytes: int, field: str, hid
     """Read any file of the workspace, within the same bounds."""
     # The disk may be slow, or on another machine.
     return await run_in_thread(_read, workspace, path, max_bytes, f"{field} {path!r:.200}", hidden)
+
+
+def hidden_from(cwd: str | None, hidden: Sequence[str], worktrees: str | None) -> Sequence[str]:
+    """Those of the hidden places that an agent in this directory does not see.
+
+    `worktrees`: our own folder of them, in a hidden place, which does not hide from an agent what it works in.
+    """
+    if cwd is None or worktrees is None or not is_inside(os.path.realpath(cwd), real := os.path.realpath(worktrees)):
+        return hidden
+    return [place for place in hidden if not is_inside(real, os.path.realpath(place))]
 
 
 def read_start(workspace: str, path: str, max_bytes: int, field: str, hidden: Sequence[str] = ()) -> tuple[bytes, bool]:

@@ -377,3 +377,22 @@ async def test_what_was_left_out_at_the_beginning_is_named(repository: Repositor
 
 
 PATCH = "*** Begin Patch\n*** Add File: made.txt\n+made\n*** End Patch"
+
+
+async def test_the_context_of_an_agent_is_that_of_its_worktree(repository: Repository) -> None:
+    """Skills and the branch are read where the agent works, which lies in a folder that is hidden otherwise."""
+    for name in ("sing", "cook"):
+        repository.write(
+            f".agents/skills/{name}/SKILL.md", f"---\nname: {name}\ndescription: {name}\n---\nDo {name}.\n"
+        )
+        if name == "sing":
+            repository.commit("a skill")
+    model = ScriptedModel([say("", call("skill_read", {"name": "cook"})), lambda asked: asked.last_input])
+    async with tertulia.Session.start(settings(model, repository)) as session:
+        ada = await session.open(agent={"name": "ada"}, workspace="worktree")
+        repository.write(".agents/skills/cook/SKILL.md", "---\nname: cook\ndescription: changed since\n---\nNo.\n")
+        told = {part["provider"]: part["text"] for part in (await ada.context()).additions}
+        assert ada.details.worktree is not None
+        assert ada.details.worktree.branch in told["workspace"]
+        assert "- sing: sing\n- cook: cook" in told["skills"] or "- cook: cook\n- sing: sing" in told["skills"]
+        assert "Do cook." in (await ada.message(WORK)).text

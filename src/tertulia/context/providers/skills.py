@@ -16,7 +16,7 @@ from tertulia.context.git_repository import find_repository
 from tertulia.context.validation import escape_tags
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.name_hints import name_hint
-from tertulia.tools.workspace_file import read_start
+from tertulia.tools.workspace_file import hidden_from, read_start
 
 PLACES = (".agents/skills", ".claude/skills")
 MAX_SKILLS = 64
@@ -45,15 +45,16 @@ class Skill(msgspec.Struct, frozen=True):
 class SkillsContextProvider:
     """Lists the skills of the agent's workspace and its repository, the nearer first; of two with one name one counts.
 
-    Nothing is read below `hidden`.
+    Nothing is read below `hidden`, but for the worktree of an agent, which lies in our folder `worktrees`.
     """
 
     name = "skills"
     priority = 40
 
-    def __init__(self, cwd: str | None = None, *, hidden: Sequence[str] = ()) -> None:
+    def __init__(self, cwd: str | None = None, *, hidden: Sequence[str] = (), worktrees: str | None = None) -> None:
         self._cwd = cwd
         self._hidden = hidden
+        self._worktrees = worktrees
 
     def get_tools(self, agent_name: str, meta: AgentInstanceMeta) -> list[ToolDefinition]:
         """`skill_read`, if there is anything to read."""
@@ -92,8 +93,9 @@ class SkillsContextProvider:
         if skill is None:
             hint = f"; {name_hint(str(arguments['name']), skills)}" if skills else ""
             raise NotFoundError(f"there is no skill {arguments['name']!r:.80}{hint}")
-        top = _search_roots(call.meta.cwd or self._cwd)[-1]
-        text, more = _text(top, skill.folder, MAX_BODY_BYTES, self._hidden)
+        cwd = call.meta.cwd or self._cwd
+        top, hidden = _search_roots(cwd)[-1], hidden_from(cwd, self._hidden, self._worktrees)
+        text, more = _text(top, skill.folder, MAX_BODY_BYTES, hidden)
         head = _HEAD.match(text)
         body = text[head.end() :] if head else text
         return {"name": skill.name, "folder": skill.folder, "text": body.strip(), "truncated": more}
@@ -101,13 +103,14 @@ class SkillsContextProvider:
     def _skills(self, meta: AgentInstanceMeta) -> tuple[dict[str, Skill], list[str]]:
         skills: dict[str, Skill] = {}
         broken: list[str] = []
-        tops = _search_roots(meta.cwd or self._cwd)
-        for folder in _folders(tops, self._hidden) if tops else ():
+        cwd = meta.cwd or self._cwd
+        tops, hidden = _search_roots(cwd), hidden_from(cwd, self._hidden, self._worktrees)
+        for folder in _folders(tops, hidden) if tops else ():
             if len(skills) >= MAX_SKILLS:
                 broken.append(f"there are more than {MAX_SKILLS}")
                 break
             try:
-                skill = _read_skill(tops[-1], folder, self._hidden)
+                skill = _read_skill(tops[-1], folder, hidden)
             except InvalidParamsError as error:
                 broken.append(" ".join(error.message.split()))
             else:

@@ -15,13 +15,14 @@ from tertulia.context.project_instructions import NAMES
 from tertulia.context.validation import escape_tags, one_line
 from tertulia.errors import InvalidParamsError
 from tertulia.events.clock import Clock, SystemClock, Timestamps
-from tertulia.tools.workspace_file import read_start
+from tertulia.tools.workspace_file import hidden_from, read_start
 
 MAX_RULES_BYTES = 32 * 1024
 
 
 class WorkspaceContextProvider:
-    """The agent's directory, or the given one if it has none. Nothing is read below `hidden`.
+    """The agent's directory, or the given one if it has none. Nothing is read below `hidden`, but for the worktree
+    of an agent, which lies in our folder `worktrees`.
 
     Without `rules` it leaves out the project's own: they reach every conversation another way, see
     `context/project_instructions.py`.
@@ -35,12 +36,14 @@ class WorkspaceContextProvider:
         cwd: str | None = None,
         *,
         hidden: Sequence[str] = (),
+        worktrees: str | None = None,
         clock: Clock | None = None,
         max_bytes: int = MAX_RULES_BYTES,
         rules: bool = True,
     ) -> None:
         self._cwd = cwd
         self._hidden = hidden
+        self._worktrees = worktrees
         self._clock = clock or SystemClock()
         self._max_bytes = max_bytes
         self._with_rules = rules
@@ -66,6 +69,7 @@ class WorkspaceContextProvider:
         """The nearest file of rules, up to the top of the repository; a line for each that could not be read."""
         top = Path(os.path.realpath(root or cwd))
         here = Path(os.path.realpath(cwd))
+        hidden = hidden_from(cwd, self._hidden, self._worktrees)
         for folder in (here, *here.parents):
             for name in NAMES:
                 path = folder / name
@@ -73,7 +77,7 @@ class WorkspaceContextProvider:
                     continue
                 shown = one_line(str(path.relative_to(top)))
                 try:
-                    text, more = _text(str(top), str(path.relative_to(top)), self._max_bytes, self._hidden)
+                    text, more = _text(str(top), str(path.relative_to(top)), self._max_bytes, hidden)
                 except InvalidParamsError as error:
                     yield f"- {one_line(error.message)}"
                     continue
