@@ -81,12 +81,12 @@ class GuardedPaths(msgspec.Struct, frozen=True, dict=True):
 
     def mask_over(self, path: str) -> Mask | None:
         """The mask that an absolute path lies in, as it is spelled or where its links lead."""
-        return _first_over(path, self.masks)
+        return _first_over(path, self._masks_by_folder)
 
     def protection_over(self, path: str, roots: Iterable[str]) -> ProtectedPath | None:
         """The protected path that it lies in, in the same way."""
         named = _with_all_above(roots)
-        return _first_over(path, [place for place in self.protected if place.path not in named])
+        return _first_over(path, [row for row in self._protected_by_folder if row[1] not in named])
 
     # Hundreds of them are gone through for every command: what does not change is worked out once.
 
@@ -97,6 +97,14 @@ class GuardedPaths(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def _protected_rows(self) -> list[tuple[str, bool]]:
         return [(place.path, place.also_missing) for place in self.protected]
+
+    @cached_property
+    def _masks_by_folder(self) -> list[tuple[Mask, str, str, str]]:
+        return [_by_folder(mask) for mask in self.masks]
+
+    @cached_property
+    def _protected_by_folder(self) -> list[tuple[ProtectedPath, str, str, str]]:
+        return [_by_folder(place) for place in self.protected]
 
     @cached_property
     def _missing_files(self) -> tuple[str, ...]:
@@ -188,25 +196,28 @@ def _with_all_above(paths: Iterable[str]) -> set[str]:
 _Place = TypeVar("_Place", Mask, ProtectedPath)
 
 
-def _first_over(path: str, places: Sequence[_Place]) -> _Place | None:
+def _by_folder(place: _Place) -> tuple[_Place, str, str, str]:
+    """The place, its path, the directory that it lies in, and its name there."""
+    path = place.path.rstrip("/") or "/"
+    return place, path, *os.path.split(path)
+
+
+def _first_over(path: str, places: Sequence[tuple[_Place, str, str, str]]) -> _Place | None:
     """The first place that the path lies in: as both are spelled, or where their links lead."""
     real = os.path.realpath(path)
     spelled, led = _with_all_above((path, real)), _with_all_above((real,))
     folders: dict[str, str] = {}
-    for place in places:
-        named = place.path.rstrip("/") or "/"
-        if named in spelled or _real_place(named, folders) in led:
+    for place, named, above, name in places:
+        if named in spelled:
+            return place
+        # Hundreds of places lie in a few directories: where the links of those lead is found out once.
+        folder = folders.get(above)
+        if folder is None:
+            folder = folders[above] = os.path.realpath(above).rstrip("/") + "/"
+        here = folder + name
+        if (os.path.realpath(here) if os.path.islink(here) else here) in led:
             return place
     return None
-
-
-def _real_place(path: str, folders: dict[str, str]) -> str:
-    """Where its links lead. `folders`: what is known of the directories that such places lie in, which are few."""
-    above, name = os.path.split(path)
-    if above not in folders:
-        folders[above] = os.path.realpath(above)
-    here = os.path.join(folders[above], name)
-    return os.path.realpath(here) if os.path.islink(here) else here
 
 
 def _may_explain(mask: Mask, argv: Sequence[str], output: str) -> bool:
