@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tertulia.rollout.sqlite.session_files import Ownership, SessionFiles
+from tertulia.rollout.sqlite.ownership import Ownership
+from tertulia.rollout.sqlite.session_files import SessionFiles
 from tests.cli.running import DEADLINE_S, Shell
 
 DELEGATING = (

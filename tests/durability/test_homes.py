@@ -142,7 +142,8 @@ def test_nobody_else_can_read_anything_whatever_the_umask(tmp_path: Path) -> Non
     ran = subprocess.run([sys.executable, "-c", live], env=env, capture_output=True, timeout=HANG_S, check=False)
     id = ran.stdout.decode()
     assert ran.returncode == -signal.SIGKILL
-    assert {path.suffix for path in (tmp_path / "a").rglob(f"{id}*")} == {".db", ".db-wal", ".db-shm", ".lock"}
+    assert {path.suffix for path in (tmp_path / "a").rglob(f"{id}*")} == {".db", ".db-wal", ".db-shm"}
+    assert (tmp_path / "a" / "home" / "sessions" / f"owners-{id[-1]}.lock").exists()
     assert shared(tmp_path / "a") == []
     out = str(tmp_path / "a" / "out")
     after = (
@@ -175,14 +176,15 @@ async def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytes
         victim.write_bytes(b"precious")
     if ending == ".new":
         (folder / f"{id}.db").unlink()
-    (folder / f"{id}{ending}").symlink_to(victim)
+    planted = folder / (f"owners-{id[-1]}.lock" if ending == ".lock" else f"{id}{ending}")
+    planted.symlink_to(victim)
     before, precious = victim.stat(), victim.read_bytes()
     with pytest.raises(TertuliaError) as refused:
         async with Session.resume(id, tertulia.Settings(model=ScriptedModel(["never"]))):
             raise AssertionError("entered")
     if ending != ".new":
         assert isinstance(refused.value, StorageError)
-        assert str(folder / f"{id}{ending}") in refused.value.message
+        assert str(planted) in refused.value.message
     for command in ("ls", "sweep", "export", "show", "rm"):
         ran = run(tmp_path, "sessions", command, *([id] if command not in ("ls", "sweep") else []))
         assert "Traceback" not in ran.stderr, command

@@ -25,7 +25,7 @@ from tests.rollout.still_clock import FakeClock
 ROOT = Path(__file__).parents[2]
 STORAGE = (
     *("pwrite64", "write", "ftruncate", "fallocate", "fsync", "fdatasync", "openat", "rename", "unlink", "mkdir"),
-    *("chmod", "fchmod", "flock"),
+    *("chmod", "fchmod"),
 )
 """Every call that changes something on the disk, or must come before one that does."""
 

@@ -34,6 +34,10 @@ class MemoryStore:
         self._closing = False
 
     @property
+    def progress(self) -> int:
+        return 0
+
+    @property
     def place(self) -> str:
         """The word `memory`, as there is no file."""
         return "memory"

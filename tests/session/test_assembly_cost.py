@@ -22,7 +22,7 @@ ASSEMBLY_FILES = 68
 MESSAGE_FILES = 92
 EXEC_FILES = 110
 MODULES = 276
-OBJECTS = 66
+OBJECTS = 67
 
 
 def measure(home: Path, *arguments: str) -> dict[str, Any]:

@@ -141,6 +141,11 @@ class RolloutStore(Protocol):
         """What to name in errors: a file, a table."""
         ...
 
+    @property
+    def progress(self) -> int:
+        """A number that grows as long as the store gets on with its own jobs, or with those of others before them."""
+        ...
+
     def append(self, rows: Sequence[Row], attempt: int, done: OnDone) -> None:
         """Commit the rows, all or none. Raises StoragePolicyViolation, and keeps none, where `check` refuses a row."""
         ...

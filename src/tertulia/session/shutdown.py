@@ -14,6 +14,7 @@ from tertulia.protocol.inputs import CloseSession
 from tertulia.session.answers import CloseAnswer
 from tertulia.session.inputs import parse
 from tertulia.session.parts import SessionParts
+from tertulia.session.resume.store_choice import progress_of
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.values import MAX_CLOSE_TIMEOUT_S
 
@@ -22,6 +23,8 @@ SERVERS_GRACE_S = 8.0
 """For MCP servers to end by themselves."""
 _LAST_GRACE_S = 0.5
 """For background work that is left when everything else has stopped."""
+_MOST_GRACES = 20
+"""So many of them has a journal whose store gets on."""
 _ALREADY = CloseAnswer(closed=True, already_closed=True, forced=False)
 
 
@@ -113,7 +116,7 @@ async def close_session(parts: SessionParts | None, seconds: float) -> bool:
     left = max(0.0, min(SERVERS_GRACE_S, until - parts.clock.monotonic()))
     await _close_servers(parts, left)
     closed = parts.nursery.start(_close_journal(parts), "close the journal")
-    await asyncio.wait([closed], timeout=_LAST_GRACE_S)
+    await _wait_in_line(parts, closed)
     forced = forced or not (closed.done() and closed.result())
     used = (conversation.terms.wire for conversation in parts.conversations)
     wires = {id(wire): wire for wire in (*used, *parts.wires.made())}.values()
@@ -135,6 +138,16 @@ async def _close_servers(parts: SessionParts, seconds: float) -> None:
         await made.servers.close(seconds)
     if made.mcp_host is not None and parts.host is None:
         await made.mcp_host.close(seconds)
+
+
+async def _wait_in_line(parts: SessionParts, closed: asyncio.Task[bool]) -> None:
+    """Many sessions that are closed together wait for one disk: as long as it gets on, and not for ever."""
+    progress = -1
+    for _ in range(_MOST_GRACES):
+        before, progress = progress, progress_of(parts.journal)
+        if closed.done() or progress == before:
+            return
+        await asyncio.wait([closed], timeout=_LAST_GRACE_S)
 
 
 async def _close_journal(parts: SessionParts) -> bool:

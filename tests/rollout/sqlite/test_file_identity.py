@@ -17,7 +17,8 @@ from tertulia.protocol.storage import Ttl
 from tertulia.rollout.sqlite import file_identity, owned_file, table
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.owned_file import OwnedFile
-from tertulia.rollout.sqlite.session_files import Ownership, SessionFiles, session_files
+from tertulia.rollout.sqlite.ownership import Ownership
+from tertulia.rollout.sqlite.session_files import SessionFiles, session_files
 from tertulia.rollout.store import Row
 from tests.deadlines import HANG_S
 from tests.durability.lost_stores import HARMS

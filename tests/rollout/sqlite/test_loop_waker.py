@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from tertulia.rollout.sqlite.loop_waker import LoopWaker
+from tertulia.rollout.sqlite.writer_pool import LoopWaker
 from tests.deadlines import HANG_S
 
 

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.errors import BusyError, InvalidParamsError, StorageError
+from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.protocol.ids import new_session_id
-from tertulia.rollout.sqlite import session_files as files_module
 from tertulia.rollout.sqlite.session_files import (
     FlushError,
-    Ownership,
     SessionFiles,
     create_private,
     file_size,
     flush,
-    hold_unowned,
-    is_held,
     is_session_id,
     make_sessions_folder,
     refuse_links,
@@ -98,9 +90,6 @@ def test_folders_and_files_are_ours_alone_whatever_the_umask(tmp_path: Path) -> 
     assert [mode(path) for path in (home.parent, home, home / "sessions")] == [0o700] * 3
     create_private(home / "file", b"content")
     assert (mode(home / "file"), (home / "file").read_bytes()) == (0o600, b"content")
-    owner = Ownership.take(session_files(home, SESSION_ID))
-    assert mode(session_files(home, SESSION_ID).lock) == 0o600
-    owner.release()
 
 
 @pytest.mark.parametrize("place", ["home", "home/sessions"])
@@ -154,10 +143,7 @@ def test_a_link_planted_under_a_session_s_name_is_refused(files: SessionFiles, t
     getattr(files, name).symlink_to(target)
     with pytest.raises(StorageError, match="not a plain file"):
         refuse_links(files)
-    with pytest.raises(StorageError, match="not a plain file"):
-        Ownership.take(files)
     assert target.read_bytes() == b"precious"
-    assert not is_held(files)
 
 
 def test_a_flush_that_fails_is_told_apart_from_other_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,98 +157,3 @@ def test_a_flush_that_fails_is_told_apart_from_other_errors(tmp_path: Path, monk
         flush(tmp_path)
     with pytest.raises(FlushError):
         create_private(tmp_path / "file", b"x", durable=True)
-
-
-# ── owning ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_second_owner_in_the_same_process_is_refused_too(files: SessionFiles) -> None:
-    owner = Ownership.take(files)
-    assert is_held(files)
-    with pytest.raises(BusyError, match=f"process {os.getpid()}.*--follow") as refusal:
-        Ownership.take(files)
-    assert refusal.value.detail == {"session_id": SESSION_ID, "file": str(files.db), "pid": os.getpid()}
-    owner.release()
-    assert not is_held(files)
-    assert not files.lock.exists()
-    Ownership.take(files).release()
-
-
-OWNER = """
-import sys, pathlib
-from tertulia.rollout.sqlite.session_files import Ownership, session_files
-owner = Ownership.take(session_files(pathlib.Path(sys.argv[1]), sys.argv[2]))
-print("mine", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_ownership_is_known_to_other_processes_and_ends_with_its_process(files: SessionFiles) -> None:
-    """F9: two processes; killed -9, the first leaves a lock behind that locks nothing."""
-    command = [sys.executable, "-c", OWNER, str(files.home), SESSION_ID]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert cast(IO[bytes], process.stdout).readline() == b"mine\n"
-        assert is_held(files)
-        with pytest.raises(BusyError) as refusal:
-            Ownership.take(files)
-        assert refusal.value.detail["pid"] == process.pid
-        process.kill()
-    assert files.lock.exists()
-    assert not is_held(files)
-    Ownership.take(files).release()
-
-
-@pytest.mark.parametrize("said", [b"", b"not a number", b"9" * 100])
-def test_an_owner_who_did_not_leave_his_number_is_another_process(files: SessionFiles, said: bytes) -> None:
-    files.lock.write_bytes(said)
-    with files.lock.open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(BusyError, match="in use by"):
-            Ownership.take(files)
-
-
-def test_a_lock_that_was_removed_while_it_was_opened_locks_nothing(
-    files: SessionFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last owner removes the file; who opened it just before must not believe he has it."""
-    real, removed = fcntl.flock, []
-
-    def flock(fd: int, how: int) -> None:
-        if not removed:
-            removed.append(files.lock.unlink())
-        real(fd, how)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    owner = Ownership.take(files)
-    assert files.lock.exists()
-    with pytest.raises(BusyError):
-        Ownership.take(files)
-    owner.release()
-
-
-def test_a_lock_that_cannot_be_tried_is_closed_again(files: SessionFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-
-    def flock(fd: int, how: int) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(OSError, match="No locks"):
-        Ownership.take(files)
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_a_passer_by_is_told_whether_he_would_disturb(files: SessionFiles) -> None:
-    with hold_unowned(files) as free:
-        assert free
-    owner = Ownership.take(files)
-    files.lock.unlink()  # what another process sees does not matter
-    with hold_unowned(files) as free:
-        assert not free
-    owner.release()
-    for path in (files.wal, files.lock):
-        path.touch()
-        with hold_unowned(files) as free:
-            assert not free
-        path.unlink()
-    assert files not in files_module._owned_here

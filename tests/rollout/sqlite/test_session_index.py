@@ -16,7 +16,8 @@ from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy, Ttl
 from tertulia.rollout.sqlite import session_index as index_module
 from tertulia.rollout.sqlite.owned_file import OwnedFile
-from tertulia.rollout.sqlite.session_files import Ownership, is_held, session_files
+from tertulia.rollout.sqlite.ownership import Ownership, is_held
+from tertulia.rollout.sqlite.session_files import session_files
 from tertulia.rollout.sqlite.session_index import (
     SessionEntry,
     find_files,
@@ -189,8 +190,8 @@ def test_an_owner_who_comes_while_a_file_is_looked_at_is_noticed(home: Path, mon
     real = index_module._summed
 
     def summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry:
-        if not files.lock.exists():
-            files.lock.touch()
+        if not files.wal.exists():
+            files.wal.touch()
             return SessionEntry("nonsense", blank.stamp, 0, 0, 0)
         return real(connection, blank)
 

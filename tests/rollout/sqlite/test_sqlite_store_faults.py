@@ -64,7 +64,7 @@ FAULTS = [
     *(("fdatasync", error) for error in ("EIO", "ENOSPC")),
     *(("fsync", "EIO"), ("ftruncate", "EIO"), ("unlink", "EIO"), ("rename", "EIO"), ("mkdir", "ENOSPC")),
     *(("openat", error) for error in ("EMFILE", "ENOMEM", "EINTR", "ENOSPC")),
-    *(("chmod", "EPERM"), ("fchmod", "EPERM"), ("flock", "EINTR")),
+    *(("chmod", "EPERM"), ("fchmod", "EPERM")),
 ]
 
 

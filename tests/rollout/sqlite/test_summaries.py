@@ -9,7 +9,7 @@ import pytest
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly
-from tertulia.rollout.sqlite.session_files import Ownership
+from tertulia.rollout.sqlite.ownership import Ownership
 from tertulia.rollout.sqlite.summaries import PREVIEW_CHARACTERS, search, summary
 from tests.rollout.homes import add_session, encoded, session_rows
 from tests.rollout.stages import NOW, row

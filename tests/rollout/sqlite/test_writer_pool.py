@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,8 @@ from tertulia.rollout.job_runner import Append, Claim, Close
 from tertulia.rollout.sqlite import writer_pool
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.session_files import session_files
-from tertulia.rollout.sqlite.writer_pool import MOST_HELPERS, SessionWriter
+from tertulia.rollout.sqlite.sqlite_store import SessionWriter, SqliteStore
+from tertulia.rollout.sqlite.writer_pool import MOST_HELPERS
 from tests.deadlines import HANG_S
 from tests.rollout.scribe import SESSION_ID
 from tests.rollout.stages import asked, row
@@ -186,6 +189,34 @@ async def test_no_descriptor_is_left_when_it_is_closed(writer: SessionWriter) ->
     await close(writer)
     thread.join(HANG_S)
     assert descriptors() == before
+
+
+async def test_what_another_thread_has_taken_leaves_no_answer_untold(make: Make) -> None:
+    """A thread sees more work, holds its answers back for it, and finds it gone."""
+
+    class Contested(deque[Any]):
+        def __bool__(self) -> bool:
+            return True
+
+    writers = [make(), make()]
+    await asyncio.gather(*(claim(writer) for writer in writers))
+    (pool,) = writer_pool._pools.values()
+    pool._ready = Contested(pool._ready)
+    assert await asyncio.gather(*(append(writer) for writer in writers)) == [None, None]
+    pool._ready = deque(pool._ready)
+    await close(*writers)
+
+
+async def test_how_far_it_is_grows_with_all_that_is_done(tmp_path: Path) -> None:
+    """One of many that are closed together can tell whether it is worth waiting."""
+    store = SqliteStore(tmp_path / "home", SESSION_ID, FakeClock())
+    assert store.progress == 0
+    await asked(store.claim)
+    first = store.progress
+    assert first > 0
+    await asked(lambda done: store.append([row(1)], 0, done))
+    assert store.progress > first
+    await asked(store.close)
 
 
 # ── a slow disk ──────────────────────────────────────────────────────────────────────────────────────────────────────

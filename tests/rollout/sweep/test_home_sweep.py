@@ -113,7 +113,6 @@ def test_remains_of_a_removal_that_was_cut_short_are_removed(home: Path) -> None
     gone = session_files(home, new_session_id())
     gone.wal.write_bytes(b"canary")
     gone.unborn.touch()
-    gone.lock.touch()
     (home / "sessions" / "notes.txt").touch()
     assert swept(home) == HomeSweepResult()
     assert sorted(path.name for path in (home / "sessions").iterdir()) == sorted(

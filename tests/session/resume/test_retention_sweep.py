@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import tertulia
 from tertulia.errors import ClosedError, StorageError
 from tertulia.events.journal import NoJournal
-from tertulia.protocol.storage import Full, StoragePolicy, Ttl
+from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.store import SweepResult
 from tertulia.rollout.sweep.retention import HomeSweepResult, Retention
 from tertulia.session.resume import retention_sweep
@@ -208,7 +209,7 @@ async def test_it_goes_on_after_a_failure_and_ends_with_the_record(
     monkeypatch.setattr(retention_sweep, "SHORTEST_S", 0.0)
     monkeypatch.setattr(retention_sweep, "LONGEST_S", 0.0)
     store = ScriptedStore(SweepResult(), StorageError("the disk is full"), ClosedError("over"))
-    await asyncio.wait_for(sweeper(store).run(), DEADLINE_S)
+    await asyncio.wait_for(sweeper(store, Ttl(1)).run(), DEADLINE_S)
     assert store.swept == [(1_000, "delete")] * 3
     assert "the disk is full" in caplog.text
 
@@ -216,8 +217,8 @@ async def test_it_goes_on_after_a_failure_and_ends_with_the_record(
 @each_row(
     ("policies", "due", "seconds"),
     [
-        ((), None, 60),
-        ((Full(),), None, 60),
+        ((), None, math.inf),
+        ((Full(),), None, math.inf),
         ((Full(), Ttl(20), Ttl(7)), None, 7),
         ((Ttl(0.01),), None, 1),
         ((), 1_010, 10),
@@ -230,3 +231,23 @@ def test_it_waits_for_what_is_due_next_between_a_second_and_a_minute(
     policies: tuple[StoragePolicy, ...], due: float | None, seconds: float
 ) -> None:
     assert sweeper(None, *policies).pause(due) == seconds
+
+
+async def test_where_nothing_can_expire_it_sweeps_only_what_was_to_be_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle session wakes no process; after an erasure that failed it is tried every minute."""
+    monkeypatch.setattr(retention_sweep, "SHORTEST_S", 0.0)
+    monkeypatch.setattr(retention_sweep, "LONGEST_S", 0.0)
+    store = ScriptedStore(StorageError("it is still read"), SweepResult(), ClosedError("over"))
+    idle = sweeper(store, Full())
+    running = asyncio.ensure_future(idle.run())
+    await ticks(20)
+    idle.hear(Full())
+    await ticks(20)
+    assert store.swept == []
+    idle.hear(HeadersOnly())
+    await ticks(20)
+    assert store.swept == [(1_000, "delete")] * 2
+    assert not running.done()
+    idle.hear(NoStorage())
+    await asyncio.wait_for(running, DEADLINE_S)
+    assert len(store.swept) == 3

@@ -29,8 +29,8 @@ from tertulia.protocol.records import ItemsRecord, TermsRecord
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite.head import Proof
+from tertulia.rollout.sqlite.ownership import is_held
 from tertulia.rollout.sqlite.reader import SqliteReader
-from tertulia.rollout.sqlite.session_files import is_held
 from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.conversations import ROOT
 from tertulia.session.resume.fork import read_recorded_state

@@ -86,6 +86,17 @@ def close_reader(connection: sqlite3.Connection, file: Path) -> None:
                 last.execute("SELECT 1 FROM sqlite_schema").fetchone()
 
 
+def close_and_keep_journal(connection: sqlite3.Connection, file: Path) -> None:
+    """Close an owner's connection, and leave its journal as it is: to move it into the file means to wait for the disk.
+
+    Raises like `connect_reader`, and leaves the connection open then.
+    """
+    # SQLite moves the journal when the last connection closes, unless that may only read.
+    with closing(_connect(file, "mode=ro")) as last:
+        last.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        connection.close()
+
+
 def connect_snapshot(file: Path) -> sqlite3.Connection:
     """For a short look at a file that no process has open: leaves no trace beside it.
 

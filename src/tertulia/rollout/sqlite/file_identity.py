@@ -62,6 +62,32 @@ class FileIdentity:
         # A file that its owner has rebuilt counts as changed, too.
         self._version = self._current_version()
 
+    def note_rest(self) -> None:
+        """The owner has closed the files. StorageError where one of them is gone."""
+        self._db, self._wal = (self._found(path) for path in self._paths)
+
+    def check_closed(self) -> None:
+        """StorageError where files that were closed for a while cannot be those that they were."""
+        path = self._paths[0]
+        now = self._found(path)
+        if _id(now) != _id(self._db):
+            raise lost_file_error(self._files, path, "replaced")
+        if now.st_size < self._db.st_size:
+            raise lost_file_error(self._files, path, "changed")
+        if _id(self._found(self._lock)) != self._lock_id:
+            raise lost_file_error(self._files, self._lock, "replaced")
+
+    def opened_again(self, connection: sqlite3.Connection, head: Head) -> FileIdentity:
+        """That of the same files after they were closed for a while. StorageError where not all is there that was.
+
+        What another program moved from the journal into the file is there.
+        """
+        now = FileIdentity(self._files, connection)
+        known = (_look_of(self._db), _look_of(self._wal))
+        if (_look_of(now._db), _look_of(now._wal)) != known and not now._explained(lambda db: _is_whole(db, head)):
+            raise lost_file_error(self._files, self._paths[0], "changed")
+        return now
+
     def _found(self, path: str) -> os.stat_result:
         found = _stat(path)
         if found is None:
@@ -143,6 +169,14 @@ def _stat(path: str) -> os.stat_result | None:
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _look_of(found: os.stat_result) -> tuple[int, ...]:
+    return (*_id(found), found.st_size, found.st_mtime_ns)
+
+
+def _is_whole(connection: sqlite3.Connection, head: Head) -> bool:
+    return connection.execute("PRAGMA quick_check(1)").fetchone()[0] == b"ok" and head.is_in(connection)
 
 
 def _id(found: os.stat_result) -> tuple[int, int]:

@@ -8,19 +8,26 @@ import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Concatenate, Literal, ParamSpec
+from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from tertulia.errors import StorageError
 from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.sqlite import table
-from tertulia.rollout.sqlite.database import PAGE_BYTES, PATIENCE_S, blank, connect_owner, transaction
+from tertulia.rollout.sqlite.database import (
+    PAGE_BYTES,
+    PATIENCE_S,
+    blank,
+    close_and_keep_journal,
+    connect_owner,
+    transaction,
+)
 from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
-from tertulia.rollout.sqlite.file_identity import FileIdentity
+from tertulia.rollout.sqlite.file_identity import FileIdentity, lost_file_error
 from tertulia.rollout.sqlite.head import HEADED, Head
 from tertulia.rollout.sqlite.index_file import mark_of, note_mark
+from tertulia.rollout.sqlite.ownership import Ownership
 from tertulia.rollout.sqlite.session_files import (
-    Ownership,
     SessionFiles,
     create_private,
     file_size,
@@ -31,12 +38,15 @@ from tertulia.rollout.sqlite.session_files import (
 from tertulia.rollout.store import Row, SweepResult, TtlAction
 
 P = ParamSpec("P")
+T = TypeVar("T")
 Durability = Literal["normal", "full"]
 """`normal` survives the death of the process, `full` that of the machine."""
 
 _GROWN_BYTES = 4 * 1024 * 1024
 _COMMIT_BYTES = 4 * PAGE_BYTES
 """What one adds to the journal besides its records: pages are written whole."""
+_NOT_THE_SAME = ("damaged", "unknown", "version", "missing")
+"""What is wrong with a file that was ours a moment ago, and is not now."""
 _log = logging.getLogger(__name__)
 
 
@@ -62,6 +72,8 @@ class OwnedFile:
         self._identity: FileIdentity | None = None
         """Of the files as they were opened first and touched last; None before that."""
         self._broken: StorageError | None = None
+        self._rests = False
+        """Whether the files were let go, and nothing has been asked of them since."""
         self._unclean = False
         self._checkpoint_at = _GROWN_BYTES
         self._journal_bytes = 0
@@ -76,9 +88,8 @@ class OwnedFile:
         connection = self._connected()
         self._look(FileIdentity.check, self._head)
         try:
-            self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
-        except STORAGE_EXCEPTIONS as error:
-            raise self._explain(error) from error
+            with self._explained():
+                self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
         finally:
             self._note(FileIdentity.note_commit)
         if self._durable:
@@ -126,12 +137,31 @@ class OwnedFile:
         self._journal_bytes = file_size(self._files.wal)
         self._checkpoint_at = self._journal_bytes + _GROWN_BYTES
 
+    def let_go(self) -> None:
+        """Close the files until the next call; the session stays owned. What goes wrong is logged, and remembered."""
+        if self._connection is None or self._unclean:
+            return
+        try:
+            self._look(FileIdentity.check, self._head)
+            with self._explained():
+                close_and_keep_journal(self._connection, self._files.db)
+            self._connection, self._rests = None, True
+            self._look(FileIdentity.note_rest)
+        except StorageError as error:
+            _log.warning("the files of an idle session could not be closed: %s", error.message)
+
     def close(self) -> None:
         """Leave the file tidy, and give up ownership, also where it raises. Whatever was committed is safe."""
         try:
+            if self._rests:
+                self._connected()
             if self._connection is not None:
                 self._look(FileIdentity.check, self._head)
-                self._write_head(self._connection)
+                if self._head.is_behind:
+                    # The last records ended no task.
+                    with self._explained(), transaction(self._connection):
+                        self._head.write(self._connection)
+                    self._head.add((), written=True)
                 self._tidy(self._connection)
                 note_mark(self._files.db, table.reached(self._connection))
             elif self._broken is not None and self._broken.detail["kind"] == "lost":
@@ -143,7 +173,8 @@ class OwnedFile:
                 self._ownership = None
 
     @property
-    def _is_open(self) -> bool:
+    def is_open(self) -> bool:
+        """Whether it holds descriptors of the session's files."""
         return self._connection is not None
 
     # ── opening ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -151,7 +182,25 @@ class OwnedFile:
     def _connected(self) -> sqlite3.Connection:
         if self._broken is not None:
             raise self._broken
-        return self._connection or self._reopened()
+        if self._connection is not None:
+            return self._connection
+        return self._awoken() if self._rests else self._reopened()
+
+    def _awoken(self) -> sqlite3.Connection:
+        """Open what was let go: it must be the same files, and all in them that was (R1)."""
+        self._look(FileIdentity.check_closed)
+        try:
+            with self._explained():
+                connection = self._connection = connect_owner(self._files.db, durable=self._durable)
+            with self._explained():
+                self._identity = self._look(FileIdentity.opened_again, connection, self._head)
+        except StorageError as error:
+            self._disconnect()
+            if error.detail["kind"] in _NOT_THE_SAME:
+                self._broken = error = lost_file_error(self._files, str(self._files.db), "changed")
+            raise error
+        self._rests = False
+        return connection
 
     def _reopened(self) -> sqlite3.Connection:
         with self._explained():
@@ -166,7 +215,7 @@ class OwnedFile:
             try:
                 self._tidy(connection)
             except StorageError as error:
-                if not self._is_open:
+                if not self.is_open:
                     raise
                 _log.warning("what a former owner left is not tidied up yet: %s", error.message)
         return connection
@@ -193,11 +242,11 @@ class OwnedFile:
 
     # ── what happens to files ────────────────────────────────────────────────────────────────────────────────
 
-    def _look(self, act: Callable[Concatenate[FileIdentity, P], None], *given: P.args, **named: P.kwargs) -> None:
+    def _look(self, act: Callable[Concatenate[FileIdentity, P], T], *given: P.args, **named: P.kwargs) -> T:
         """Look at the files. Where they are lost, what is written from now on would be found by no reader."""
         assert self._identity is not None, "it was opened"
         try:
-            act(self._identity, *given, **named)
+            return act(self._identity, *given, **named)
         except StorageError as error:
             if error.detail["kind"] == "lost":
                 self._broken = error
@@ -208,13 +257,6 @@ class OwnedFile:
         """Note a change of our own, also one that failed on the way, so that it is not taken for a foreign one."""
         if self._connection is not None:
             self._look(act)
-
-    def _write_head(self, connection: sqlite3.Connection) -> None:
-        """Bring it up to date where the last records ended no task."""
-        if self._head.is_behind:
-            with self._explained(), transaction(connection):
-                self._head.write(connection)
-            self._head.add((), written=True)
 
     # ── erasing ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -266,16 +308,13 @@ class OwnedFile:
         try:
             yield
         except STORAGE_EXCEPTIONS as error:
-            raise self._explain(error) from error
-
-    def _explain(self, error: Exception) -> StorageError:
-        found = explain(error, self._files.db)
-        if found.detail["kind"] == "flush":
-            # What the kernel could not write it may have forgotten: no later success means anything.
-            self._broken = found
-        if found.detail["kind"] not in ("full", "busy"):
-            self._disconnect()
-        return found
+            found = explain(error, self._files.db)
+            if found.detail["kind"] == "flush":
+                # What the kernel could not write it may have forgotten: no later success means anything.
+                self._broken = found
+            if found.detail["kind"] not in ("full", "busy"):
+                self._disconnect()
+            raise found from error
 
 
 def _still_read(file: Path) -> StorageError:

@@ -1,31 +1,22 @@
-"""The files of sessions on disk, which process owns one, and that no other user can read or replace them.
-
-Ownership is a lock on a file of its own beside the database, not on the database: closing any other descriptor of a
-database, even of a failed attempt, would silently drop the locks that SQLite holds on it for this process.
-"""
+"""The files of sessions on disk, and that no other user can read or replace them. `ownership` says whose they are."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import stat
-import threading
-import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
 import msgspec
 
-from tertulia.errors import BusyError, InvalidParamsError, StorageError
+from tertulia.errors import InvalidParamsError, StorageError
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FOLDER = "sessions"
 _PRIVATE_DIRECTORY = 0o700
 _PRIVATE_FILE = 0o600
-_TRIES_S = (0, 0.002, 0.02, 0.1)
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -52,8 +43,14 @@ class SessionFiles(msgspec.Struct, frozen=True):
 
     @property
     def lock(self) -> Path:
-        """The file that is there while a process owns the session, or after it died owning it."""
-        return self._beside(".lock")
+        """The file in which its owner has a lock, with other sessions; made and removed by owners."""
+        return Path(self.name_of_lock)
+
+    @property
+    def name_of_lock(self) -> str:
+        """The path of that file."""
+        # Several, because a system looks through all locks of a file for each.
+        return f"{self.home}/{_FOLDER}/owners-{self.session_id[-1]}.lock"
 
     @property
     def unborn(self) -> Path:
@@ -162,7 +159,7 @@ def create_private(path: Path, content: bytes, *, durable: bool = False) -> None
 
 
 def flush(path: Path) -> None:
-    """See a file, or the names in a folder, to the disk. Never for a database: see above."""
+    """See a file, or the names in a folder, to the disk. Never for a database: see `ownership`."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _flush(fd)
@@ -181,83 +178,6 @@ def _flush(fd: int) -> None:
         raise FlushError(*error.args) from error
 
 
-_snapshot_lock = threading.Lock()
-_owned_here: set[SessionFiles] = set()
-
-
-@contextmanager
-def hold_unowned(files: SessionFiles) -> Generator[bool]:
-    """Whether no process has the file open; as long as this lasts, none in this process will.
-
-    Opening and closing a database without SQLite drops the locks that this process has on it.
-    """
-    with _snapshot_lock:
-        yield files not in _owned_here and not is_in_use(files)
-
-
-def is_in_use(files: SessionFiles) -> bool:
-    """Whether a process seems to have the file open, or died with it open."""
-    return os.path.lexists(files.name(".lock")) or os.path.lexists(files.name(".db-wal"))
-
-
-class Ownership:
-    """The right to add to a session's record. It ends with `release` or with the process, whatever ends that."""
-
-    __slots__ = ("_fd", "_files")
-
-    def __init__(self, files: SessionFiles, fd: int) -> None:
-        self._files = files
-        self._fd = fd
-
-    @classmethod
-    def take(cls, files: SessionFiles) -> Ownership:
-        """Become the owner. Busy where there is one, StorageError or OSError where it cannot be tried."""
-        refuse_links(files)
-        pid = None
-        # Not once: `is_held` may be looking just now, and the last owner may remove the file between our two calls.
-        for wait_s in _TRIES_S:
-            time.sleep(wait_s)
-            fd = os.open(files.lock, _OPEN, _PRIVATE_FILE)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_still(files.lock, fd):
-                    _write_pid(fd)
-                    with _snapshot_lock:
-                        _owned_here.add(files)
-                    return cls(files, fd)
-            except BlockingIOError:
-                pid = _read_pid(fd)
-            except BaseException:
-                os.close(fd)
-                raise
-            os.close(fd)
-        raise _held(files, pid)
-
-    def release(self) -> None:
-        """Give up the session, so that another process can own it."""
-        _owned_here.discard(self._files)
-        with suppress(OSError):
-            # Another one's lock may stand there by now, where ours was deleted.
-            if _is_still(self._files.lock, self._fd):
-                self._files.lock.unlink()
-        os.close(self._fd)
-
-
-def is_held(files: SessionFiles) -> bool:
-    """Whether a process owns the session now."""
-    try:
-        fd = os.open(files.lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
-
-
 def processes_with_file_open(path: Path) -> list[int]:
     """Other processes that have a file open, as far as the system tells us."""
     path, found = path.resolve(), set[int]()
@@ -267,33 +187,3 @@ def processes_with_file_open(path: Path) -> list[int]:
             if str(path) in {os.readlink(fd) for fd in (process / "fd").iterdir()}:
                 found.add(int(process.name))
     return sorted(found - {os.getpid()})
-
-
-def _is_still(path: Path, fd: int) -> bool:
-    try:
-        return os.path.samestat(os.lstat(path), os.fstat(fd))
-    except FileNotFoundError:
-        return False
-
-
-def _write_pid(fd: int) -> None:
-    os.fchmod(fd, _PRIVATE_FILE)
-    # Only for the message that a second owner gets: on a full disk it does without.
-    with suppress(OSError):
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-
-
-def _read_pid(fd: int) -> int | None:
-    content = os.pread(fd, 20, 0).strip()
-    return int(content) if content.isdigit() else None
-
-
-def _held(files: SessionFiles, pid: int | None) -> BusyError:
-    who = f"process {pid}" if pid else "another process"
-    return BusyError(
-        f"session {files.session_id} ({files.db}) is in use by {who}; watch it with --follow, or wait for its end",
-        session_id=files.session_id,
-        file=str(files.db),
-        pid=pid,
-    )

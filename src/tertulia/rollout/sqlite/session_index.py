@@ -24,15 +24,8 @@ from tertulia.protocol.storage import WireStorage, storage_from_wire, storage_to
 from tertulia.rollout.sqlite.database import close_reader, connect_reader
 from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, explain
 from tertulia.rollout.sqlite.index_file import NAME, connect_index, forget_marks, put_marks
-from tertulia.rollout.sqlite.session_files import (
-    Ownership,
-    SessionFiles,
-    hold_unowned,
-    is_in_use,
-    is_session_id,
-    session_files,
-    sessions_folder,
-)
+from tertulia.rollout.sqlite.ownership import Ownership, hold_unowned, is_in_use
+from tertulia.rollout.sqlite.session_files import SessionFiles, is_session_id, session_files, sessions_folder
 from tertulia.rollout.sqlite.snapshots import Snapshots
 from tertulia.rollout.sqlite.table import ROOT_TERMS, reached
 

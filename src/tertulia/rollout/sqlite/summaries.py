@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.events.clock import SystemClock
+from tertulia.rollout.sqlite.ownership import is_held
 from tertulia.rollout.sqlite.reader import SqliteReader
-from tertulia.rollout.sqlite.session_files import SessionFiles, is_held
+from tertulia.rollout.sqlite.session_files import SessionFiles
 from tertulia.rollout.sqlite.session_index import SessionEntry, find_files, find_session, list_sessions
 from tertulia.rollout.store import StoredRow
 

@@ -4,116 +4,106 @@ The jobs of a session are carried out in order, by one thread at a time; session
 as long as it gets on: a commit that does not wait for the disk is over before another thread could help. Others help
 where a commit waits for the disk (durability "full"), and where nothing has moved for a moment, so that a session whose
 disk is slow holds up no other. A thread that has nothing to do sleeps, and is not woken by any timer.
+
+Only so many sessions have their files open as the limit of descriptors allows; those that were used least recently let
+theirs go, stay owned, and open them again with their next job.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from queue import SimpleQueue
+from typing import Protocol
 
-from tertulia.errors import ClosedError, StorageError
-from tertulia.rollout.job_runner import Callback, Close, Job, JobRunner
-from tertulia.rollout.sqlite.loop_waker import LoopWaker
-from tertulia.rollout.sqlite.owned_file import OwnedFile
+from tertulia.rollout.job_runner import Callback
 
 MOST_HELPERS = 7
 """Threads besides the first. So many sessions can wait for a disk that hangs before the others have to wait, too."""
 STALL_S = 0.05
 """After so long without a job begun another thread helps."""
 
+LEAST_OPEN, MOST_OPEN = 8, 1024
+"""Between these lies how many sessions have their files open at once."""
 _TOLD_TOGETHER = 8
 
 _pools: dict[asyncio.AbstractEventLoop, WriterPool] = {}
 
 
-class SessionWriter:
-    """The jobs of one session, in order. Threads are found with the first job, and left with the last, a `Close`."""
+class LoopWaker:
+    """Wakes the loop from any thread, through an eventfd. Made and answered on the loop's thread.
 
-    __slots__ = ("_broken", "_closing", "_file", "_jobs", "_lock", "_name", "_pool", "_runner", "_waiting",
-                 "waits_for_disk")  # fmt: skip
+    Raises OSError, AttributeError or NotImplementedError where there can be none. `ring` must not be called after
+    `close`: the descriptor may be another file's by then.
+    """
 
-    def __init__(self, file: OwnedFile, name: str, *, waits_for_disk: bool = False) -> None:
-        self._file = file
-        self._name = name
-        self._runner = JobRunner(file)
-        self._lock = threading.Lock()
-        self._jobs: list[Job] = []
-        self._waiting = False
-        """Whether the pool has it, or will have it: it must not get it twice."""
-        self._pool: WriterPool | None = None
-        self._closing = False
-        self._broken: StorageError | None = None
-        self.waits_for_disk = waits_for_disk
+    __slots__ = ("_answer", "_fd", "_loop")
 
-    def put(self, job: Job) -> None:
-        """Have it done after all others. Raises ClosedError after a `Close`. On the loop's thread."""
-        if self._closing:
-            raise ClosedError(f"the record {self._name} is closed")
-        self._closing = isinstance(job, Close)
-        pool = self._pool or self._enter(job)
-        if pool is None:
-            return
-        with self._lock:
-            broken, waited = self._broken, self._waiting
-            if broken is None:
-                self._jobs.append(job)
-                self._waiting = True
-        if broken is not None:
-            asyncio.get_running_loop().call_soon(job.done, broken)
-        elif not waited:
-            pool.schedule(self)
-
-    def _enter(self, job: Job) -> WriterPool | None:
-        """Find the pool with the first job; None where that is answered already."""
-        loop = asyncio.get_running_loop()
-        if isinstance(job, Close):
-            loop.call_soon(job.done, None)
-            return None
+    def __init__(self, loop: asyncio.AbstractEventLoop, answer: Callable[[], None]) -> None:
+        self._loop = loop
+        self._answer = answer
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         try:
-            self._pool = WriterPool.enter(loop)
-        except RuntimeError:
-            reason = "the system gives no more threads; end other programs, or raise the limit (`ulimit -u`)"
-            refusal = StorageError(f"no thread can be started to write {self._name}: {reason}", kind="memory")
-            loop.call_soon(job.done, refusal)
-        return self._pool
+            loop.add_reader(self._fd, self._on_ring)
+        except BaseException:
+            os.close(self._fd)
+            raise
 
-    # ── on a thread of the pool ──────────────────────────────────────────────────────────────────────────────
+    def ring(self) -> None:
+        """Have it answered soon, once for all that rang before. From any thread; never blocks or raises."""
+        try:
+            os.eventfd_write(self._fd, 1)
+        except OSError:
+            # No system is known where it fails; a caller that waits for ever would be worse than the slow way.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._answer)
+
+    def close(self) -> None:
+        """On the loop's thread, or when the loop is gone."""
+        # A closed loop has no readers to remove.
+        with suppress(RuntimeError):
+            self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+
+    def _on_ring(self) -> None:
+        with suppress(OSError):
+            os.eventfd_read(self._fd)
+        self._answer()
+
+
+class PooledSession(Protocol):
+    """A session as its pool sees it. All but the first two are called in its turn, on a thread of the pool."""
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether its next turn does, so that another thread is worth its price."""
+        ...
+
+    def take_turn(self) -> bool:
+        """Whether a turn can be had for it, because it waits for none."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds descriptors of the session's files."""
+        ...
 
     def run(self) -> bool:
-        """Carry out all jobs that wait; returns whether the last of all was among them."""
-        assert self._pool is not None
-        with self._lock:
-            jobs, self._jobs = self._jobs, []
-        answers = deque[Callback]()
-        try:
-            answers = self._runner.carry_out(jobs)
-        finally:
-            if not answers:
-                # A bug, which the thread's own hook reports. No caller may wait for ever because of it.
-                self._fail(jobs, self._pool)
-        is_last = isinstance(jobs[-1], Close)
-        self._pool.add(answers, is_last=is_last)
-        return is_last
+        """Carry out all jobs that wait, or let the files go; returns whether the last of all jobs was among them."""
+        ...
 
     def rest(self) -> bool:
         """Do what no caller waits for; whether jobs have come meanwhile."""
-        self._file.checkpoint_if_grown()
-        with self._lock:
-            self._waiting = bool(self._jobs)
-            return self._waiting
+        ...
 
-    def _fail(self, jobs: list[Job], pool: WriterPool) -> None:
-        broken = StorageError(f"the writer of {self._name} broke down; what it has not confirmed may be lost")
-        with self._lock:
-            self._broken = broken
-            jobs += self._jobs
-        pool.add(deque(partial(job.done, broken) for job in jobs), is_last=True)
-        pool.tell(is_last=True)
+    def let_go(self) -> None:
+        """Close the session's files until there are jobs again."""
+        ...
 
 
 class WriterPool:
@@ -128,21 +118,24 @@ class WriterPool:
         self._loop = loop
         self._lock = threading.Lock()
         self._sessions = 0
-        self._pending: list[SessionWriter] = []
+        self._pending: list[PooledSession] = []
         """Sessions that have put jobs in this pass of the loop."""
-        self._ready: deque[SessionWriter] = deque()
+        self._ready: deque[PooledSession] = deque()
         """Sessions whose jobs wait for a thread, in the order they came."""
         self._work: SimpleQueue[bool] = SimpleQueue()
         """Wakes the first thread: there is work. False ends it."""
         self._help: SimpleQueue[bool] = SimpleQueue()
         """Wakes a helper in the same way; False ends one."""
+        self._open: dict[PooledSession, None] = {}
+        """Sessions whose files are open, the one that was used last at the end."""
+        self._most_open = _most_open()
         self._helpers = 0
         self._free_helpers = 0
         self._answers: deque[Callback] = deque()
         """Answers to be given, in order. Threads add, the loop takes."""
         self._is_told = False
-        self._begun = 0
-        """How many turns of sessions were begun, about."""
+        self.turns = 0
+        """How many sessions had a turn, about."""
         self._is_busy = False
         self._look: asyncio.TimerHandle | None = None
         self._waker: LoopWaker | None = None
@@ -163,7 +156,7 @@ class WriterPool:
 
     # ── on the loop ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def schedule(self, session: SessionWriter) -> None:
+    def schedule(self, session: PooledSession) -> None:
         """Have its jobs carried out, in its turn."""
         self._pending.append(session)
         if self._sessions == 1:
@@ -179,7 +172,7 @@ class WriterPool:
         for _ in [session for session in pending if session.waits_for_disk][not was_busy :]:
             self._call_helper()
         if self._look is None and (was_busy or len(pending) > 1):
-            self._look = self._loop.call_later(STALL_S, self._look_after, self._begun)
+            self._look = self._loop.call_later(STALL_S, self._look_after, self.turns)
 
     def _look_after(self, begun: int) -> None:
         """Nothing that is slow may hold up the others."""
@@ -188,9 +181,9 @@ class WriterPool:
             self._give()
         if not self._ready:
             return
-        if self._begun == begun:
+        if self.turns == begun:
             self._call_helper()
-        self._look = self._loop.call_later(STALL_S, self._look_after, self._begun)
+        self._look = self._loop.call_later(STALL_S, self._look_after, self.turns)
 
     def _call_helper(self) -> None:
         with self._lock:
@@ -225,8 +218,7 @@ class WriterPool:
             if self._sessions:
                 return
             waker, self._waker = self._waker, None
-            if _pools.get(self._loop) is self:
-                del _pools[self._loop]
+            _pools.pop(self._loop, None)
         if self._look is not None:
             self._look.cancel()
         # Every session was closed and answered: no thread has anything to do, or to tell.
@@ -267,22 +259,47 @@ class WriterPool:
     def _write_all(self) -> None:
         """Write the sessions that wait, each in its turn."""
         untold = 0
-        while self._ready:
+        while True:
             try:
                 session = self._ready.popleft()
             except IndexError:
-                # Another thread was faster.
                 break
-            self._begun += 1
+            self.turns += 1
             is_last = session.run()
             untold += 1
             if is_last or session.waits_for_disk or untold >= _TOLD_TOGETHER or not self._ready:
                 self.tell(is_last=is_last)
                 untold = 0
+            if not is_last:
+                self._hold_to_limit(session)
             if not is_last and session.rest():
                 self._ready.append(session)
         if untold:
+            # Another thread has taken the one after it.
             self.tell()
+
+    def _hold_to_limit(self, session: PooledSession) -> None:
+        """Where more files are open than may be, have those closed that were used least recently.
+
+        Where these wait for a turn themselves, all are at work: then it is the session's own, for they would be closed
+        and opened in a circle.
+        """
+        with self._lock:
+            self._open.pop(session, None)
+            if not session.is_open:
+                return
+            self._open[session] = None
+            if len(self._open) <= self._most_open:
+                return
+            oldest = next(iter(self._open))
+            if oldest is session or not oldest.take_turn():
+                oldest = session
+            del self._open[oldest]
+        if oldest is session:
+            session.let_go()
+        else:
+            # Before others that would open more.
+            self._ready.appendleft(oldest)
 
     def add(self, answers: deque[Callback], *, is_last: bool) -> None:
         """Take answers for the loop. `is_last`: the session leaves with them."""
@@ -307,6 +324,12 @@ class WriterPool:
             answers, self._answers = self._answers, deque()
             for _ in range(sum(answer == self._leave for answer in answers)):
                 self._leave()
+
+
+def _most_open() -> int:
+    """How many sessions may have their files open: three descriptors each, and most of a limit is for other things."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_OPEN if soft == resource.RLIM_INFINITY else max(LEAST_OPEN, min(MOST_OPEN, soft // 8))
 
 
 def _start(work: Callable[[], None]) -> None:

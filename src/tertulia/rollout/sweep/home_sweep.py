@@ -13,7 +13,8 @@ from tertulia.rollout.sqlite import table
 from tertulia.rollout.sqlite.database import close_reader, connect_reader
 from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
 from tertulia.rollout.sqlite.owned_file import OwnedFile
-from tertulia.rollout.sqlite.session_files import SessionFiles, is_held, is_session_id, names_in, sessions_folder
+from tertulia.rollout.sqlite.ownership import is_held
+from tertulia.rollout.sqlite.session_files import SessionFiles, is_session_id, names_in, sessions_folder
 from tertulia.rollout.sqlite.session_index import SessionEntry, refresh, remove_files
 from tertulia.rollout.store import SweepResult, TtlAction
 from tertulia.rollout.sweep.retention import HomeSweepResult, Retention

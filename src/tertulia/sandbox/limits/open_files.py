@@ -1,8 +1,8 @@
 """How many files this process may have open: in our own programs as many as the system allows.
 
-A session needs five, so that the usual soft limit of 1,024 is met at about 200 of them. Children get back the limit
-that there was: programs that use `select` break when their descriptors have large numbers. Library code never raises
-it: that process belongs to its user.
+A session at work needs three, and a client one; files of idle sessions are closed. Children get back the limit that
+there was: programs that use `select` break when their descriptors have large numbers. Library code never raises it:
+that process belongs to its user.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tertulia.errors import LimitError
 RESERVE = 64
 """Kept for what runs: a command, a checkpoint or a connection needs some for a moment."""
 _A_SESSION = 8
-"""What one needs when it begins: its record, its lock, a bell, and what it opens and closes on the way."""
+"""What one needs when it begins: its record, a lock, and what it opens and closes on the way."""
 _MOST = 1_048_576
 """Where the system says that there is no limit; more is refused by kernels that do have one."""
 

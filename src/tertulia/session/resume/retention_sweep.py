@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tertulia.errors import ClosedError, StorageError
 from tertulia.events.clock import Clock
-from tertulia.protocol.storage import StoragePolicy, Ttl
+from tertulia.protocol.storage import Full, StoragePolicy, Ttl
 from tertulia.rollout.sqlite.session_files import sessions_folder
 from tertulia.rollout.store import RolloutStore, SweepResult, TtlAction
 from tertulia.rollout.sweep.retention import HomeSweepResult, Retention, retention_from_wire
@@ -60,7 +61,10 @@ def retention_of(settings: Settings) -> Retention:
 
 
 class RetentionSweeper:
-    """Sweeps the record of one running session, again and again, at the latest a minute after something is due."""
+    """Sweeps the record of one running session, at the latest a minute after something is due.
+
+    Where nothing can be due it waits, and wakes no process.
+    """
 
     def __init__(
         self,
@@ -75,10 +79,13 @@ class RetentionSweeper:
         self._clock = clock
         self._policies = policies
         self._news = asyncio.Event()
+        self._is_settled = True
+        """False where something was to be erased, and no sweep has gone well since."""
 
     def hear(self, policy: StoragePolicy) -> None:
         """A conversation has this policy from now on: its texts may expire before the next sweep that is planned."""
-        if isinstance(policy, Ttl):
+        if not isinstance(policy, Full):
+            self._is_settled = False
             self._news.set()
 
     async def run(self) -> None:
@@ -87,10 +94,11 @@ class RetentionSweeper:
         while True:
             await self._rest(due)
             try:
-                due = (await self.sweep()).next_due
+                self._is_settled, due = True, (await self.sweep()).next_due
             except ClosedError:
                 return
             except StorageError as error:
+                self._is_settled = False
                 _log.warning("the session could not be swept: %s", error.message)
 
     async def _rest(self, due: float | None) -> None:
@@ -99,7 +107,7 @@ class RetentionSweeper:
         while True:
             self._news.clear()
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(None if until == math.inf else until):
                     await self._news.wait()
             except TimeoutError:
                 return
@@ -121,8 +129,10 @@ class RetentionSweeper:
         return swept
 
     def pause(self, due: float | None) -> float:
-        """How long to wait, where the next text is known to expire at `due`."""
+        """How long to wait, where the next text is known to expire at `due`; for ever where nothing can expire."""
         waits = [policy.seconds for policy in self._policies() if isinstance(policy, Ttl)]
         if due is not None:
             waits.append(due - self._clock.now())
+        if not waits and self._is_settled:
+            return math.inf
         return min(max(min(waits, default=LONGEST_S), SHORTEST_S), LONGEST_S)

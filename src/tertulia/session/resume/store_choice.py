@@ -156,6 +156,11 @@ def _record_in(
     return Recorder(store, clock, redactor.json, storage=settings.rights.storage_policy, known=known)
 
 
+def progress_of(journal: Journal) -> int:
+    """A number that grows as long as what the journal stores gets on."""
+    return journal.store.progress if isinstance(journal, Recorder) else 0
+
+
 def sweeper_of(
     journal: Journal, settings: Settings, clock: Clock, policies: Callable[[], Iterable[StoragePolicy]]
 ) -> RetentionSweeper | None:
