@@ -129,8 +129,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Give it a pseudo-terminal of this size; keeps stdin open."""
     kept_output_bytes: int = 65_536
     """How much of the output is held in memory, half from its beginning and half from its end."""
-    temporary: str | None = None
-    """Outside any sandbox: a directory that is the command's alone and is removed with it, even if we are killed."""
+    temporary: tuple[str, ...] = ()
+    """Outside any sandbox: directories that are the command's alone and are removed with it, even if we are killed."""
     account: str | None = None
     """Commands with the same one share `written_bytes`: those of a task. Without one it is the command's alone."""
     watch: Watch | None = None
@@ -140,8 +140,6 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     pid_namespace: bool = False
     """Outside any sandbox, and where it can be had: among its own processes alone. It can neither see nor signal
     another, and the kernel ends them whatever is killed. In a sandbox that is so anyway."""
-    machines_proc: bool = False
-    """There, whether `/proc` stays the machine's: for a program that is told of a file by a descriptor of ours."""
 
 
 class Output(msgspec.Struct, frozen=True):

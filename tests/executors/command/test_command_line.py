@@ -53,7 +53,7 @@ def test_the_prompt_is_never_an_argument() -> None:
     assignment = asked(prompt="a\0b\ud800" + "x" * 1_000_000, additions=("told",))
     for definition in (CODEX, CLAUDE):
         assert all(len(word) < 10_000 for word in command_line("x", definition, assignment))
-        assert standard_input(definition, assignment, "a-layer").startswith(b"a\0b?xxx")
+        assert standard_input(definition, assignment, "/a-file", "a-layer").startswith(b"a\0b?xxx")
 
 
 def test_in_a_workspace_it_may_write_what_we_may(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_system_part_goes_in_each_run_in_the_agents_own_way() -> None:
         line = command_line("claude", CLAUDE, asked(additions=told, resume=resume), (), "/the/file")
         assert line[line.index("--append-system-prompt-file") + 1] == "/the/file"
         assert not any("hi" in word for word in line)
-        assert standard_input(CLAUDE, asked(additions=told, resume=resume)) == b"p"
+        assert standard_input(CLAUDE, asked(additions=told, resume=resume), "/the/file") == b"p"
         mine = replace(CLAUDE, system=("--told", "{text}"))
         line = command_line("mine", mine, asked(additions=told, resume=resume))
         assert line[line.index("--told") + 1] == text
@@ -122,9 +122,9 @@ def test_a_file_holds_more_than_an_argument_could() -> None:
     """X-63"""
     assignment = asked(additions=("be brief " * 20_000,))
     assert "/the/file" in command_line("claude", CLAUDE, assignment, (), "/the/file")
-    assert standard_input(CLAUDE, assignment) == b"p"
+    assert standard_input(CLAUDE, assignment, "/the/file") == b"p"
     assert "/the/file" not in command_line("claude", CLAUDE, asked(), (), "/the/file")
-    assert standard_input(CODEX, assignment, "a-layer") == b"p"
+    assert standard_input(CODEX, assignment, layer="a-layer") == b"p"
     assert "--profile" not in command_line("codex", CODEX, asked(), (), "", "")
 
 
@@ -134,10 +134,11 @@ def test_a_file_holds_more_than_an_argument_could() -> None:
         ExecutorDefinition(command=("mine",)),
         ExecutorDefinition(command=("mine",), system=("{text}",)),
         CODEX,
+        CLAUDE,
     ],
 )
 def test_without_another_way_it_stands_before_the_prompt(definition: ExecutorDefinition) -> None:
-    """X-50: one that has no flag for it, more to be told than an argument can hold, no room for a layer."""
+    """X-50: one that has no flag for it, more to be told than an argument can hold, no room for a layer or a file."""
     told = "be brief " * 20_000
     assignment = asked(additions=(told,))
     assert standard_input(definition, assignment) == f"{told}\n\np".encode()
@@ -154,10 +155,10 @@ def test_one_that_goes_on_is_told_before_the_prompt_what_has_changed(
     first = asked(additions=("be brief",))
     same = asked(additions=("be brief",), resume="t-1", told=first.digest)
     other = asked(additions=("be long",), resume="t-1", told=first.digest)
-    assert standard_input(definition, first, layer) == (b"p" if layer else b"be brief\n\np")
-    assert standard_input(definition, same, layer) == b"p"
-    assert standard_input(definition, other, layer) == b"be long\n\np"
-    assert standard_input(definition, asked(resume="t-1", told=first.digest), layer) == b"p"
+    assert standard_input(definition, first, layer=layer) == (b"p" if layer else b"be brief\n\np")
+    assert standard_input(definition, same, layer=layer) == b"p"
+    assert standard_input(definition, other, layer=layer) == b"be long\n\np"
+    assert standard_input(definition, asked(resume="t-1", told=first.digest), layer=layer) == b"p"
 
 
 def test_its_one_mcp_server_is_ours() -> None:

@@ -6,7 +6,10 @@ import os
 import subprocess
 from pathlib import Path
 
-from tertulia.executors.command.agent_home import TemporaryHome, agent_home_folder, memory_file
+import pytest
+
+from tertulia.executors.command import agent_home
+from tertulia.executors.command.agent_home import TemporaryHome, agent_home_folder, memory_file, memory_folder
 from tertulia.executors.command.definition import AgentHome
 
 FAKE = AgentHome(variable="FAKE_HOME", folder=".fake", files=("auth.json", "none.json"))
@@ -48,9 +51,19 @@ def test_the_usual_place_is_what_the_variable_says_or_below_home() -> None:
 
 
 def test_another_program_can_read_it_more_than_once_and_not_afterwards() -> None:
-    """X-63"""
-    with memory_file("told\ud800 ü") as path:
+    """X-63: and no other user."""
+    with memory_folder() as folder:
+        path = memory_file(folder, "system", "told\ud800 ü")
         for _ in range(2):
             assert subprocess.check_output(["/bin/cat", path]).decode() == "told? ü"
-        assert not Path(path).resolve().exists()
-    assert not Path(path).exists()
+        assert (Path(folder).stat().st_mode & 0o777, Path(path).stat().st_mode & 0o777) == (0o700, 0o600)
+        assert memory_file(folder, "nothing", "") == memory_file("", "nowhere", "told") == ""
+        assert memory_file(folder, "system", "twice") == ""
+    assert not Path(folder).exists()
+
+
+def test_where_there_is_no_memory_for_files_there_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told before the prompt then."""
+    monkeypatch.setattr(agent_home, "_MEMORY", "/nonexistent")
+    with memory_folder() as folder:
+        assert folder == ""

@@ -112,7 +112,7 @@ async def test_a_directory_of_the_commands_own_goes_with_it(place: Place, tmp_pa
     (own / "said").write_text("secret")
     command = place.command("true")
     danger = replace(command.confinement, mode="danger_full_access")
-    finished = await sandbox.run(replace(command, confinement=danger, temporary=str(own)), timeout_s=DEADLINE_S)
+    finished = await sandbox.run(replace(command, confinement=danger, temporary=(str(own),)), timeout_s=DEADLINE_S)
     assert finished.exit_code == 0
     assert not own.exists()
     await sandbox.close()

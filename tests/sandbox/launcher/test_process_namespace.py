@@ -247,14 +247,6 @@ print(os.getpid(), os.getppid(), seen, os.readlink("/proc/self"), os.getcwd(), o
     assert int(whole) > 4
 
 
-async def test_l5_the_machines_proc_can_be_kept(alone: Any) -> None:
-    """L5: command-line agents read their instructions at a descriptor of ours, there."""
-    _need_namespace(None)
-    here = f"/proc/{os.getpid()}/fd/0"
-    said = (await ran(alone("sh", "-c", f"echo $$; ls {here}", machines_proc=True))).output.text()
-    assert said.split() == ["2", here]
-
-
 async def test_l5_full_access_and_a_persons_terminal_are_not_in_one(alone: Any) -> None:
     """L5: such a command ends whatever the user may end."""
     said = (await ran(alone("sh", "-c", "readlink /proc/self/ns/pid", pid_namespace=False))).output.text()

@@ -277,8 +277,8 @@ class AcpExecutor:
         own = self._definition.own_servers
         if own is not None:
             environment |= await asyncio.to_thread(own.switched_off, environment, assignment.cwd)
-        path = None if home is None else home.path
-        command = unconfined_command((*program.command, *program.args), assignment, environment, program, path)
+        temporary = () if home is None else (home.path,)
+        command = unconfined_command((*program.command, *program.args), assignment, environment, program, temporary)
         return msgspec.structs.replace(command, keep_stdin=True)
 
     def _others(self, cwd: str) -> bool:

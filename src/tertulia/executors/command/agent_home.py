@@ -19,10 +19,11 @@ from typing import Any, cast
 
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.command.definition import AgentHome, ExecutorDefinition, SettingsLayer
-from tertulia.sandbox.bubblewrap_process import memory_fd
 from tertulia.sandbox.directory_removal import remove_tree
 
 _PREFIX = "tertulia-agent-"
+_MEMORY = "/dev/shm"
+"""A file system in memory, on every Linux."""
 _LAYER_PREFIX = "tertulia-"
 _READ_S = 60
 """After so long an agent has read its settings."""
@@ -78,36 +79,64 @@ def _copy(source: str, target: str) -> None:
 
 
 @contextmanager
-def memory_file(text: str) -> Generator[str]:
-    """The path, for programs of this user, while the block lasts and we do."""
-    fd = memory_fd(text.encode("utf-8", "replace"))
+def memory_folder() -> Generator[str]:
+    """A directory in memory that only this user can read, while the block lasts; empty where there is no room for one.
+
+    Not a descriptor of ours: a program in a namespace of users of its own cannot look at our process.
+    """
     try:
-        yield f"/proc/{os.getpid()}/fd/{fd}"
+        path = tempfile.mkdtemp(prefix=_PREFIX, dir=_MEMORY)
+    except OSError:
+        yield ""
+        return
+    try:
+        yield path
     finally:
-        os.close(fd)
+        remove_tree(path)
+
+
+def memory_file(folder: str, name: str, text: str) -> str:
+    """Its path in that directory; empty where it cannot be written."""
+    if not folder or not text:
+        return ""
+    path = os.path.join(folder, name)
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+    except OSError:
+        return ""
+    return path
 
 
 @contextmanager
-def settings_layer_file(definition: ExecutorDefinition, environment: Mapping[str, str], system: str) -> Generator[str]:
-    """What an argument calls the layer, while the block lasts; empty where there is none, or no room for it."""
+def settings_layer_file(
+    definition: ExecutorDefinition, environment: Mapping[str, str], system: str, folder: str
+) -> Generator[str]:
+    """What an argument calls the layer, while the block lasts; empty where there is none, or no room for it.
+
+    `folder`: where its text lies in memory.
+    """
     home = definition.home
     if not system or home is None or home.layer is None or _is_taken(home.layer, definition):
         yield ""
         return
     layer, name = home.layer, _LAYER_PREFIX + secrets.token_hex(8)
     path = os.path.join(agent_home_folder(home, environment), layer.file.replace("{name}", name))
-    with memory_file(f"{layer.key} = {_toml(system)}\n") as file:
-        try:
-            _link(file, path)
-        except OSError:
-            # A home that is not there yet, or cannot be written.
-            yield ""
-            return
-        try:
-            yield name
-        finally:
-            with suppress(OSError):
-                os.unlink(path)
+    file = memory_file(folder, "layer", f"{layer.key} = {_toml(system)}\n")
+    if not file:
+        yield ""
+        return
+    try:
+        _link(file, path)
+    except OSError:
+        # A home that is not there yet, or cannot be written.
+        yield ""
+        return
+    try:
+        yield name
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 def _is_taken(layer: SettingsLayer, definition: ExecutorDefinition) -> bool:

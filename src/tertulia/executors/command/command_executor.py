@@ -10,7 +10,7 @@ import asyncio
 import codecs
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from tertulia.executors.command.agent_home import (
     TemporaryHome,
     agent_home_folder,
     memory_file,
+    memory_folder,
     servers_in_toml,
     settings_layer_file,
 )
@@ -94,14 +95,16 @@ class CommandExecutor:
             if home is not None:
                 environment = home.furnish(self._definition.home, environment)
             system = system_text(assignment)
-            with memory_file(system) as file, settings_layer_file(self._definition, environment, system) as layer:
+            with (
+                memory_folder() if system else nullcontext("") as folder,
+                settings_layer_file(self._definition, environment, system, folder) as layer,
+            ):
+                file = memory_file(folder, "system", system)
                 words = command_line(self.name, self._definition, assignment, self._others(assignment.cwd), file, layer)
-                stdin = standard_input(self._definition, assignment, layer)
-                path = None if home is None else home.path
+                stdin = standard_input(self._definition, assignment, file, layer)
+                temporary = tuple(filter(None, (None if home is None else home.path, folder)))
                 command = replace(
-                    unconfined_command(words, assignment, environment, self._definition, path),
-                    stdin=stdin,
-                    machines_proc=True,
+                    unconfined_command(words, assignment, environment, self._definition, temporary), stdin=stdin
                 )
                 async with aclosing(self._run(assignment, command)) as steps:
                     async for step in steps:

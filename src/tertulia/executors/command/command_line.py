@@ -44,16 +44,16 @@ def command_line(
         *definition.args,
         *_sandbox(name, definition, assignment),
         *_servers(definition, assignment, others),
-        *(system if system_part and _fits(definition, system_part, layer) else ()),
+        *(system if system_part and _fits(definition, system_part, file, layer) else ()),
         *_filled(ending, id=assignment.resume or ""),
     )
 
 
-def standard_input(definition: ExecutorDefinition, assignment: Assignment, layer: str = "") -> bytes:
+def standard_input(definition: ExecutorDefinition, assignment: Assignment, file: str = "", layer: str = "") -> bytes:
     """The prompt, after the system part where there is no other way to say that."""
     system = system_text(assignment)
     # An agent that goes on with its own session remembers what stood before a prompt.
-    beside = _fits(definition, system, layer) and not (definition.hears_once and assignment.resume is not None)
+    beside = _fits(definition, system, file, layer) and not (definition.hears_once and assignment.resume is not None)
     prompt = (
         assignment.prompt if not system or beside or assignment.is_told_already else system + _GAP + assignment.prompt
     )
@@ -75,7 +75,7 @@ def unconfined_command(
     assignment: Assignment,
     environment: Mapping[str, str],
     definition: ExecutorDefinition,
-    home: str | None,
+    temporary: tuple[str, ...],
 ) -> Command:
     """The program of an executor as the sandbox's runner starts it: unconfined by us, its tree ours to end."""
     return Command(
@@ -85,7 +85,7 @@ def unconfined_command(
         confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
         environment=environment,
         kept_output_bytes=0,
-        temporary=home,
+        temporary=temporary,
         pid_namespace=among_its_own(definition, assignment),
     )
 
@@ -101,12 +101,12 @@ def check_writable_directory(name: str, assignment: Assignment) -> str:
     return cwd
 
 
-def _fits(definition: ExecutorDefinition, system: str, layer: str) -> bool:
+def _fits(definition: ExecutorDefinition, system: str, file: str, layer: str) -> bool:
     """Whether it can be said beside the prompt."""
     if any("{layer}" in word for word in definition.system):
         return bool(layer)
     if any("{file}" in word for word in definition.system):
-        return True
+        return bool(file)
     return bool(definition.system) and len(_json(system).encode("utf-8", "replace")) < _MAX_WORD_BYTES
 
 

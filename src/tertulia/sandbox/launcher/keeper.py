@@ -51,7 +51,8 @@ def keep(lines: KeeperLines, terms: KeeperTerms, expected: Confinement | None = 
     alone = watch.status is not None and command.is_all_gone()
     status = watch.status if alone else _end_all(command.pid, watch.status)
     code = os.waitstatus_to_exitcode(status or 0)
-    _remove(command.request["temporary"])
+    for directory in command.request["removes"]:
+        _remove(directory)
     if command.meter is not None:
         command.meter.conclude()
     report = {
@@ -168,15 +169,13 @@ class _ForkedCommand:
         return confinement
 
 
-def _remove(temporary: str | None) -> None:
-    """Remove the directory that was only the command's. Here, because a keeper outlives a product that was killed."""
-    if temporary is None:
-        return
+def _remove(directory: str) -> None:
+    """Remove a directory that was only the command's. Here, because a keeper outlives a product that was killed."""
     try:
         # Mostly it is empty, and this is quicker.
-        os.rmdir(temporary)
+        os.rmdir(directory)
     except OSError:
-        remove_tree(temporary)
+        remove_tree(directory)
 
 
 class _CommandWatch:

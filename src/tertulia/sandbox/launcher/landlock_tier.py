@@ -129,9 +129,9 @@ class LandlockTier:
         program = filter_program(machine, internet=online, routes=online, landlock=version)
         rules = {
             "temporary": temporary,
+            "removes": [temporary],
             # So the launcher knows before there is a request; only one in front of a terminal has none.
             "pid_namespace": not command.inherit_stdio,
-            "machines_proc": False,
             "environment": {**command.environment, "TMPDIR": temporary},
             "rlimits": list(rlimits(confinement.limits)),
             "limits": {

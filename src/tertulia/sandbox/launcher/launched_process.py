@@ -219,11 +219,10 @@ def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
         "terminal": command.terminal is not None,
         "rlimits": [],
         "limits": {"processes": None, "memory": None, "written": None},
-        "temporary": None,
+        "removes": list(command.temporary),
         "restrict": None,
         # A person's terminal is of another namespace: no process there could be in front of it.
         "pid_namespace": command.pid_namespace and not command.inherit_stdio,
-        "machines_proc": command.machines_proc,
         **rules,
     }
 
@@ -271,7 +270,7 @@ class UnconfinedTier:
 
     def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
         """Start the command as it is, without limits too."""
-        return self._launcher.spawn(command, streams, {"temporary": command.temporary}, ended)
+        return self._launcher.spawn(command, streams, {}, ended)
 
     def conclude(self, ending: ProcessEnd, output: Output) -> ProcessEnd:
         """The ending, as it was reported."""

@@ -30,7 +30,7 @@ REQUEST_FDS = 5
 """The request itself, 0, 1, 2, and a control line."""
 GO = b"g"
 _NOT_BEGUN = 125
-_KEEPERS_PART = ("session", "temporary", "limits")
+_KEEPERS_PART = ("session", "removes", "limits")
 _CHANGED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, *TERMINAL_SIGNALS)
 
 _SAMPLE_REQUEST = '{"argv": ["true"], "environment": {"A": "b"}, "rlimits": [[1, 2, 3]], "restrict": null}'
@@ -120,7 +120,7 @@ class NextCommand:
     def _prepare_early(self) -> None:
         if self._terms.early:
             try:
-                self._is_inside = self._enter_namespace(own_proc=True)
+                self._is_inside = self._enter_namespace()
             except OSError as error:
                 self._error = error
         if self._terms.confines:
@@ -175,16 +175,16 @@ class NextCommand:
             if self._error is not None:
                 raise self._error
             if wants_namespace and not self._is_inside:
-                self._enter_namespace(own_proc=not request["machines_proc"])
+                self._enter_namespace()
         finally:
             socket.send_fds(self._keeper, [json.dumps(_for_keeper(request)).encode()], [written, control])
         for fd in (written, control, self._held, self._lines.requests.detach()):
             os.close(fd)
         return request, streams
 
-    def _enter_namespace(self, *, own_proc: bool) -> bool:
+    def _enter_namespace(self) -> bool:
         """Go on in a pid namespace, as a child of the keeper; False where the kernel has none left to give."""
-        first, program = split(self._terms.namespace.kind, self._held, own_proc=own_proc)
+        first, program = split(self._terms.namespace.kind, self._held)
         if program:
             self._keeper.send(b"%d %d" % (first, program))
             os._exit(0)

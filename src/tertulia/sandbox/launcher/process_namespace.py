@@ -72,7 +72,7 @@ def _attempt(kind: Kind) -> str:
         try:
             held, holds = os.pipe()
             _leave(kind)
-            first = _start_first(held, own_proc=True)
+            first = _start_first(held)
             os.close(holds)
             os.waitpid(first, 0)
         except OSError as error:
@@ -86,7 +86,7 @@ def _attempt(kind: Kind) -> str:
     return why_not
 
 
-def split(kind: Kind, held: int, *, own_proc: bool) -> tuple[int, int]:
+def split(kind: Kind, held: int) -> tuple[int, int]:
     """(the first process, the program), as numbered here; the second is 0 in the program, which goes on from here too.
 
     Both are 0 where the kernel has none left to give: nothing has changed then. OSError where it gave only half.
@@ -96,7 +96,7 @@ def split(kind: Kind, held: int, *, own_proc: bool) -> tuple[int, int]:
         _leave(kind)
     except _Refused:
         return 0, 0
-    first = _start_first(held, own_proc)
+    first = _start_first(held)
     return first, os.fork()
 
 
@@ -123,11 +123,11 @@ def _leave(kind: Kind) -> None:
     check(libc.mount(None, b"/", None, _SLAVE_ALL_BELOW, None))
 
 
-def _start_first(held: int, own_proc: bool) -> int:
+def _start_first(held: int) -> int:
     reading, writing = os.pipe()
     first = os.fork()
     if first == 0:
-        _be_first(held, writing, own_proc)
+        _be_first(held, writing)
     os.close(writing)
     answer = os.read(reading, 16)
     os.close(reading)
@@ -137,13 +137,12 @@ def _start_first(held: int, own_proc: bool) -> int:
     return first
 
 
-def _be_first(held: int, writing: int, own_proc: bool) -> NoReturn:
+def _be_first(held: int, writing: int) -> NoReturn:
     """Ends when the other end of `held` is closed, and once that is held by its parent, with it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     try:
         os.setsid()
-        if own_proc:
-            check(libc.mount(b"proc", b"/proc", b"proc", _NO_SUID_DEVICES_PROGRAMS, None))
+        check(libc.mount(b"proc", b"/proc", b"proc", _NO_SUID_DEVICES_PROGRAMS, None))
     except OSError as error:
         os.write(writing, str(error.errno).encode())
         os._exit(0)
