@@ -61,8 +61,9 @@ endef
 $(DOC_PROGRAMS): README.md $(wildcard docs/*.md docs/*/*.md) tests/docs/typed_programs.py tests/docs/pages.py
 	@$(BIN)/python -m tests.docs.typed_programs $(@D) && touch $@
 
+# A larger space for young objects: Node spends a quarter less time on collecting them.
 gate-types: $(DOC_PROGRAMS)
-	$(call gate,types,$(BIN)/basedpyright)
+	$(call gate,types,NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/basedpyright)
 
 # What a stranger types: the examples, the docs, and wrong programs that must be refused.
 gate-public-types: $(DOC_PROGRAMS)
