@@ -131,7 +131,7 @@ class RecordingWire:
 
 
 async def _play(settings: Settings, model: RecordingWire, out: TerminalOutput) -> None:
-    stage = DemoView(out)
+    view = DemoView(out)
     out.line(("Tertulia", "bold"), f" {__version__}: one session holds many isolated conversations.")
     async with Session.start(replace(settings, slots=1), journal=NoJournal()) as session:
         guide = session.root
@@ -143,53 +143,53 @@ async def _play(settings: Settings, model: RecordingWire, out: TerminalOutput) -
             sandbox="danger-full-access",
             storage_policy="headers_only",
         )
-        stage.introduce(guide.id, "guide", "cyan")
-        stage.introduce(critic.id, "critic", "magenta")
+        view.introduce(guide.id, "guide", "cyan")
+        view.introduce(critic.id, "critic", "magenta")
         for conversation in (guide, critic):
-            await _describe(conversation, stage)
-        stage.heading("Both get a message at once. With one slot they answer one after the other.")
-        await asyncio.gather(_conversation(guide, _TO_GUIDE, stage), _conversation(critic, _TO_CRITIC, stage))
-        stage.heading("A task can be stopped at any word.")
-        await _conversation(guide, "Tell me the history of Madrid.", stage, enough=_ENOUGH)
-        stage.heading("One conversation opens another, asks it, and gets exactly one answer.")
-        await _conversation(guide, "Ask a colleague what coffee is.", stage, newcomer=model.colleague)
-        stage.heading("What each of them remembers, and what its model was sent.")
+            await _describe(conversation, view)
+        view.heading("Both get a message at once. With one slot they answer one after the other.")
+        await asyncio.gather(_conversation(guide, _TO_GUIDE, view), _conversation(critic, _TO_CRITIC, view))
+        view.heading("A task can be stopped at any word.")
+        await _conversation(guide, "Tell me the history of Madrid.", view, enough=_ENOUGH)
+        view.heading("One conversation opens another, asks it, and gets exactly one answer.")
+        await _conversation(guide, "Ask a colleague what coffee is.", view, newcomer=model.colleague)
+        view.heading("What each of them remembers, and what its model was sent.")
         for conversation in (guide, critic):
-            await _remember(conversation, model.sent[conversation.id], stage)
-    stage.heading("With three slots one asks three at once, and waits for the slowest of them.")
-    await ask_colleagues(settings, stage)
+            await _remember(conversation, model.sent[conversation.id], view)
+    view.heading("With three slots one asks three at once, and waits for the slowest of them.")
+    await ask_colleagues(settings, view)
 
 
-async def _describe(conversation: Conversation, stage: DemoView) -> None:
+async def _describe(conversation: Conversation, view: DemoView) -> None:
     context = await conversation.context()
     names = [tool.name if tool.source != "conv" else "conv_*" for tool in conversation.tools()]
     tools = ", ".join(dict.fromkeys(names))
-    stage.row(conversation.id, "told", context.base_instructions or "")
-    stage.row(conversation.id, "has", f"tools: {tools} · storage: {context.storage_policy}")
+    view.row(conversation.id, "told", context.base_instructions or "")
+    view.row(conversation.id, "has", f"tools: {tools} · storage: {context.storage_policy}")
     for cut in context.narrowed:
         sentence = f"{cut.field}: asked {cut.asked}, given {cut.given} (by the {cut.because})"
-        stage.row(conversation.id, "narrowed", sentence, "yellow")
+        view.row(conversation.id, "narrowed", sentence, "yellow")
 
 
 async def _conversation(
-    conversation: Conversation, text: str, stage: DemoView, *, enough: int | None = None, newcomer: str = ""
+    conversation: Conversation, text: str, view: DemoView, *, enough: int | None = None, newcomer: str = ""
 ) -> None:
     words = 0
     async for event in conversation.stream(text):
         if event.type == "conversation_opened" and event.conversation_id is not None:
-            stage.introduce(event.conversation_id, "other", "green")
-            stage.row(event.conversation_id, "is", newcomer)
-        stage.show(event)
+            view.introduce(event.conversation_id, "other", "green")
+            view.row(event.conversation_id, "is", newcomer)
+        view.show(event)
         words += event.type == "agent_message_delta"
         if words == enough:
             await conversation.interrupt()
 
 
-async def _remember(conversation: Conversation, sent: str, stage: DemoView) -> None:
+async def _remember(conversation: Conversation, sent: str, view: DemoView) -> None:
     for entry in await conversation.history():
-        stage.row(conversation.id, entry.role, entry.text or "", "dim")
+        view.row(conversation.id, entry.role, entry.text or "", "dim")
     verdict = "has" if _SECRET in sent else "does not have"
-    stage.row(conversation.id, "proof", f"what its model was sent last {verdict} “{_SECRET}” in it", "bold")
+    view.row(conversation.id, "proof", f"what its model was sent last {verdict} “{_SECRET}” in it", "bold")
 
 
 _QUESTION = "Ask three colleagues about our evening."
@@ -200,8 +200,8 @@ _TICK_S = 0.1
 class ColleaguesView:
     """Shows who works and for how long already, and each answer whole when it is there."""
 
-    def __init__(self, stage: DemoView, caller: ConversationId) -> None:
-        self._stage = stage
+    def __init__(self, view: DemoView, caller: ConversationId) -> None:
+        self._view = view
         self._caller = caller
         self._now = SystemClock().monotonic
         self._began = self._now()
@@ -228,7 +228,7 @@ class ColleaguesView:
                 return
             case e.ConversationOpened(title=title) if who is not None:
                 self._names[who] = title or ""
-                self._stage.introduce(who, self._names[who], _STYLES[len(self._names) % len(_STYLES)])
+                self._view.introduce(who, self._names[who], _STYLES[len(self._names) % len(_STYLES)])
             case e.TurnAborted("replaced") if who is not None:
                 self._line(who, "waits", "for three answers, and takes no slot meanwhile")
             case e.TaskComplete() if who is not None:
@@ -240,12 +240,12 @@ class ColleaguesView:
                 self._show(event)
 
     def _show(self, event: e.Event) -> None:
-        self._stage.status()
-        self._stage.show(event)
+        self._view.status()
+        self._view.show(event)
 
     def _line(self, who: ConversationId, label: str, text: str) -> None:
-        self._stage.status()
-        self._stage.row(who, label, text, "dim")
+        self._view.status()
+        self._view.row(who, label, text, "dim")
 
     def _time_of(self, who: ConversationId) -> str:
         if who == self._caller:
@@ -258,20 +258,20 @@ class ColleaguesView:
         now = self._now()
         working = [f"{self._names[who]} {now - since:.1f} s" for who, since in self._since.items()]
         if working:
-            self._stage.status(f"at work: {' · '.join(working)}")
+            self._view.status(f"at work: {' · '.join(working)}")
 
 
-async def ask_colleagues(settings: Settings, stage: DemoView) -> None:
+async def ask_colleagues(settings: Settings, view: DemoView) -> None:
     """In a session with three slots, a conversation asks three new ones in one answer."""
     nursery = Nursery()
     async with Session.start(replace(settings, slots=3), journal=NoJournal()) as session:
         guide = session.root
         await guide.set_context(base_instructions="You are the guide: plan, measure, answer.")
-        stage.introduce(guide.id, "guide", "cyan")
-        view = ColleaguesView(stage, guide.id)
-        nursery.start(view.tick(), "elapsed times")
+        view.introduce(guide.id, "guide", "cyan")
+        colleagues = ColleaguesView(view, guide.id)
+        nursery.start(colleagues.tick(), "elapsed times")
         try:
             async for event in guide.stream(_QUESTION):
-                view.show(event)
+                colleagues.show(event)
         finally:
             await nursery.close(1.0)

@@ -250,7 +250,7 @@ class ExecutorBackend:
             lasting = isinstance(ending, RunFinished) or self._resuming.retry == "resume"
             # One that was stopped before it said anything may never have read its prompt.
             resumable = knew and has_steps and lasting and telling.mode == "full" and not assignment.private
-            _record_native_session(conversation, native_session, resumable, former, noted=not assignment.passing)
+            _record_native_session(conversation, native_session, resumable, former, recorded=not assignment.passing)
         progress.close()
         scope.check_wanted()
         return ending, knew
@@ -283,17 +283,17 @@ def _record_native_session(
     resumable: bool,
     former: NativeSession | None,
     *,
-    noted: bool,
+    recorded: bool,
 ) -> None:
     """A run has ended: record its session id, also for a resumed session, or that there is none any more.
 
-    Not `noted`, it is for the rest of this task alone.
+    Not `recorded`, it is for the rest of this task alone.
     """
     native_session = _update_native_session(conversation, native_session, upto=_newest_item_id(conversation))
     if native_session is None:
         return
     conversation.native_session = native_session if resumable else None
-    if noted and (resumable or former is not None):
+    if recorded and (resumable or former is not None):
         conversation.note(NoteRecord(conversation.id, NATIVE_SESSION, native_session.noted() if resumable else None))
 
 

@@ -104,7 +104,7 @@ class _AnswerReader:
         self._scope = scope
         self._aloud = aloud
         self._offsets: dict[ItemId, int] = {}
-        self._heard = self._said = self._heard_escapes = self._said_escapes = 0
+        self._delta_bytes = self._item_bytes = self._delta_escapes = self._item_escapes = 0
 
     async def take_long(self, piece: TextDelta | ReasoningDelta) -> None:
         """A long piece as several short ones, so that the loop is not held."""
@@ -117,8 +117,8 @@ class _AnswerReader:
             case TextDelta() | ReasoningDelta():
                 self._hear(piece)
             case AnswerItem(item):
-                self._said = _bounded(self._said + _size(item))
-                self._said_escapes = _bounded_escapes(self._said_escapes + sum(map(escape_cost, _texts(item))))
+                self._item_bytes = _bounded(self._item_bytes + _size(item))
+                self._item_escapes = _bounded_escapes(self._item_escapes + sum(map(escape_cost, _texts(item))))
                 self.items.append(_clean(item))
             case ProviderSearch(call_id, query):
                 call_id = CallId(_valid(call_id))
@@ -136,8 +136,8 @@ class _AnswerReader:
         return None
 
     def _hear(self, piece: TextDelta | ReasoningDelta) -> None:
-        self._heard = _bounded(self._heard + len(piece.text))
-        self._heard_escapes = _bounded_escapes(self._heard_escapes + escape_cost(piece.text))
+        self._delta_bytes = _bounded(self._delta_bytes + len(piece.text))
+        self._delta_escapes = _bounded_escapes(self._delta_escapes + escape_cost(piece.text))
         if not self._aloud:
             return
         text, item_id = _valid(piece.text), ItemId(_valid(piece.item_id))

@@ -126,8 +126,8 @@ class ConversationState:
         """
         terms = self.terms
         additions = [] if terms.agent is None else [addition.text for addition in terms.agent.additions]
-        standing = terms.context.user_instructions
-        items = seeds(standing, terms.cwd, terms.rights, additions, project=project, unattended=terms.unattended)
+        instructions = terms.context.user_instructions
+        items = seeds(instructions, terms.cwd, terms.rights, additions, project=project, unattended=terms.unattended)
         self._project = project
         self.history = HistoryStore(history_limits(terms.rights), items)
         self.note(ItemsRecord(self.id, tuple(items), pinned=True, seed=True))

@@ -39,11 +39,11 @@ _KEPT = 100_000
 class Tombstones:
     """The last hundred thousand closed ids."""
 
-    __slots__ = ("_ids", "_kept")
+    __slots__ = ("_ids", "_limit")
 
     def __init__(self, limit: int = _KEPT) -> None:
         self._ids: dict[str, None] = {}
-        self._kept = limit
+        self._limit = limit
 
     def __contains__(self, id: object) -> bool:
         return id in self._ids
@@ -51,7 +51,7 @@ class Tombstones:
     def add(self, id: str) -> None:
         """Remember an id, and forget the oldest where there are too many."""
         self._ids[id] = None
-        if len(self._ids) > self._kept:
+        if len(self._ids) > self._limit:
             del self._ids[next(iter(self._ids))]
 
 

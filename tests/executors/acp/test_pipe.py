@@ -108,7 +108,7 @@ async def test_one_that_asks_and_does_not_listen_is_not_listened_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bounded memory: so many requests without an answer, and the next is heard when one has been answered."""
-    monkeypatch.setattr(acp_pipe, "MAX_ASKED", 3)
+    monkeypatch.setattr(acp_pipe, "MAX_OPEN_REQUESTS", 3)
     code = 'for n in range(9): print(\'{"id": %d, "method": "a"}\' % n, flush=True)\ninput()\ninput()'
     async with acp_crew(tmp_path) as crew:
         pipe, watch = await started(crew, code)

@@ -292,7 +292,7 @@ class ExecJsonLines:
 
     # ── items ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _said(self, event: e.Event, data: e.AgentMessage | e.AgentReasoning) -> JsonLines:
+    def _text(self, event: e.Event, data: e.AgentMessage | e.AgentReasoning) -> JsonLines:
         kind = "agent_message" if isinstance(data, e.AgentMessage) else "reasoning"
         yield {"type": "item.completed", "item": self._item(kind, text=data.text)}
 
@@ -320,8 +320,8 @@ class ExecJsonLines:
         e.TaskComplete: _complete,
         e.TurnAborted: _abort,
         e.TokenCount: _count,
-        e.AgentMessage: _said,
-        e.AgentReasoning: _said,
+        e.AgentMessage: _text,
+        e.AgentReasoning: _text,
         t.PlanUpdate: _plan,
         e.BackgroundEvent: _background,
         e.ErrorEvent: _error,

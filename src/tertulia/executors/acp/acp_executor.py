@@ -181,8 +181,8 @@ class AcpExecutor:
                 return
             yield NativeSessionId(session)
             task = AcpTask(assignment.host)
-            prompt = build_prompt(assignment, agent.process.told or "")
-            agent.process.told = system_text(assignment) or agent.process.told
+            prompt = build_prompt(assignment, agent.process.system_text or "")
+            agent.process.system_text = system_text(assignment) or agent.process.system_text
             self._spawn(agent.process.work(task, prompt), f"task of {self.name}")
             async for step in _steps(task):
                 yield step
@@ -258,7 +258,7 @@ class AcpExecutor:
                 await process.begin(params)
             else:
                 await process.take_up(resume, params)
-            process.told = system_text_in_session(self._definition, assignment, agent.in_variable)
+            process.system_text = system_text_in_session(self._definition, assignment, agent.in_variable)
         if sandbox.mode is not None:
             # Each time: it may have changed it by itself.
             await process.set_mode(sandbox.mode)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 UNREAD_BYTES = 65_536
 """Output that waits to be read; the agent waits too, then."""
-MAX_ASKED = 100
+MAX_OPEN_REQUESTS = 100
 """Requests of its own that have no answer yet, or whose answer it has not read; after these it is not listened to."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 """Bytes of output in one task."""
@@ -81,7 +81,7 @@ class AcpPipe:
         self._unread_bytes = 0
         self._messages: deque[Line] = deque()
         self._something = asyncio.Event()
-        self._asked = 0
+        self._open_requests = 0
         self._strange = 0
         self._over = False
         self._bytes = 0
@@ -130,16 +130,16 @@ class AcpPipe:
             raise ConnectionError("the agent takes no more input") from None
         finally:
             if "method" not in message:
-                self._asked -= 1
+                self._open_requests -= 1
                 self._something.set()
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None when there will be none."""
         while True:
             await self.may_read.wait()
-            if self._messages and (self._asked < MAX_ASKED or self._over):
+            if self._messages and (self._open_requests < MAX_OPEN_REQUESTS or self._over):
                 message = self._messages.popleft()
-                self._asked += "method" in message and "id" in message
+                self._open_requests += "method" in message and "id" in message
                 return message
             if not self._messages:
                 if self._unread:
@@ -221,7 +221,7 @@ class AcpProcess:
         self.pipe = AcpPipe()
         self.session: str | None = None
         """The agent's own id of the session."""
-        self.told: str | None = None
+        self.system_text: str | None = None
         """The system part that it was given in that session."""
         self._runner, self._spawn, self._start_s = runner, spawn, start_s
         self._running: RunningCommand | None = None

@@ -53,19 +53,19 @@ class AgentTerminal:
         self.argv = argv
         self.running: RunningCommand
         self._limit = limit
-        self._kept = bytearray()
+        self._output = bytearray()
         self._cut = False
 
     def hear(self, data: bytes) -> None:
         """More of it. The oldest goes."""
-        self._kept += data
-        if len(self._kept) > self._limit:
-            del self._kept[: len(self._kept) - self._limit]
+        self._output += data
+        if len(self._output) > self._limit:
+            del self._output[: len(self._output) - self._limit]
             self._cut = True
 
     def shown(self) -> tuple[str, bool]:
         """(the output, whether something is missing); no character is cut in two."""
-        output = bytes(self._kept)
+        output = bytes(self._output)
         if self._cut:
             output = output.lstrip(bytes(range(0x80, 0xC0)))
         return output.decode("utf-8", "replace"), self._cut

@@ -54,7 +54,7 @@ class AgentUpdates:
         self._pieces: list[str] = []
         self._length = 0
         self._calls: dict[str, dict[str, Any]] = {}
-        self._begun: dict[str, x.ToolUseBegin] = {}
+        self._open_calls: dict[str, x.ToolUseBegin] = {}
 
     def understand(self, update: Mapping[str, Any]) -> list[x.Step]:
         """What one update says. It never raises."""
@@ -131,12 +131,12 @@ class AgentUpdates:
         call = self._calls.setdefault(call_id, {})
         call.update({key: value for key, value in update.items() if value is not None})
         status = call.get("status")
-        if call_id not in self._begun and (status not in (None, "pending") or _says_what(call)):
-            begin = self._begun[call_id] = _tool_use_begin(call_id, call)
+        if call_id not in self._open_calls and (status not in (None, "pending") or _says_what(call)):
+            begin = self._open_calls[call_id] = _tool_use_begin(call_id, call)
             yield begin
-        if status in _OVER and call_id in self._begun:
+        if status in _OVER and call_id in self._open_calls:
             del self._calls[call_id]
-            yield _tool_use_end(self._begun.pop(call_id), call)
+            yield _tool_use_end(self._open_calls.pop(call_id), call)
 
     _tellers: ClassVar[Mapping[str, Callable[..., Iterator[x.Step]]]] = {
         "agent_message_chunk": _message,

@@ -35,7 +35,7 @@ class CodexJsonl(JsonlParser):
     def __init__(self, total: Usage = NO_USAGE, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         super().__init__(max_line_bytes)
         self._total = total
-        self._said: str | None = None
+        self._last_text: str | None = None
         self._plan: x.AgentPlan | None = None
 
     def _understood(self, line: Line) -> Iterable[x.Step] | None:
@@ -49,7 +49,7 @@ class CodexJsonl(JsonlParser):
                 self._ending = x.RunInterrupted()
                 return []
             case "turn.completed":
-                self._ending = x.RunFinished(self._said)
+                self._ending = x.RunFinished(self._last_text)
                 return [self._cost(line.get("usage"))]
             case "turn.failed":
                 self._ending = x.RunFailed(_message(line.get("error")) or "the agent failed and did not say why")
@@ -91,7 +91,7 @@ class CodexJsonl(JsonlParser):
             return None
         if item["type"] == "reasoning":
             return [x.Thought(item_id, words)]
-        self._said = words
+        self._last_text = words
         return [x.AgentText(item_id, words)]
 
     def _planned(self, item: Line) -> Iterable[x.Step] | None:

@@ -87,7 +87,7 @@ class ScriptedModel:
         self._cues = ReplyQueue([_cue(reply, number) for number, reply in enumerate(replies, 1)], repeat=repeat)
         self._chunk = chunk
         self._sleep = sleep
-        self._asked: deque[ScriptedRequest] = deque(maxlen=MAX_REQUESTS_KEPT)
+        self._requests: deque[ScriptedRequest] = deque(maxlen=MAX_REQUESTS_KEPT)
         self._call_numbers = count(1)
         self._streaming = 0
 
@@ -126,7 +126,7 @@ class ScriptedModel:
     @property
     def requests(self) -> list[ScriptedRequest]:
         """The last 1,000 requests, oldest first."""
-        return list(self._asked)
+        return list(self._requests)
 
     @property
     def last_request(self) -> ScriptedRequest:
@@ -135,9 +135,9 @@ class ScriptedModel:
         Raises:
             NotFoundError: There was none.
         """
-        if not self._asked:
+        if not self._requests:
             raise NotFoundError(f"{self.name} has not been asked anything yet")
-        return self._asked[-1]
+        return self._requests[-1]
 
     @property
     def remaining(self) -> int:
@@ -159,7 +159,7 @@ class ScriptedModel:
             The pieces of the answer.
         """
         scripted_request = ScriptedRequest(request)
-        self._asked.append(scripted_request)
+        self._requests.append(scripted_request)
         return self._play(scripted_request, self._cues.take(scripted_request))
 
     async def close(self) -> None:

@@ -80,18 +80,18 @@ class CodexToolCalls(SurfaceCalls[CodexCall, CodexNotification]):
     def __init__(self, active_turn: ActiveTurn, root: ConversationId, cwd: Callable[[ConversationId], str]) -> None:
         super().__init__(root, cwd)
         self._active_turn = active_turn
-        self._asked: dict[str, CodexCall | None] = {}
+        self._open_approvals: dict[str, CodexCall | None] = {}
         """Approvals that wait, and what each is about."""
 
     def forget(self) -> None:
         """A turn has ended: forget its calls and approvals."""
         self._open.clear()
-        self._asked.clear()
+        self._open_approvals.clear()
         self._active_turn.waiting = False
 
     def item_of(self, approval_id: str) -> CodexItem | None:
         """What an approval that waits is about, as far as that is known."""
-        call = self._asked.get(approval_id)
+        call = self._open_approvals.get(approval_id)
         return None if call is None else call.item
 
     def begin(self, event: Event, data: t.ToolCallBegin) -> Iterator[CodexNotification]:
@@ -139,17 +139,17 @@ class CodexToolCalls(SurfaceCalls[CodexCall, CodexNotification]):
 
     def asked(self, event: Event, data: t.ApprovalRequest) -> Iterator[CodexNotification]:
         """A person is asked, about a call; an agent's question, about its last one."""
-        self._asked[data.approval_id] = self.about(event, data)
+        self._open_approvals[data.approval_id] = self.about(event, data)
         yield from self._waiting()
 
     def settled(self, event: Event, data: t.ApprovalResolved) -> Iterator[CodexNotification]:
         """An approval is resolved, by this client or another."""
-        call = self._asked.pop(data.approval_id, None)
+        call = self._open_approvals.pop(data.approval_id, None)
         if call is not None and data.decision == "deny":
             call.declined = True
         yield from self._waiting()
 
     def _waiting(self) -> Iterator[CodexNotification]:
-        if self._active_turn.waiting != bool(self._asked):
-            self._active_turn.waiting = bool(self._asked)
+        if self._active_turn.waiting != bool(self._open_approvals):
+            self._active_turn.waiting = bool(self._open_approvals)
             yield self._active_turn.status()

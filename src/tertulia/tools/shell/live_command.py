@@ -36,7 +36,7 @@ def without_nul(text: str) -> str:
 class LiveCommand:
     """A command that was started, and who is told of it. Its end is published once, when it is first seen."""
 
-    __slots__ = ("_publish", "_telling", "_told", "began_at", "call_id", "command", "running")
+    __slots__ = ("_end_published", "_publish", "_telling", "began_at", "call_id", "command", "running")
 
     def __init__(self, command: Command, call_id: CallId, publish: Publish, began_at: float) -> None:
         self.command = command
@@ -47,7 +47,7 @@ class LiveCommand:
         self.running: RunningCommand
         self._publish: Publish | None = publish
         self._telling = _Pieces(call_id)
-        self._told = False
+        self._end_published = False
 
     @classmethod
     async def start(
@@ -99,9 +99,9 @@ class LiveCommand:
 
     def tell(self, finished: CommandResult) -> None:
         """Publish that it has ended, once."""
-        if self._told or self._publish is None:
+        if self._end_published or self._publish is None:
             return
-        self._told = True
+        self._end_published = True
         self._publish(
             ExecCommandEnd(
                 call_id=self.call_id,
