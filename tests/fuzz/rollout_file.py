@@ -15,7 +15,7 @@ _ROOM = Path(tempfile.mkdtemp())
 atexit.register(shutil.rmtree, _ROOM, ignore_errors=True)
 _FILE = _ROOM / "session.db"
 
-SEEDS = [(Path(__file__).parents[1] / "rollout" / "fixtures" / "version_1.db").read_bytes()]
+SEEDS = [(Path(__file__).parents[1] / "rollout" / "fixtures" / "version_3.db").read_bytes()]
 WORDS = [b"SQLite format 3\0", b"record", b"CREATE TABLE", b"\r\0\0\0", b"\5\0\0\0", b"\xff\xff\xff\xff"]
 
 

@@ -21,8 +21,8 @@ _KINDS = (
     b"ended",
     b"event",
     b"forked",
-    b"name",
     b"noted",
+    b"prompt",
     b"queued",
     b"rewritten",
     b"said",
@@ -39,14 +39,15 @@ def fuzz(data: bytes) -> None:
 
 
 def _row(text: bytes) -> StoredRow | None:
-    """`n talk scope seq kind type`, header and body, between tabs."""
+    """`n conversation task seq source kind type`, header and body, between tabs."""
     cells, _, rest = text.partition(b"\t")
     header, _, body = rest.partition(b"\t")
     match cells.decode("utf-8", "replace").split(" "):
-        case [n, conversation, scope, seq, kind, type]:
-            numbers = [int(each) if each.isascii() and each.isdigit() else 0 for each in (n, conversation, scope, seq)]
-            n, conversation, scope, seq = (min(each, 2**63 - 1) for each in numbers)
-            return StoredRow(n, kind, type, 1.5 * n, seq or None, conversation, scope, header, body or None, not header)
+        case [*texts, kind, type] if len(texts) == 5:
+            numbers = [int(text) if text.isascii() and text.isdigit() else 0 for text in texts]
+            n, conversation, task, seq, source = (min(number, 2**63 - 1) for number in numbers)
+            place = (n, kind, type, 1.5 * n, seq or None, conversation, task)
+            return StoredRow(*place, header, body or None, not header, source)
         case _:
             return None
 
@@ -54,9 +55,9 @@ def _row(text: bytes) -> StoredRow | None:
 def _seed(policy: StoragePolicy, *whats: Event | Record) -> bytes:
     rows = written(*whats, policy=policy)
     return b"\n".join(
-        b"%d %d %d %d %b %b\t%b\t%b"
+        b"%d %d %d %d %d %b %b\t%b\t%b"
         % (
-            *(row.n, row.conversation, row.scope, row.seq or 0, row.kind.encode(), row.type.encode()),
+            *(row.n, row.conversation, row.task, row.seq or 0, row.source, row.kind.encode(), row.type.encode()),
             *(row.header, row.body or b""),
         )
         for row in rows
@@ -86,6 +87,6 @@ _CALLS: list[Event | Record] = [
 SEEDS = [_seed(policy, *whats) for policy in (Full(), HeadersOnly()) for whats in (_CONVERSATION, _CALLS)]
 WORDS = [
     *_KINDS,
-    *(b'"same":', b'"as":', b'"of":', b'"i":', b'"ids":', b'"id":', b'"empty":true', b'"call":', b'"items":', b'"is":'),
+    *(b'"same":true', b'"own":true', b'"of":', b'"i":', b'"ids":', b'"id":', b'"empty":true', b'"items":', b'"list":'),
     *(b"null", b"[]", b"{}", b"-1", b"9223372036854775807", b"18446744073709551616", b"1e308", b"\t", b"\n"),
 ]

@@ -27,7 +27,7 @@ def session_rows(*said: str, policy: StoragePolicy = FULL, title: str | None = N
     rows = [
         row(1, None, bare, kind="session", type="session", conversation=0, ts=ts, header=b"{}"),
         row(2, None, bare, type="session_configured", conversation=0, ts=ts, header=encoded(model="scripted/tour")),
-        row(3, None, bare, kind="talk", type="talk", conversation=3, ts=ts, header=encoded(id="~u")),
+        row(3, None, bare, kind="conversation", type="conversation", conversation=3, ts=ts, header=encoded(id="~u")),
         row(4, encoded(title=title), policy, kind="terms", type="", conversation=3, ts=ts),
         row(
             5,

@@ -96,9 +96,8 @@ class MemoryReader:
         """Records whose n is larger, in order of n, as of now."""
         for n, row in sorted(self._records.rows.items()):
             if n > after:
-                yield StoredRow(
-                    n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.stored_body
-                )
+                place = (n, row.kind, row.type, row.ts, row.seq, row.conversation, row.task)
+                yield StoredRow(*place, row.header, row.stored_body, source=row.source)
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -93,9 +93,8 @@ def asked(
 
 def as_stored(row: Row) -> StoredRow:
     """What a store gives back of a row that was neither erased nor damaged."""
-    return StoredRow(
-        row.n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.stored_body
-    )
+    place = (row.n, row.kind, row.type, row.ts, row.seq, row.conversation, row.task)
+    return StoredRow(*place, row.header, row.stored_body, source=row.source)
 
 
 def written(*whats: Event | Record, policy: StoragePolicy | None = None, codec: Codec | None = None) -> list[Row]:

@@ -33,7 +33,7 @@ def row(n: int, body: bytes | None = b'"said"', policy: StoragePolicy = FULL, **
         "ts": NOW,
         "seq": n,
         "conversation": 1,
-        "scope": 0,
+        "task": 0,
         "header": b"{}",
         **changes,
     }
@@ -42,9 +42,8 @@ def row(n: int, body: bytes | None = b'"said"', policy: StoragePolicy = FULL, **
 
 def same(row: Row) -> StoredRow:
     """That record as it is read back."""
-    return StoredRow(
-        row.n, row.kind, row.type, row.ts, row.seq, row.conversation, row.scope, row.header, row.stored_body
-    )
+    place = (row.n, row.kind, row.type, row.ts, row.seq, row.conversation, row.task)
+    return StoredRow(*place, row.header, row.stored_body, source=row.source)
 
 
 async def asked(act: Callable[..., None], *args: Any) -> Any:

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tertulia.errors import ClosedError, StorageError, StoragePolicyViolationError
 from tertulia.events.journal import Journal
@@ -222,7 +223,7 @@ async def test_of_a_conversation_nothing_was_agreed_of_only_the_skeleton_is_stor
     journal.write(event(ConversationOpened(None, "a title", "m", "native"), seq=2))
     await turn(journal)
 
-    assert [row.type for row in store.rows] == ["session", "talk", "scope", "conversation_opened"]
+    assert [row.type for row in store.rows] == ["session", "conversation", "task", "conversation_opened"]
     assert bodies(store.rows) == 0
 
 
@@ -367,7 +368,7 @@ async def test_who_goes_on_with_a_record_obeys_what_was_agreed_there() -> None:
 
     assert b"CANARY" not in store.bytes
     assert [row.n for row in store.rows] == sorted({row.n for row in store.rows})
-    assert [row.kind for row in store.rows].count("talk") == 2
+    assert [row.kind for row in store.rows].count("conversation") == 2
 
 
 # ── failures ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -470,7 +471,7 @@ async def test_settling_tells_the_error_and_settles_when_there_is_room_again() -
     await journal.settle()
     await journal.settle()
 
-    assert [row.kind for row in store.rows] == ["talk", "agreed"]
+    assert [row.kind for row in store.rows] == ["conversation", "agreed"]
 
 
 class Careless(Codec):
@@ -480,7 +481,7 @@ class Careless(Codec):
 
     def record(self, record: Record, policy: StoragePolicy, ts: float) -> list[Row]:
         rows = super().record(record, Full() if self.broken else policy, ts)
-        return [Row(*(getattr(row, name) for name in Row.__struct_fields__[:-1]), policy) for row in rows]
+        return [replace(row, policy=policy) for row in rows]
 
 
 async def test_a_write_that_would_break_a_policy_is_refused_whole() -> None:

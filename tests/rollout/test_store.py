@@ -35,9 +35,9 @@ async def store(stage: Stage) -> AsyncIterator[AnyStore]:
 async def test_what_was_acknowledged_is_read_back_in_order(stage: Stage, store: AnyStore) -> None:
     """S002-15: records come back as they were, gaps in n and all."""
     rows = [
-        row(1, kind="talk", type="", seq=None, conversation=0),
+        row(1, kind="conversation", type="", seq=None, conversation=0),
         row(2, None, HeadersOnly()),
-        row(5, b"\x00\xff not even text \xe2\x80\xa8 ", Ttl(9), scope=2, header=b'{"a":"\xc3\xa9"}'),
+        row(5, b"\x00\xff not even text \xe2\x80\xa8 ", Ttl(9), task=2, source=1, header=b'{"a":"\xc3\xa9"}'),
         row(2**62, ts=NOW + 0.123456789),
     ]
     assert await asked(store.append, rows[:3], 0) is None
@@ -164,8 +164,8 @@ async def test_a_sweep_that_fails_fails_alone(stage: Stage, store: AnyStore) -> 
 
 def two_conversations() -> list[Row]:
     return [
-        row(1, b'"named"', kind="talk", type="", conversation=0),
-        row(2, b'"named too"', kind="talk", type="", conversation=0),
+        row(1, b'"named"', kind="conversation", type="", conversation=0),
+        row(2, b'"named too"', kind="conversation", type="", conversation=0),
         row(3, type="task_started"),
         row(4, type="agent_message"),
         row(5, type="agent_message", conversation=2),

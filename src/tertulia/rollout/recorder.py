@@ -215,12 +215,12 @@ class Recorder:
             self._complete(entries)
 
     def _erase(self, conversation: ConversationId, policy: StoragePolicy) -> None:
-        state = self._codec.naming.conversation(conversation)
-        self._codec.naming.erased(conversation)
-        if state is not None:
+        number = self._codec.written.number(conversation)
+        self._codec.written.erased(conversation)
+        if number is not None:
             act = _StoreCall(self._codec.last_n + 1, [], (conversation, policy))
             self._under_way.append(act)
-            self._store.enforce(state, policy, SKELETON, self._attempt, lambda error: self._done(act, error))
+            self._store.enforce(number, policy, SKELETON, self._attempt, lambda error: self._done(act, error))
 
     def _rows(self, entry: _PendingRecord) -> Sequence[Row]:
         what = entry.what
@@ -243,7 +243,7 @@ class Recorder:
     def _refuse(self, act: _StoreCall, error: StoragePolicyViolationError) -> None:
         """The store refused a text that its policy forbids. Earlier rows are still good, so this fails in its turn."""
         self._under_way.remove(act)
-        self._codec.naming.forget(act.first)
+        self._codec.written.forget(act.first)
         self._batch = act.entries + self._batch
         self._refusal = error
         self._give_up_refused()
@@ -264,7 +264,7 @@ class Recorder:
         self._attempt += 1
         self._refusal = None
         if acts:
-            self._codec.naming.forget(acts[0].first)
+            self._codec.written.forget(acts[0].first)
         for act in acts:
             if act.erases is not None:
                 conversation, policy = act.erases

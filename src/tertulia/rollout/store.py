@@ -47,15 +47,17 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     seq: int | None
     """The number of a durable event."""
     conversation: int
-    """The `n` of the row that named the conversation; 0 for the session itself."""
-    scope: int
-    """The `n` of the row that named submission, task and trace; 0 for none."""
+    """The `n` of the row that has the conversation's id; 0 for the session itself."""
+    task: int
+    """The `n` of the row that has the ids of its task, perhaps its own; 0 for none."""
     header: bytes
     """JSON. Never text of a conversation."""
     body: bytes | LongBody | None
     """JSON, or None where the policy forbids it or there is nothing to say. A store writes `stored_body`."""
     policy: StoragePolicy
     """The strictest of its sources."""
+    source: int = 0
+    """The `n` of the earlier row, of the same conversation, that has what this one does not repeat; 0 for none."""
 
     @property
     def stored_body(self) -> bytes | None:
@@ -82,23 +84,28 @@ class StoredRow(msgspec.Struct, frozen=True, gc=False):
     ts: float
     seq: int | None
     conversation: int
-    scope: int
+    task: int
     header: bytes
     body: bytes | None
     damaged: bool = False
     """The header could not be trusted (both are empty then), or the body (it is None then)."""
+    source: int = 0
 
 
 def stays_as_header(kind: str, type: str) -> bool:
     """Whether the header of a record outlives its text wherever records are deleted whole.
 
     Without the beginning of a session or a conversation it could not be resumed; without the end of a task its
-    message, sent again under the same id, would run again.
+    message, sent again under the same id, would run again. Of a task's beginning others take their ids, of a prompt
+    their digests.
     """
-    return kind == "agreed" or type in LASTING
+    return kind in STAYING_KINDS or type in STAYING_TYPES
 
 
 LASTING = ("session_configured", "conversation_opened", "task_complete", "turn_aborted")
+"""Events whose rows stay, and after which the head of a file is brought up to date."""
+STAYING_KINDS = ("agreed", "prompt")
+STAYING_TYPES = (*LASTING, "task_started")
 
 
 class SweepResult(msgspec.Struct, frozen=True):

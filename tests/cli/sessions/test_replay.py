@@ -184,16 +184,13 @@ def test_records_that_were_deleted_are_exit_code_1_and_named(shell: Shell, where
         assert said in ran.err
 
 
-def test_a_record_of_an_earlier_version_is_said_to_have_no_head(shell: Shell) -> None:
-    """R2: no error, and no proof."""
+def test_a_record_of_an_earlier_format_is_refused(shell: Shell) -> None:
+    """Issue 21: with one sentence that says which format it is and what to do."""
     session_id = run_session(shell)
-    by_hand(shell, session_id, "DELETE FROM record WHERE n = -2")
-    by_hand(shell, session_id, "PRAGMA user_version = 1")
+    by_hand(shell, session_id, "PRAGMA user_version = 2")
     ran = shell.run("sessions", "replay", session_id, "--verify")
-    assert (ran.code, ran.out.splitlines()[-1]) == (
-        0,
-        "This record was made by an earlier version, which wrote no head: its end is not proved.",
-    )
+    assert (ran.code, ran.out) == (1, "")
+    assert "before its first release (format 2, this one reads 3); move it away" in ran.err
 
 
 def test_what_a_process_wrote_after_its_last_answer_is_not_proved(shell: Shell) -> None:

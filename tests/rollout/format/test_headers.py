@@ -32,7 +32,7 @@ def test_no_text_of_anybody_is_a_header(kind: type[EventData]) -> None:
     """S002-16, HARDENING E1"""
     layout = layout_of(kind)
     types = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    headers = {*layout.header, *layout.offered, *layout.interned}
+    headers = {*layout.header, *layout.offered, *layout.repeated}
 
     assert {name for name in headers if _is_text(types[name])} <= HARMLESS_STRINGS
     assert headers | set(layout.body) == set(types), "every field has its place"
@@ -81,7 +81,7 @@ def test_texts_and_objects_are_not_plain(value: object) -> None:
 
 def test_the_skeleton_is_starts_ends_and_errors() -> None:
     """S002-17, R3: and the digest of a message id, so that no message runs twice."""
-    assert set(SKELETON) - set(EVENT_TYPES) == {"session", "talk", "scope", "agreed", "submitted"}
+    assert set(SKELETON) - set(EVENT_TYPES) == {"session", "conversation", "task", "agreed", "submitted"}
     assert set(SKELETON) & set(EVENT_TYPES) == {
         "session_configured", "conversation_opened", "conversation_closed", "conversation_close_forced",
         "task_started", "task_complete", "turn_aborted", "error",

@@ -10,7 +10,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
-from tertulia.rollout.format.item_rows import is_tag, join_item, split_item, synthetic_call_id, tag_of
+from tertulia.rollout.format.item_rows import ItemBody, ItemHeader, join_item, split_item, synthetic_call_id, tag_of
 from tests.rollout.recording import assistant, call, items, output, user
 from tests.tables import each_row
 
@@ -33,15 +33,15 @@ EXAMPLES: list[Item] = [
 
 
 def again(item: Item) -> Item:
-    header, body = (msgspec.json.decode(msgspec.json.encode(each)) for each in split_item(item))
-    return join_item(tag_of(item), header, body, 5, None)
+    header, body = map(msgspec.json.encode, split_item(item))
+    decoded = msgspec.json.decode(header, type=ItemHeader), msgspec.json.decode(body, type=ItemBody)
+    return join_item(tag_of(item), *decoded, 5, None)
 
 
 @each_row("item", EXAMPLES, ids=lambda item: type(item).__name__)
 def test_an_item_comes_back_as_it_was(item: Item) -> None:
     """S002-15"""
     assert again(item) == item
-    assert is_tag(tag_of(item))
 
 
 @given(items)
@@ -65,7 +65,7 @@ def test_a_header_tells_counts_and_no_words(item: Item) -> None:
 
 def test_a_call_and_its_output_without_their_texts_still_match() -> None:
     request = join_item("tool_call", split_item(call(), offered=True)[0], None, 5, None)
-    answer = join_item("tool_output", split_item(output("42"), call=5)[0], None, 9, None)
+    answer = join_item("tool_output", split_item(output("42"), has_call=True)[0], None, 9, CallId("row-5"))
 
     assert isinstance(request, ToolCall)
     assert isinstance(answer, ToolOutput)
@@ -74,13 +74,33 @@ def test_a_call_and_its_output_without_their_texts_still_match() -> None:
 
 
 def test_an_output_has_the_call_id_of_its_call() -> None:
-    header, body = split_item(output("42"), call=5)
+    header, body = split_item(output("42"), has_call=True)
     item = join_item("tool_output", header, body, 9, CallId("c1"))
 
-    assert "call_id" not in body
+    assert b"call_id" not in msgspec.json.encode(body)
     assert item == output("42")
 
 
 def test_a_storage_policy_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidParamsError):
-        join_item("user", {"storage": "sometimes"}, {"id": "u", "text": "x"}, 1, None)
+        join_item("user", ItemHeader(storage="sometimes"), ItemBody(ItemId("u"), "x"), 1, None)
+
+
+NO_ITEMS: list[tuple[str, ItemBody]] = [
+    ("", ItemBody(ItemId("u"), "x")),
+    ("video", ItemBody(ItemId("u"), "x")),
+    ("user", ItemBody(ItemId("u"))),
+    ("assistant", ItemBody(ItemId("u"))),
+    ("reasoning", ItemBody(ItemId("u"), parts=())),
+    ("summary", ItemBody(ItemId("u"), parts=())),
+    ("tool_call", ItemBody(ItemId("u"), "{}")),
+    ("tool_call", ItemBody(ItemId("u"), call_id=CallId("c"))),
+    ("tool_output", ItemBody(ItemId("u"), "x")),
+    ("tool_output", ItemBody(ItemId("u"), call_id=CallId("c"))),
+]
+
+
+@each_row(("tag", "body"), NO_ITEMS)
+def test_what_is_no_item_is_refused(tag: str, body: ItemBody) -> None:
+    with pytest.raises(LookupError, match="no item"):
+        join_item(tag, ItemHeader(), body, 1, None)

@@ -50,9 +50,9 @@ def test_events_whose_texts_are_gone_are_empty_and_listed() -> None:
 
     assert [line.what.data for line in lines] == [
         TaskStarted("user"),
-        AgentMessage("", ItemId("row-12")),
-        ToolCallBegin(CallId("row-13"), "shell", None),
-        ToolCallEnd(CallId("row-13"), "shell", False, "", True, 7),
+        AgentMessage("", ItemId("row-11")),
+        ToolCallBegin(CallId("row-12"), "shell", None),
+        ToolCallEnd(CallId("row-12"), "shell", False, "", True, 7),
         TokenCount(NO_USAGE, 10, "key"),
         TaskComplete("completed", None, NO_USAGE),
         BackgroundEvent(""),
@@ -62,9 +62,17 @@ def test_events_whose_texts_are_gone_are_empty_and_listed() -> None:
 
 def test_an_event_whose_ids_are_damaged_is_told_without_them() -> None:
     rows = stored(event(TokenCount(NO_USAGE, 10, "key")), event(TokenCount(NO_USAGE, 10, "key"), seq=2))
-    gone = [damaged(row) if row.kind in ("scope", "name") else row for row in rows]
-    lines = [line for line in read_rows(gone) if line.what is not None]
+    gone = [damaged(row) if row.kind == "task" or row.seq == 1 else row for row in rows]
+    (line,) = (line for line in read_rows(gone) if line.what is not None)
 
-    assert [line.what.data for line in lines] == [TokenCount(NO_USAGE, 0, "")] * 2
-    assert [(line.what.task_id, line.what.sub_id) for line in lines] == [(None, SESSION)] * 2
-    assert all(line.damaged for line in lines)
+    assert line.what.data == TokenCount(NO_USAGE, 0, "")
+    assert (line.what.task_id, line.what.sub_id) == (None, SESSION)
+    assert line.damaged
+
+
+def test_a_request_whose_task_is_damaged_is_told_without_it() -> None:
+    rows = [damaged(row) if row.kind == "task" else row for row in stored(asked())]
+    (line,) = (line for line in read_rows(rows) if line.what is not None)
+
+    assert line.what == replace(asked(), task_id="")
+    assert line.damaged == (line.n,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tertulia.protocol.records import ItemsRecord
+from tertulia.rollout.format.item_rows import ItemHeader
 from tertulia.rollout.format.record_lines import PartialSegment
 from tertulia.rollout.store import StoredRow
 from tests.rollout.recording import A, user
@@ -16,23 +17,23 @@ def row(n: int = 1, conversation: int = 1) -> StoredRow:
 @each_row(
     ("header", "conversation", "belongs"),
     [
-        ({"i": 1, "of": 3}, 1, True),
-        ({"i": 2, "of": 3}, 1, True),
-        ({"of": 3}, 1, False),
-        ({"i": 1, "of": 4}, 1, False),
-        ({"i": 1, "of": 3}, 2, False),
-        ({}, 1, False),
+        (ItemHeader(i=1, of=3), 1, True),
+        (ItemHeader(i=2, of=3), 1, True),
+        (ItemHeader(of=3), 1, False),
+        (ItemHeader(i=1, of=4), 1, False),
+        (ItemHeader(i=1, of=3), 2, False),
+        (ItemHeader(), 1, False),
     ],
 )
-def test_a_segment_knows_its_rows(header: dict[str, int], conversation: int, belongs: bool) -> None:
-    segment = PartialSegment(row(), {"of": 3})
+def test_a_segment_knows_its_rows(header: ItemHeader, conversation: int, belongs: bool) -> None:
+    segment = PartialSegment(row(), ItemHeader(of=3))
     segment.next = 1
 
     assert segment.takes(row(2, conversation), header) is belongs
 
 
 def test_a_segment_is_one_line() -> None:
-    segment = PartialSegment(row(), {"pinned": True, "seed": 1})
+    segment = PartialSegment(row(), ItemHeader(pinned=True))
     segment.items.append(user("x"))
 
     assert segment.line(A).what == ItemsRecord(A, (user("x"),), pinned=True, seed=False)
@@ -40,5 +41,5 @@ def test_a_segment_is_one_line() -> None:
 
 
 def test_a_segment_without_anything_in_it_says_nothing_unless_it_was_empty() -> None:
-    assert PartialSegment(row(), {"of": 2}).line(A).what is None
-    assert PartialSegment(row(), {"of": 0}).line(A).what == ItemsRecord(A, ())
+    assert PartialSegment(row(), ItemHeader(of=2)).line(A).what is None
+    assert PartialSegment(row(), ItemHeader(of=0)).line(A).what == ItemsRecord(A, ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tertulia.protocol.ids import CallId
 from tertulia.protocol.storage import Full
 from tertulia.rollout.format.record_state import ConversationRecordState, RecordState
 from tests.rollout.recording import call, output
@@ -15,9 +16,9 @@ def test_of_a_record_that_is_empty_nothing_is_known() -> None:
 
 def test_two_conversations_share_nothing() -> None:
     one, other = ConversationRecordState(1, Full()), ConversationRecordState(2, Full())
-    one.tools["digest"] = (1, 1.0)
+    one.calls[CallId("c1")] = 1
 
-    assert other.tools == {}
+    assert other.calls == {}
 
 
 def test_calls_that_were_answered_are_known_for_a_while() -> None:

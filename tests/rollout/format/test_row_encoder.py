@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
-from tertulia.rollout.format.conversation_rows import ConversationRows
 from tertulia.rollout.format.row_encoder import RowEncoder
 from tertulia.rollout.store import LongBody, Row
 from tests.tables import each_row
@@ -15,7 +14,7 @@ from tests.tables import each_row
 
 def row_of(policy: StoragePolicy, body: dict[str, Any] | None) -> Row:
     maker = RowEncoder(redacted, 6)
-    assert maker.put("said", "user", ConversationRows(3), 1.0, {"chars": 7}, policy=policy, body=body) == 7
+    assert maker.put("said", "user", 3, 1.0, {"chars": 7}, policy=policy, body=body) == 7
     (row,) = maker.rows
     assert (row.n, row.conversation, row.header, row.policy) == (7, 3, b'{"chars":7}', policy)
     return row
@@ -60,6 +59,6 @@ def test_where_there_is_nothing_that_can_be_written_there_is_no_body(body: dict[
 
 def test_a_header_that_cannot_be_written_is_empty() -> None:
     maker = RowEncoder(bytes, 0)
-    maker.put("talk", "talk", None, 1.0, {"id": object()}, policy=Full())
+    maker.put("conversation", "conversation", 0, 1.0, {"id": object()}, policy=Full())
 
     assert [(row.n, row.conversation, row.header) for row in maker.rows] == [(1, 0, b"{}")]

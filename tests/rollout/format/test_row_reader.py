@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tertulia.protocol.events import EVENT_TYPES, AgentMessage, ErrorEvent, Event, TaskStarted
+from tertulia.protocol.events import EVENT_TYPES, AgentMessage, ErrorEvent, Event, TaskStarted, TokenCount
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, UserMessage
+from tertulia.protocol.items import NO_USAGE, TextPart, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.records import ItemsRecord, Record, ToolOutputRecord
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage
 from tertulia.rollout.format.codec import Codec
@@ -52,11 +52,11 @@ def test_items_whose_texts_are_gone_are_placeholders_of_the_same_kind() -> None:
 
     assert [type(line.what) for line in lines] == [type(what) for what in conversation()]
     assert said[0] == UserMessage(ItemId("row-5"), (TextPart("[not stored: 5 characters]"),), injected=True)
-    assert said[3] == ToolCall(ItemId("row-13"), CallId("row-13"), "shell", "{}")
+    assert said[3] == ToolCall(ItemId("row-12"), CallId("row-12"), "shell", "{}")
     assert (
         said[4]
         == ended.output
-        == ToolOutput(ItemId("row-16"), CallId("row-13"), (TextPart("[not stored: 2 characters]"),), success=False)
+        == ToolOutput(ItemId("row-15"), CallId("row-12"), (TextPart("[not stored: 2 characters]"),), success=False)
     )
     assert said[5].text == "[not stored: 4 characters]"
 
@@ -147,8 +147,7 @@ def test_reading_tells_what_a_recorder_has_to_know() -> None:
 
     assert (known.session_id, known.epoch, known.last_seq, known.last_n) == (SESSION, 3, 9, rows[-1].n)
     assert [(id, state.storage) for id, state in known.conversations.items()] == [(A, Full()), (B, HeadersOnly())]
-    assert list(known.conversations[A].tools) == [asked().tools]
-    assert known.conversations[A].calls == {CallId("c1"): 13}
+    assert known.conversations[A].calls == {CallId("c1"): 12}
 
 
 def test_a_call_that_was_answered_is_not_open() -> None:
@@ -172,7 +171,7 @@ def crafted(kind: str, type: str, header: Any, body: Any = None, n: int = 50, **
     encoded = header if isinstance(header, bytes) else msgspec.json.encode(header)
     text = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
     return StoredRow(
-        **{"n": n, "kind": kind, "type": type, "ts": 1.0, "seq": None, "conversation": 1, "scope": 0} | columns,
+        **{"n": n, "kind": kind, "type": type, "ts": 1.0, "seq": None, "conversation": 1, "task": 0} | columns,
         header=encoded,
         body=text,
     )
@@ -184,19 +183,25 @@ NONSENSE = [
     crafted("event", "error", {}, b"[1]"),
     crafted("event", "error", {"code": "x"}, {"message": {}}),
     crafted("event", "error", {"code": "x"}, {}, conversation=99),
-    crafted("event", "error", {"code": "x"}, {}, scope=99),
+    crafted("event", "error", {"code": "x"}, {}, task=99),
     crafted("event", "error", {"code": "x"}, {}, ts=1e300),
     crafted("event", "error", {"code": "x"}, {}, ts=float("nan")),
+    crafted("event", "error", {"code": "x", "ids": {"a": 1}}, {}),
     crafted("event", "task_complete", {"usage": [1, 2]}),
     crafted("event", "task_complete", {"usage": [1, 2, 3, 4, "5"]}),
     crafted("event", "task_complete", {"status": "other", "usage": [1, 2, 3, 4, 5]}),
-    crafted("event", "token_count", {"as": 99, "usage": [1, 2, 3, 4, 5]}),
-    crafted("event", "token_count", {"as": [1], "usage": [1, 2, 3, 4, 5]}),
-    crafted("event", "agent_message", {"said": [1]}),
-    crafted("event", "agent_message", {"said": {}}),
+    crafted("event", "task_started", {"ids": [1]}),
+    crafted("event", "token_count", {"usage": [1, 2, 3, 4, 5]}, source=99),
+    crafted("event", "token_count", {"usage": [1, 2, 3, 4, 5]}, source=50),
+    crafted("event", "token_count", {"usage": [1, 2, 3, 4, 5], "cache_key": "x"}),
+    crafted("said", "assistant", b"not json"),
+    crafted("said", "assistant", {"chars": -1}),
+    crafted("said", "assistant", {"parts": "x"}),
+    crafted("said", "assistant", {"of": True}),
     crafted("said", "assistant", {}, {"id": 1, "text": 2}),
     crafted("said", "assistant", {}, {"id": "1"}),
-    crafted("said", "assistant", {"same": 50}),
+    crafted("said", "assistant", {"same": True}, source=50),
+    crafted("said", "assistant", {"same": True}),
     crafted("said", "assistant", {"same": [1]}),
     crafted("said", "assistant", {"storage": "sometimes"}, {"id": "1", "text": "2"}),
     crafted("said", "assistant", {}, {"id": "1", "parts": [{"type": "video"}]}),
@@ -208,29 +213,29 @@ NONSENSE = [
     crafted("rewritten", "", {"kept": "all", "end": 1, "place": 0}),
     crafted("rewritten", "assistant", {"kept": [], "end": 1, "place": 0}, {"id": "1", "text": "2"}),
     crafted("rewritten", "", {}),
-    crafted("forked", "", {"source": 1, "items": 1}),
-    crafted("forked", "", {"source": "u.!!", "items": 1}),
-    crafted("forked", "", {"source": "zz.AA", "items": 1}),
-    crafted("forked", "", {"source": "c.", "items": 1}),
-    crafted("forked", "", {"source": [None], "items": 1}),
-    crafted("submitted", "", {"ids": []}),
-    crafted("submitted", "", {"ids": [None, None]}),
-    crafted("submitted", "", {"ids": ["a", "b"], "message": 3}),
-    crafted("asked", "", {"as": 99, "items": 1}),
-    crafted("asked", "", {"items": 1}, {"as": [1, 2]}),
-    crafted("asked", "", {"items": 1}, {"as": ["a", "b"], "list": 3}),
-    crafted("asked", "", {"items": 1}, {"as": ["a", "b"], "tools_json": "?"}),
+    crafted("forked", "", {"from": 1, "items": 1}),
+    crafted("forked", "", {"items": 1}),
+    crafted("forked", "", {"from": "x", "items": 1, "total": "y"}),
+    crafted("submitted", "", {}),
+    crafted("submitted", "", {"task": None, "trace": None}),
+    crafted("submitted", "", {"task": "a", "trace": "b", "message": 3}),
+    crafted("asked", "", {"items": 1}),
+    crafted("asked", "", {"items": 1}, source=99),
     crafted("asked", "", {}),
+    crafted("prompt", "", {"instructions": 3}),
+    crafted("prompt", "", {}, {"list": 3}),
+    crafted("prompt", "", {}, {"tools_json": "?"}),
     crafted("agreed", "agreed", {"storage": {"ttl": -1}, "rights": {}, "place": {}}),
     crafted("agreed", "agreed", {"storage": "full", "rights": [], "place": {}}),
     crafted("agreed", "agreed", {"storage": "full"}),
-    crafted("agreed", "agreed", {"storage": "full", "rights": {}, "place": {}, "terms": "x"}),
-    crafted("talk", "talk", {"id": 3}),
-    crafted("talk", "talk", {}),
+    crafted("agreed", "agreed", {"storage": "full", "rights": {}, "place": {}}, conversation=99),
+    crafted("conversation", "conversation", {"id": 3}),
+    crafted("conversation", "conversation", {}),
     crafted("session", "session", {"id": "x", "epoch": "y"}),
-    crafted("scope", "scope", {"ids": "uuuuuuuu."}),
-    crafted("scope", "scope", {"ids": {"a": 1}}),
-    crafted("name", "", {}),
+    crafted("session", "session", {"id": 3, "epoch": 1}),
+    crafted("task", "task", {"ids": "x"}),
+    crafted("task", "task", {"ids": {"a": 1}}),
+    crafted("task", "task", {}),
     crafted("event", "error", b"[" * 100_000),
     crafted("event", "error", b'{"code":' + b"9" * 10_000 + b"}"),
 ]
@@ -241,7 +246,7 @@ def test_a_row_that_makes_no_sense_is_counted_and_skipped(row: StoredRow) -> Non
     """HARDENING E8: wrong types, wild references, deep nesting; what stands around it is read."""
     before, after = (
         stored(*conversation()),
-        replace(stored(event(ErrorEvent("limit", "")))[-1], n=60, conversation=1, scope=0),
+        replace(stored(event(ErrorEvent("limit", "")))[-1], n=60, conversation=1, task=0),
     )
     lines = list(read_rows([*before, row, after]))
 
@@ -253,16 +258,15 @@ def test_a_row_that_makes_no_sense_is_counted_and_skipped(row: StoredRow) -> Non
 def test_a_reference_to_itself_or_forward_finds_nothing() -> None:
     """HARDENING E8: no cycles."""
     base = stored(*conversation())
+    said = next(row.n for row in base if row.type == "assistant")
     rows = [
-        crafted("event", "agent_message", {"said": 50}, n=50),
-        crafted("event", "agent_message", {"said": 52}, n=51),
-        crafted("event", "task_started", {"said": 12, "upto": -5}, n=52),
-        crafted("event", "tool_call_end", {"said": 12, "call": 12, "duration_ms": 1}, n=53),
-        crafted("event", "tool_call_begin", {"said": 12}, n=54),
-        crafted(
-            "event", "exec_command_end", {"call": True, "exit_code": 0, "truncated": False, "duration_ms": 1}, n=55
-        ),
-        crafted("event", "approval_resolved", {"said": 12, "approval_id": "x", "decision": "deny"}, n=56),
+        crafted("event", "agent_message", {}, n=50, source=50),
+        crafted("event", "agent_message", {}, n=51, source=52),
+        crafted("event", "task_started", {"upto": -5}, n=52, source=said),
+        crafted("event", "tool_call_end", {"duration_ms": 1}, n=53, source=said),
+        crafted("event", "tool_call_begin", {}, n=54, source=said),
+        crafted("event", "exec_command_end", {"exit_code": 0, "truncated": False, "duration_ms": 1}, n=55, source=-1),
+        crafted("event", "approval_resolved", {"approval_id": "x", "decision": "deny"}, n=56, source=said),
     ]
     lines = list(read_rows([*base, *rows]))[-7:]
 
@@ -277,52 +281,65 @@ def test_numbers_that_a_row_claims_are_not_allocated() -> None:
     rows = [
         *stored(agreed(Full())),
         crafted("said", "user", {"chars": huge, "parts": huge, "of": huge, "i": huge - 1}, n=50),
-        crafted("said", "user", {"chars": -1, "parts": "x", "of": True}, n=51),
+        crafted("said", "user", {"of": huge}, n=51),
         crafted("rewritten", "", {"kept": [huge], "end": huge, "place": huge}, n=52),
-        crafted("forked", "", {"source": ["x"], "items": huge}, n=53),
-        crafted("event", "task_started", {"said": 50, "upto": huge}, n=54),
+        crafted("forked", "", {"from": "x", "items": huge}, n=53),
+        crafted("event", "task_started", {"upto": huge}, n=54, source=50),
     ]
     lines = list(read_rows(rows))
 
     assert lines[1].what.items[0].text == f"[not stored: {huge} characters, {huge} parts]"
-    assert lines[2].what.items[0].text == "[not stored: 0 characters, 0 parts]"
+    assert lines[2].what.items[0].text == "[not stored: 0 characters]"
 
 
 def test_a_reference_never_reaches_into_another_conversation() -> None:
     """HARDENING E10: even a crafted one."""
     rows = stored(
-        agreed(Full()), agreed(Full(), B), event(ErrorEvent("limit", ""), B), ItemsRecord(A, (assistant("private"),))
+        agreed(Full()),
+        agreed(Full(), B),
+        event(TokenCount(NO_USAGE, 7, "private")),
+        asked(),
+        ItemsRecord(A, (assistant("private"),)),
     )
-    n = rows[-1].n
-    state = next(row.n for row in rows if row.kind == "talk" and row.n > 1)
+    other = next(row.n for row in rows if row.kind == "conversation" and row.n > 1)
+    counted, prompt, said = (next(row.n for row in rows if name in row.type + row.kind) for name in _SPIED)
+    task = next(row.n for row in rows if row.kind == "task")
+    usage = {"usage": [1, 2, 3, 4, 5]}
     spy = [
-        crafted("event", "agent_message", {"said": n}, n=50, conversation=state),
-        crafted("said", "assistant", {"same": n}, n=51, conversation=state),
+        crafted("event", "agent_message", {}, n=50, conversation=other, source=said),
+        crafted("event", "token_count", usage, n=51, conversation=other, source=counted),
+        crafted("said", "assistant", {"same": True}, n=52, conversation=other, source=said),
+        crafted("asked", "", {"items": 1}, n=53, conversation=other, source=prompt, task=task),
     ]
-    lines = list(read_rows([*rows, *spy]))
+    message, count, item, request = list(read_rows([*rows, *spy]))[-4:]
 
-    assert lines[-2].what.data.text == ""
-    assert lines[-1].what is None
+    assert message.what.data.text == ""
+    assert count.what.data.cache_key == ""
+    assert item.what is None
+    assert (request.what.tools, request.what.tools_json, request.damaged) == ("", b"", (53,))
 
 
-_VALUES = json | st.sampled_from([1, 2, 11, 50, -1, 2**63, "full", [1, 2, 3, 4, 5], "u.AAAA", "d.", {}])
-_KEYS = """said same call as upto empty usage ids id epoch is storage rights place terms of i chars parts kind success
-tool injected replaced kept end items source message history prompt code status list tools_json text call_id pinned"""
-_KINDS = "event said ended queued rewritten forked submitted asked agreed terms talk scope session name x"
+_SPIED = ("token_count", "prompt", "assistant")
+_VALUES = json | st.sampled_from([1, 2, 11, 50, -1, 2**63, "full", [1, 2, 3, 4, 5], True, ["a", "b", None, None], {}])
+_KEYS = """same own upto empty usage ids id epoch storage rights place terms of i chars parts kind success from task
+trace tool injected replaced kept end items message history prompt code status list tools_json text call_id pinned total
+instructions tools context_window cache_key"""
+_KINDS = "event said ended queued rewritten forked submitted asked agreed terms conversation task session prompt x"
 _TYPES = [*EVENT_TYPES, "user", "assistant", "reasoning", "tool_call", "tool_output", "summary", "", *SKELETON]
 _OBJECTS = st.dictionaries(st.sampled_from(_KEYS.split()) | st.text(max_size=3), _VALUES, max_size=5)
 _ROWS = st.builds(
-    lambda n, kind, type, header, body, conversation, scope, damaged: StoredRow(
+    lambda n, kind, type, header, body, conversation, task, damaged, source: StoredRow(
         n,
         kind,
         type,
         1.0,
         None,
         conversation,
-        scope,
+        task,
         msgspec.json.encode(header),
         body and msgspec.json.encode(body),
         damaged,
+        source,
     ),
     st.integers(30, 90),
     st.sampled_from(_KINDS.split()),
@@ -332,6 +349,7 @@ _ROWS = st.builds(
     st.integers(0, 3),
     st.integers(0, 9),
     st.booleans(),
+    st.integers(-1, 60),
 )
 
 

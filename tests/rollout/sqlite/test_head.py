@@ -11,7 +11,7 @@ import pytest
 from tertulia.errors import StorageError
 from tertulia.protocol.storage import NoStorage, Ttl
 from tertulia.rollout.sqlite.database import connect_owner
-from tertulia.rollout.sqlite.head import HEADED, Head, Proof, count_missing, load
+from tertulia.rollout.sqlite.head import Head, Proof, count_missing, load
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_files import SessionFiles, session_files
@@ -140,11 +140,17 @@ def test_records_that_were_erased_by_their_policy_are_not_missing(files: Session
     """R2, S002-17: `none`, and texts that expired whole."""
     file = OwnedFile(files, FakeClock(NOW))
     file.commit(
-        [row(1, type="talk"), row(2), row(3, policy=Ttl(5)), row(4, conversation=4), row(5, conversation=4, **END)]
+        [
+            row(1, type="conversation"),
+            row(2),
+            row(3, policy=Ttl(5)),
+            row(4, conversation=4),
+            row(5, conversation=4, **END),
+        ]
     )
     assert file.sweep(NOW + 60, "delete").rows == 1
     assert proof(files) == Proof()
-    file.enforce(1, NoStorage(), ("talk",))
+    file.enforce(1, NoStorage(), ("conversation",))
     file.commit([row(6, conversation=4, **END)])
     assert proof(files) == Proof()
     file.close()
@@ -182,22 +188,6 @@ def test_what_came_after_the_last_answer_is_said_where_its_owner_died(files: Ses
     assert proof(files) == Proof()
 
 
-def test_a_file_of_the_first_version_has_no_head_and_gets_one(files: SessionFiles) -> None:
-    """R2: that is said and no error; with the next answer the file is of this version."""
-    write(files, 1, 2)
-    by_hand(files, "DELETE FROM record WHERE n = -2", "PRAGMA user_version = 1")
-    assert proof(files) == Proof(has_head=False)
-    assert missing(files) == 0
-    file = OwnedFile(files, FakeClock(NOW))
-    file.commit([row(3)])
-    assert proof(files) == Proof(has_head=False)
-    file.commit([row(4, **END)])
-    assert proof(files) == Proof()
-    file.close()
-    by_hand(files, "DELETE FROM record WHERE n = 1")
-    assert missing(files) == 1
-
-
 def test_a_head_of_very_many_lives_becomes_short_again(files: SessionFiles) -> None:
     """R2: and what was missing stays known."""
     for n in range(1, 67):
@@ -209,7 +199,6 @@ def test_a_head_of_very_many_lives_becomes_short_again(files: SessionFiles) -> N
         assert parts is not None
         assert len(parts) < 5
         assert (sum(part.count for part in parts), count_missing(connection)) == (65, 1)
-        assert connection.execute("PRAGMA user_version").fetchone() == (HEADED,)
     assert proof(files).faults == ("1 record is missing since before the session was resumed",)
 
 

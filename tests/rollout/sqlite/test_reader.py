@@ -131,15 +131,15 @@ def test_briefly_what_only_repeats_or_measures_is_left_out(tmp_path: Path) -> No
 def test_briefly_tasks_that_are_over_are_counted_and_not_read(tmp_path: Path) -> None:
     """A task of which more is told than that it began and ended is read, and so is one that has no end."""
     told = [
-        row(1, kind="scope", type="scope", seq=None),
-        row(2, type="task_started", scope=1),
-        row(3, type="task_complete", scope=1),
-        row(4, kind="scope", type="scope", seq=None),
-        row(5, type="task_started", scope=4),
-        row(6, type="warning", scope=4),
-        row(7, type="task_complete", scope=4),
-        row(8, kind="scope", type="scope", seq=None),
-        row(9, type="task_started", scope=8),
+        row(1, kind="task", type="task", seq=None, task=1),
+        row(2, type="task_started", task=1),
+        row(3, type="task_complete", task=1),
+        row(4, kind="task", type="task", seq=None, task=4),
+        row(5, type="task_started", task=4),
+        row(6, type="warning", task=4),
+        row(7, type="task_complete", task=4),
+        row(8, kind="task", type="task", seq=None, task=8),
+        row(9, type="task_started", task=8),
     ]
     with closing(SqliteReader(written(tmp_path, told))) as reader:
         assert [record.n for record in reader.rows(brief=True)] == [4, 5, 6, 7, 8, 9]
@@ -147,7 +147,7 @@ def test_briefly_tasks_that_are_over_are_counted_and_not_read(tmp_path: Path) ->
 
 
 def test_briefly_nothing_is_left_out_where_somebody_may_ask_for_the_answer_again(tmp_path: Path) -> None:
-    told = [row(1, kind="submitted", type="", seq=None), row(2, type="task_complete", scope=9)]
+    told = [row(1, kind="submitted", type="", seq=None), row(2, type="task_complete", task=9)]
     with closing(SqliteReader(written(tmp_path, told))) as reader:
         assert [record.n for record in reader.rows(brief=True)] == [1, 2]
 
@@ -165,8 +165,8 @@ def test_what_cannot_be_counted_is_an_error_that_names_the_file(tmp_path: Path, 
 def test_where_it_cannot_be_told_what_is_over_nothing_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = [row(1, kind="scope", type="scope", seq=None), row(2, type="task_complete", scope=1)]
-    monkeypatch.setattr(reader_module, "OVER", "no statement")
+    told = [row(1, kind="task", type="task", seq=None, task=1), row(2, type="task_complete", task=1)]
+    monkeypatch.setattr(reader_module, "FIND_FINISHED", "no statement")
     with closing(SqliteReader(written(tmp_path, told))) as reader:
         assert [record.n for record in reader.rows(brief=True)] == [1, 2]
 
@@ -175,12 +175,12 @@ def test_records_out_of_order_are_damage_and_not_a_circle(tmp_path: Path, monkey
     """E8: a crafted tree can break any order."""
     file = written(tmp_path, [row(1), row(2), row(3)])
     crafted = table.SELECT.replace("ORDER BY n", "ORDER BY n = 2")
-    monkeypatch.setattr(table, "SELECT", crafted)
+    monkeypatch.setattr(reader_module, "SELECT", crafted)
     with closing(SqliteReader(file)) as reader:
         rows = reader.rows()
         assert [next(rows).n, next(rows).n] == [1, 3]
         assert list(rows) == []
-    monkeypatch.setattr(table, "SELECT", crafted.replace("n > ?", "n <> ?"))
+    monkeypatch.setattr(reader_module, "SELECT", crafted.replace("n > ?", "n <> ?"))
     with closing(SqliteReader(file)) as reader, pytest.raises(StorageError, match="out of order"):
         list(reader.rows(2))
 
@@ -217,7 +217,7 @@ def test_a_link_is_not_read_through(tmp_path: Path) -> None:
 
 def test_the_newest_terms_of_the_root(tmp_path: Path) -> None:
     root = {"kind": "terms", "type": "", "conversation": 3}
-    talk = row(3, None, kind="talk", type="talk", conversation=3)
+    talk = row(3, None, kind="conversation", type="conversation", conversation=3)
     file = written(tmp_path, [talk, row(4, b"1", **root), row(5, b"2", **root), row(6, b"3", kind="terms", type="")])
     with closing(SqliteReader(file)) as reader:
         terms = reader.root_terms()

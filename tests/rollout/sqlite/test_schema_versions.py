@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,8 +10,15 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import StorageError
-from tertulia.rollout.sqlite.database import APPLICATION_ID, SCHEMAS, VERSION, blank
+from tertulia.rollout.sqlite.database import APPLICATION_ID, VERSION, blank
+from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_files import session_files
+from tertulia.rollout.sqlite.session_index import list_sessions
+from tests.rollout.scribe import NOW, SESSION_ID
+from tests.rollout.still_clock import FakeClock
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 @pytest.fixture
@@ -41,16 +49,34 @@ def test_a_newer_form_asks_for_an_upgrade(file: Path) -> None:
     change(file, f"PRAGMA user_version = {VERSION + 1}")
     with pytest.raises(StorageError, match=r"newer version of Tertulia.*upgrade") as refusal:
         SqliteReader(file)
-    assert refusal.value.detail == {"file": str(file), "kind": "version"}
+    assert refusal.value.detail == {"file": str(file), "kind": "version", "format": VERSION + 1}
     assert str(file) in refusal.value.message
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_form_is_refused_with_a_way_out(tmp_path: Path, version: int) -> None:
+    """Issue 21: nothing of it was released, so nothing reads it."""
+    folder = tmp_path / "home" / "sessions"
+    folder.mkdir(0o700, parents=True)
+    file = folder / f"{SESSION_ID}.db"
+    shutil.copy(FIXTURES / f"version_{version}.db", file)
+    before = file.read_bytes()
+    owner = OwnedFile(session_files(tmp_path / "home", SESSION_ID), FakeClock(NOW), create=False)
+    for act in (lambda: SqliteReader(file), owner.claim):
+        with pytest.raises(
+            StorageError, match=rf"format {version}, this one reads {VERSION}\); move it away"
+        ) as refusal:
+            act()
+        assert refusal.value.detail == {"file": str(file), "kind": "version", "format": version}
+    owner.close()
+    assert file.read_bytes() == before
+    assert [entry.trouble for entry in list_sessions(tmp_path / "home")] == [refusal.value.message]
 
 
 @pytest.mark.parametrize(
     "statement",
     [
         "PRAGMA application_id = 7",
-        "PRAGMA user_version = 0",
-        "PRAGMA user_version = -5",
         "CREATE TABLE other (x)",
         "CREATE TRIGGER t AFTER INSERT ON record BEGIN DELETE FROM record; END",
         "CREATE VIEW v AS SELECT * FROM record",
@@ -64,7 +90,3 @@ def test_any_other_form_is_not_ours(file: Path, statement: str) -> None:
     with pytest.raises(StorageError, match="move it away") as refusal:
         SqliteReader(file)
     assert refusal.value.detail["kind"] == "unknown"
-
-
-def test_every_version_up_to_ours_has_a_schema() -> None:
-    assert sorted(SCHEMAS) == list(range(1, VERSION + 1))

@@ -106,9 +106,9 @@ def test_a_thousand_open_and_close_cycles_leave_nothing(room: Path) -> None:
     assert memory_after - memory <= 1024 * 1024
 
 
-# ── files of every released version (F12) ────────────────────────────────────────────────────────────────────────────
+# ── a file of this version (F12) ────────────────────────────────────────────────────────────────────────────
 
-VERSION_1: list[Row] = [
+STORED: list[Row] = [
     row(
         1,
         None,
@@ -117,10 +117,19 @@ VERSION_1: list[Row] = [
         type="session",
         seq=None,
         conversation=0,
-        header=b'{"id":"~uAA","epoch":0}',
+        header=b'{"id":"00000000-1111-4222-8333-444444444444","epoch":0}',
     ),
     row(2, b'{"policy":{}}', type="session_configured", conversation=0, header=b'{"model":"scripted/tour"}'),
-    row(3, None, HeadersOnly(), kind="talk", type="talk", seq=None, conversation=3, header=b'{"id":"~uBB"}'),
+    row(
+        3,
+        None,
+        HeadersOnly(),
+        kind="conversation",
+        type="conversation",
+        seq=None,
+        conversation=3,
+        header=b'{"id":"0b6f5a3e-1111-4222-8333-444455556666"}',
+    ),
     row(
         4,
         '{"text":"¿Qué tal? \u2028 ok"}'.encode(),
@@ -137,23 +146,23 @@ VERSION_1: list[Row] = [
         HeadersOnly(),
         type="task_complete",
         conversation=3,
-        scope=3,
+        task=3,
+        source=5,
         ts=NOW + 1.5,
         header=b'{"status":"completed"}',
     ),
 ]
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_file_of_every_version_is_read_written_and_swept(tmp_path: Path, version: int) -> None:
-    """F12: it was made when that version was released, and is never made again. R2: the first has no head yet."""
+def test_a_file_that_was_stored_is_read_written_and_swept(tmp_path: Path) -> None:
+    """F12: it was made when the format was, and is never made again."""
     files = session_files(tmp_path / "home", SESSION_ID)
     files.db.parent.mkdir(0o700, parents=True)
     files.home.chmod(0o700)
-    shutil.copy(FIXTURES / f"version_{version}.db", files.db)
+    shutil.copy(FIXTURES / "version_3.db", files.db)
     with closing(SqliteReader(files.db)) as reader:
-        assert reader.proof() == Proof(has_head=version > 1)
-        assert list(reader.rows()) == [same(row) for row in VERSION_1]
+        assert reader.proof() == Proof()
+        assert list(reader.rows()) == [same(row) for row in STORED]
     owner = OwnedFile(files, FakeClock(NOW))
     assert owner.sweep(NOW + 60.25, "headers_only") == SweepResult(bodies=1)
     owner.commit([row(10)])
@@ -167,12 +176,12 @@ def test_a_file_of_every_version_is_read_written_and_swept(tmp_path: Path, versi
 
 
 def make_fixture() -> None:
-    """How `version_2.db` was made: `python -c "from tests.rollout import test_sqlite as t; t.make_fixture()"`."""
+    """How `version_3.db` was made: run it in `python -c` from the root of the project."""
     files = session_files(FIXTURES / "home", SESSION_ID)
     owner = OwnedFile(files, FakeClock(NOW))
-    owner.commit(VERSION_1)
+    owner.commit(STORED)
     owner.close()
-    files.db.rename(FIXTURES / "version_2.db")
+    files.db.rename(FIXTURES / "version_3.db")
     shutil.rmtree(FIXTURES / "home")
 
 

@@ -51,7 +51,7 @@ def test_only_the_beginning_is_read(home: Path) -> None:
 def test_a_title_is_that_of_the_first_conversation(home: Path) -> None:
     rows = [
         *session_rows(),
-        row(20, None, HeadersOnly(), kind="talk", type="talk", conversation=20),
+        row(20, None, HeadersOnly(), kind="conversation", type="conversation", conversation=20),
         row(21, encoded(title="of another"), kind="terms", type="", conversation=20),
         row(22, encoded(title="later"), kind="terms", type="", conversation=3),
         row(

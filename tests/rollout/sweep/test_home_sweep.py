@@ -79,7 +79,7 @@ def test_delete_takes_the_records_whole(home: Path) -> None:
     assert swept(home, Retention(ttl_action="delete"), NOW + 60) == HomeSweepResult(rows=3)
     assert b"canary" not in everything_in(home)
     with closing(SqliteReader(files.db)) as reader:
-        assert [record.kind for record in reader.rows()] == ["session", "event", "talk", "agreed"]
+        assert [record.kind for record in reader.rows()] == ["session", "event", "conversation", "agreed"]
 
 
 def test_a_clock_that_went_back_is_not_believed(home: Path) -> None:

@@ -232,8 +232,6 @@ def _verify(file: Path, out: TerminalOutput, *, as_json: bool) -> int:
 
 def _write_end(out: TerminalOutput, proof: Proof) -> None:
     """Write what is not proved about the end of the record, though it is no fault."""
-    if not proof.has_head:
-        out.line("This record was made by an earlier version, which wrote no head: its end is not proved.")
     if proof.uncovered:
         what = format_count(proof.uncovered, "record")
         out.line(f"{what} came after the last answer: that no more followed is not proved.")

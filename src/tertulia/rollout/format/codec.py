@@ -1,19 +1,22 @@
 """Encodes events and records to rows. What is header and what is body is decided here, and nowhere else.
 
-A conversation, the ids of a task and strings that repeat are each named once by a row of their own (`talk`, `scope`,
-`name`); other rows point to it. Numbers are given out here and never used again, also when a write has failed.
+A conversation and the ids of a task have a row each, whose number stands in the columns of other rows. What an earlier
+row has is not written again: the row refers to that one (`source`). Numbers are given out here and never used again,
+also when a write has failed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from tertulia.protocol.events import ConversationClosed, Event
+from tertulia.protocol.events import ConversationClosed, Event, EventData, TaskComplete, TaskStarted, TurnAborted
+from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolCall, ToolOutput, Usage
 from tertulia.protocol.records import (
     MCP_PINS,
@@ -29,29 +32,29 @@ from tertulia.protocol.records import (
     TermsRecord,
     ToolOutputRecord,
 )
-from tertulia.protocol.storage import NoStorage, StoragePolicy, Ttl, storage_to_wire, strictest
+from tertulia.protocol.storage import HeadersOnly, NoStorage, StoragePolicy, storage_to_wire, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
-from tertulia.rollout.format.conversation_rows import ConversationRows
+from tertulia.rollout.format.event_sources import EventSource, find_source
 from tertulia.rollout.format.headers import SKELETON, is_plain, layout_of
-from tertulia.rollout.format.id_packing import pack_ids, request_digest
-from tertulia.rollout.format.interning import Interner, header_only_policy
-from tertulia.rollout.format.item_references import ENDS, ItemRef, reference_fields
-from tertulia.rollout.format.item_rows import split_item, tag_of
+from tertulia.rollout.format.item_rows import ItemBody, ItemHeader, split_item, tag_of, without_measures
 from tertulia.rollout.format.record_state import RecordState
 from tertulia.rollout.format.row_encoder import RowEncoder
+from tertulia.rollout.format.written_rows import ConversationRows, ItemRef, TaskKey, WrittenRows
 from tertulia.rollout.store import Row, allows_body
 
 Json = dict[str, Any]
-_MEASURES = frozenset(("chars", "parts", "replaced", "tool"))
 _skeleton = frozenset(SKELETON)
+_NO_SOURCE = EventSource()
+_HEADER = HeadersOnly()
+_is_digest = re.compile(r"[0-9a-f]{32}|[0-9a-f]{64}").fullmatch
 
 
 class Codec:
-    """Makes rows, and remembers what they named. `redact` gets every encoded body before it is stored."""
+    """Makes rows, and remembers them. `redact` gets every encoded body before it is stored."""
 
     def __init__(self, redact: Callable[[bytes], bytes], known: RecordState | None = None) -> None:
         self._make = RowEncoder(redact, 0 if known is None else known.last_n)
-        self.naming = Interner(self._make, known)
+        self.written = WrittenRows(known)
         self._moment: tuple[str, float] = ("", 0.0)
 
     @property
@@ -65,19 +68,21 @@ class Codec:
             return ()
         self._make.rows = []
         ts = self._parsed(event.ts)
-        self.naming.session(event, ts, policy)
-        conversation = None if event.conversation_id is None else self.naming.named(event.conversation_id, ts, policy)
-        scope = self.naming.scope(event, conversation, ts, policy)
-        header, body = self._split(event, conversation, ts, policy)
-        self._make.put(
-            "event", event.type, conversation, ts, header, body=body, policy=policy, seq=event.seq, scope=scope
+        self._session(event, ts, policy)
+        rows = None if event.conversation_id is None else self._conversation(event.conversation_id, ts, policy)
+        header, body, source = _split_event(event.data, rows, policy)
+        task = self._task(event, rows, ts, policy, header)
+        # Others refer to a row with fields that repeat: it must not go when the texts expire.
+        repeated = _repeated_values(event.data) if rows is not None and not source and not body else ()
+        own = _header_only(policy) if repeated else policy
+        number = 0 if rows is None else rows.n
+        n = self._make.put(
+            "event", event.type, number, ts, header, body=body, policy=own, seq=event.seq, task=task, source=source
         )
-        if conversation is not None and isinstance(event.data, ENDS):
-            conversation.recent.task_over()
-        elif conversation is not None and isinstance(event.data, ToolCallEnd):
-            conversation.recent.call_over(event.data.call_id)
-        elif event.conversation_id is not None and isinstance(event.data, ConversationClosed):
-            self.naming.closed(event.conversation_id)
+        if rows is not None:
+            if repeated:
+                rows.repeated = (repeated, n)
+            self._note(event, rows)
         return self._make.rows
 
     def record(self, record: Record, policy: StoragePolicy, ts: float) -> Sequence[Row]:
@@ -85,172 +90,189 @@ class Codec:
         if isinstance(policy, NoStorage) and not isinstance(record, TermsRecord | SubmissionRecord):
             return ()
         self._make.rows = []
-        conversation = self.naming.named(record.conversation_id, ts, policy)
+        rows = self._conversation(record.conversation_id, ts, policy)
         match record:
             case TermsRecord():
-                self._agreed(record, conversation, ts, policy)
+                self._terms(record, rows, ts, policy)
             case ItemsRecord():
-                self._said(record, conversation, ts, policy)
+                self._items(record, rows, ts, policy)
             case ToolOutputRecord(_, item) | QueuedInputRecord(_, item):
                 kind = "ended" if isinstance(record, ToolOutputRecord) else "queued"
-                item_policy, header, body = self._item(item, conversation, policy)
-                n = self._make.put(kind, tag_of(item), conversation, ts, header, body=body, policy=item_policy)
-                conversation.recent.note_waiting(ItemRef(n, item_policy, item))
+                own, header, body, source = self._item(item, rows, policy)
+                n = self._make.put(kind, tag_of(item), rows.n, ts, header, body=body, policy=own, source=source)
+                rows.will_join(ItemRef(n, own, item, source))
             case ModelRequestRecord():
-                self._asked(record, conversation, ts, policy)
+                self._request(record, rows, ts, policy)
             case _:
-                self._others(record, conversation, ts, policy)
+                self._others(record, rows, ts, policy)
         return self._make.rows
 
-    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── ids ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _split(
-        self, event: Event, conversation: ConversationRows | None, ts: float, policy: StoragePolicy
-    ) -> tuple[Json, Json]:
-        data, layout = event.data, layout_of(type(event.data))
-        defaults = layout.defaults
-        header: Json = {}
-        body: Json = {}
-        covered: tuple[str, ...] = ()
-        if conversation is not None and not isinstance(policy, NoStorage):
-            header, covered = reference_fields(data, conversation.recent, policy)
-            header = dict(header)
-        for name in layout.header:
-            value = getattr(data, name)
-            if type(value) is Usage:
-                header[name] = msgspec.structs.astuple(value)
-            elif name not in defaults or value != defaults[name]:
-                (header if is_plain(value) else body)[name] = value
-        for name in layout.offered:
-            if name not in covered:
-                value = getattr(data, name)
-                (header if conversation is not None and conversation.offers(value) else body)[name] = value
-        if layout.interned:
-            values = tuple(getattr(data, name) for name in layout.interned)
-            name = None if conversation is None else self.naming.name(values, None, conversation, ts, policy)
-            if name is None:
-                body |= dict(zip(layout.interned, values, strict=True))
-            else:
-                header["as"] = name
-        rest = {name: getattr(data, name) for name in layout.body if name not in covered}
-        if rest and not body and all(value == layout.blanks[name] for name, value in rest.items()):
-            header["empty"] = True
-            return header, {}
-        return header, body | rest
+    def _session(self, event: Event, ts: float, policy: StoragePolicy) -> None:
+        if not self.written.is_session(event.session_id, event.epoch):
+            header = {"id": event.session_id, "epoch": event.epoch}
+            n = self._make.put("session", "session", 0, ts, header, policy=_header_only(policy))
+            self.written.note_session(event.session_id, event.epoch, n)
+
+    def _conversation(self, conversation: ConversationId, ts: float, policy: StoragePolicy) -> ConversationRows:
+        """What is known of a conversation, whose id has a row from now on."""
+        rows = self.written.find(conversation)
+        if rows is None:
+            rows = self.written.add(conversation, self._make.n + 1)
+            own = _header_only(policy)
+            self._make.put("conversation", "conversation", rows.n, ts, {"id": conversation}, policy=own)
+        return rows
+
+    def _task(self, event: Event, rows: ConversationRows | None, ts: float, policy: StoragePolicy, header: Json) -> int:
+        """The row with the ids of an event, perhaps its own; 0 for those that any event of the session has."""
+        key = (event.sub_id, event.task_id, event.trace_id, event.span_id)
+        if key == (event.session_id, None, None, None):
+            return 0
+        if rows is not None and (known := rows.tasks.get(key)) is not None:
+            return known
+        if isinstance(event.data, TaskStarted):
+            header["ids"], n = key, self._make.n + 1
+        else:
+            n = self._task_row(key, 0 if rows is None else rows.n, ts, policy)
+        if rows is not None:
+            rows.note_task(key, n)
+        return n
+
+    def _task_row(self, key: TaskKey, conversation: int, ts: float, policy: StoragePolicy) -> int:
+        """A row of its own for the ids of a task, where an event or request comes before its beginning."""
+        n = self._make.n + 1
+        return self._make.put("task", "task", conversation, ts, {"ids": key}, policy=_header_only(policy), task=n)
+
+    def _note(self, event: Event, rows: ConversationRows) -> None:
+        match event.data:
+            case TaskComplete() | TurnAborted():
+                rows.task_ended()
+            case ToolCallEnd():
+                rows.call_ended(event.data.call_id)
+            case ConversationClosed() if event.conversation_id is not None:
+                self.written.close(event.conversation_id)
+            case _:
+                pass
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _agreed(self, record: TermsRecord, conversation: ConversationRows, ts: float, policy: StoragePolicy) -> None:
+    def _terms(self, record: TermsRecord, rows: ConversationRows, ts: float, policy: StoragePolicy) -> None:
         header: Json = {"storage": storage_to_wire(record.storage), "rights": record.rights, "place": record.place}
         # Repeated, in case the first row is damaged: without it nothing of the conversation could be read.
-        header["id"] = pack_ids(record.conversation_id)
+        header["id"] = record.conversation_id
+        source = 0
         if not record.terms:
             header["empty"] = True
         elif allows_body(policy):
             # A row of its own, before the other: sweeping the text away whole must leave what was agreed.
-            header["terms"] = self._make.put("terms", "", conversation, ts, {}, body=record.terms, policy=policy)
-        self._make.put("agreed", "agreed", conversation, ts, header, policy=header_only_policy(policy))
+            source = self._make.put("terms", "", rows.n, ts, {}, body=record.terms, policy=policy)
+        self._make.put("agreed", "agreed", rows.n, ts, header, policy=_header_only(policy), source=source)
 
-    def _said(self, record: ItemsRecord, conversation: ConversationRows, ts: float, policy: StoragePolicy) -> None:
+    def _items(self, record: ItemsRecord, rows: ConversationRows, ts: float, policy: StoragePolicy) -> None:
         total = len(record.items)
         if total == 0:
-            self._make.put("said", "", conversation, ts, _place(record, 0), policy=policy)
+            header = ItemHeader(of=0, pinned=record.pinned, seed=record.seed)
+            self._make.put("said", "", rows.n, ts, header, policy=policy)
         for index, item in enumerate(record.items):
-            item_policy, header, body = self._item(item, conversation, policy)
-            ref = conversation.recent.waiting(item, item_policy)
-            if ref is not None:
-                header, body = {"same": ref.n}, {}
-            header |= _place(record, index)
-            n = self._make.put("said", tag_of(item), conversation, ts, header, body=body, policy=item_policy)
-            conversation.recent.note_said(ItemRef(n, item_policy, item))
+            own, header, body, source = self._item(item, rows, policy)
+            if (ref := rows.same(item, own)) is not None:
+                header, body, source = ItemHeader(same=True), None, ref.n
+            header.i, header.of = index, total
+            if index == 0:
+                header.pinned, header.seed = record.pinned, record.seed
+            n = self._make.put("said", tag_of(item), rows.n, ts, header, body=body, policy=own, source=source)
+            rows.joined(ItemRef(n, own, item))
 
     def _item(
-        self, item: Item, conversation: ConversationRows, policy: StoragePolicy
-    ) -> tuple[StoragePolicy, Json, Json]:
+        self, item: Item, rows: ConversationRows, policy: StoragePolicy
+    ) -> tuple[StoragePolicy, ItemHeader, ItemBody | None, int]:
+        """Policy, header, body and source of an item."""
         own = policy if item.storage is None else strictest(policy, item.storage)
-        call = conversation.recent.calls.get(item.call_id) if isinstance(item, ToolOutput) else None
-        offered = isinstance(item, ToolCall) and conversation.offers(item.name)
-        header, body = split_item(item, offered=offered, call=None if call is None else call.n)
+        call = rows.calls.get(item.call_id) if isinstance(item, ToolOutput) else None
+        offered = isinstance(item, ToolCall) and rows.offers(item.name)
+        header, body = split_item(item, offered=offered, has_call=call is not None)
         if isinstance(own, NoStorage):
             # In a record that has a history a gap would part calls from outputs: that there was an item stays.
-            header = {key: value for key, value in header.items() if key not in _MEASURES}
-        return own, header, body
+            header = without_measures(header)
+        return own, header, body, 0 if call is None else call.n
 
-    def _asked(
-        self, record: ModelRequestRecord, conversation: ConversationRows, ts: float, policy: StoragePolicy
-    ) -> None:
-        conversation.offered = record.tools_json
+    def _request(self, record: ModelRequestRecord, rows: ConversationRows, ts: float, policy: StoragePolicy) -> None:
+        rows.offered = record.tools_json
+        task = rows.task(record.task_id)
+        if task is None:
+            key = (None, record.task_id, None, None)
+            task = self._task_row(key, rows.n, ts, policy)
+            rows.note_task(key, task)
+        source = rows.prompt((record.instructions, record.tools), policy, ts)
+        if source is None:
+            source = self._prompt(record, rows, ts, policy)
         header: Json = {"items": record.items}
         if record.summarises:
             header["of"] = record.summarises
         body: Json = {}
-        made_of = (record.instructions, record.tools)
-        name = self.naming.name(made_of, pack_ids, conversation, ts, policy)
-        if name is None:
-            body["as"] = made_of
-        else:
-            header["as"] = name
         digests = {"history": record.history, "prompt": record.prompt}
         if record.prompt == request_digest(record.instructions, record.tools, record.history, record.output_schema):
             del digests["prompt"]
-        for name, digest in digests.items():
-            packed = pack_ids(digest)
-            (header if isinstance(packed, str) else body)[name] = packed
-        if not _is_stored(record.tools, conversation, ts, policy):
-            body["tools_json"] = record.tools_json
+        _put_digests(digests, header, body)
         for name in ("override", "output_schema"):
             if (text := getattr(record, name)) is not None:
                 body[name] = text
-        scope = self.naming.task_scope(record.task_id, conversation, ts, policy)
-        lists = "tools_json" in body and allows_body(policy)
-        n = self._make.put("asked", "", conversation, ts, header, body=_readable(body), policy=policy, scope=scope)
-        if lists:
-            conversation.tools[record.tools] = (n, ts)
+        self._make.put("asked", "", rows.n, ts, header, body=body, policy=policy, task=task, source=source)
+
+    def _prompt(self, record: ModelRequestRecord, rows: ConversationRows, ts: float, policy: StoragePolicy) -> int:
+        """A row for the instructions and the tools of a request, which hardly change within a conversation."""
+        header: Json = {}
+        try:
+            body: Json = {"list": record.tools_json.decode()}
+        except UnicodeDecodeError:
+            body = {"tools_json": record.tools_json}
+        _put_digests({"instructions": record.instructions, "tools": record.tools}, header, body)
+        n = self._make.put("prompt", "", rows.n, ts, header, body=body, policy=policy)
+        rows.note_prompt((record.instructions, record.tools), n, policy, ts)
+        return n
 
     def _others(
         self,
         record: CanvasRecord | ForkRecord | NoteRecord | RewriteRecord | SubmissionRecord,
-        conversation: ConversationRows,
+        rows: ConversationRows,
         ts: float,
         policy: StoragePolicy,
     ) -> None:
-        header: Json = {}
-        body: Json = {}
+        put, header, body = self._make.put, dict[str, Any](), dict[str, Any]()
         match record:
-            case ForkRecord(_, source, items, total):
-                header = {"source": pack_ids(source), "items": items, **({"total": total} if total else {})}
-                self._make.put("forked", "", conversation, ts, header, policy=policy)
+            case ForkRecord(_, origin, items, total):
+                header = {"from": origin, "items": items, **({"total": total} if total else {})}
+                put("forked", "", rows.n, ts, header, policy=policy)
             case CanvasRecord():
                 header = {"revision": record.revision, **({"empty": True} if record.html is None else {})}
                 page = {name: getattr(record, name) for name in ("html", "title", "updated_at")}
-                self._make.put(
-                    "drawn", "", conversation, ts, header, body=page if record.html is not None else {}, policy=policy
-                )
+                put("drawn", "", rows.n, ts, header, body=page if record.html is not None else {}, policy=policy)
             case NoteRecord(_, name, value) if name == MCP_PINS and is_plain(value):
                 # It must hold longer than the texts do.
-                self._make.put("noted", name, conversation, ts, {"value": value}, policy=header_only_policy(policy))
+                put("noted", name, rows.n, ts, {"value": value}, policy=_header_only(policy))
             case NoteRecord(_, name, value):
                 header, body = ({"empty": True}, {}) if value is None else ({}, {"value": value})
-                self._make.put("noted", name, conversation, ts, header, body=body, policy=policy)
+                put("noted", name, rows.n, ts, header, body=body, policy=policy)
             case SubmissionRecord(_, task_id, trace_id, message):
-                header["ids"] = pack_ids(task_id, trace_id)
-                packed = None if message is None else pack_ids(message)
-                if packed is not None:
+                header = {"task": task_id, "trace": trace_id}
+                if message is not None:
                     # The key of a message id is a digest. What is none may be the client's own words.
-                    (header if isinstance(packed, str) else body)["message"] = packed
+                    _put_digests({"message": message}, header, body)
                 # With its text, which no key of ours is, it goes when texts do; a digest stays as long as the record.
-                own = policy if body else header_only_policy(policy)
-                self._make.put("submitted", "submitted", conversation, ts, header, body=body, policy=own)
+                own = policy if body else _header_only(policy)
+                put("submitted", "submitted", rows.n, ts, header, body=body, policy=own)
             case _:
-                own, summary = policy, record.summary
-                if summary is not None:
-                    own, header, body = self._item(summary, conversation, policy)
-                header |= {"kept": record.kept, "end": record.end, "place": record.place, "total": record.total}
-                self._make.put(
-                    "rewritten", "summary" if summary else "", conversation, ts, header, body=body, policy=own
-                )
+                self._rewrite(record, rows, ts, policy)
 
-    # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────
+    def _rewrite(self, record: RewriteRecord, rows: ConversationRows, ts: float, policy: StoragePolicy) -> None:
+        header: Json = {"kept": record.kept, "end": record.end, "place": record.place, "total": record.total}
+        own, body = policy, None
+        if record.summary is not None:
+            own, of_item, body, _ = self._item(record.summary, rows, policy)
+            header |= msgspec.to_builtins(of_item)
+        tag = "" if record.summary is None else "summary"
+        self._make.put("rewritten", tag, rows.n, ts, header, body=body, policy=own)
 
     def _parsed(self, ts: str) -> float:
         if ts != self._moment[0]:
@@ -261,29 +283,51 @@ class Codec:
         return self._moment[1]
 
 
-def _is_stored(digest: str, conversation: ConversationRows, ts: float, policy: StoragePolicy) -> bool:
-    stored = conversation.tools.get(digest)
-    # Near its own end a list is written again: what asked for it later may stay longer.
-    return stored is not None and not (isinstance(policy, Ttl) and ts - stored[1] > policy.seconds / 2)
+def _split_event(data: EventData, rows: ConversationRows | None, policy: StoragePolicy) -> tuple[Json, Json, int]:
+    """Header, body and source of an event."""
+    layout = layout_of(type(data))
+    source = _NO_SOURCE
+    if rows is not None and not isinstance(policy, NoStorage):
+        source = find_source(data, rows, policy)
+    n, header, body = source.n, dict(source.header), dict[str, Any]()
+    for name in layout.header:
+        value = getattr(data, name)
+        if type(value) is Usage:
+            header[name] = msgspec.structs.astuple(value)
+        elif name not in layout.defaults or value != layout.defaults[name]:
+            (header if is_plain(value) else body)[name] = value
+    for name in layout.offered:
+        if name not in source.covers:
+            value = getattr(data, name)
+            (header if rows is not None and rows.offers(value) else body)[name] = value
+    if repeated := _repeated_values(data):
+        if rows is not None and rows.repeated is not None and rows.repeated[0] == repeated:
+            n = rows.repeated[1]
+        else:
+            (header if is_plain(repeated) else body).update(zip(layout.repeated, repeated, strict=True))
+    rest = {name: getattr(data, name) for name in layout.body if name not in source.covers}
+    if rest and not body and all(value == layout.blanks[name] for name, value in rest.items()):
+        header["empty"] = True
+        return header, {}, n
+    return header, body | rest, n
 
 
-def _place(record: ItemsRecord, index: int) -> Json:
-    """Where in its segment an item stands."""
-    place: Json = {}
-    if index:
-        place["i"] = index
-    if len(record.items) != 1:
-        place["of"] = len(record.items)
-    if index == 0:
-        place |= {name: True for name in ("pinned", "seed") if getattr(record, name)}
-    return place
+def _repeated_values(data: EventData) -> tuple[Any, ...]:
+    return tuple(getattr(data, name) for name in layout_of(type(data)).repeated)
 
 
-def _readable(body: Json) -> Json:
-    """A tool list as text, as long as it is one."""
-    tools = body.get("tools_json")
-    if tools is not None:
-        with suppress(UnicodeDecodeError):
-            body["list"] = tools.decode()
-            del body["tools_json"]
-    return body
+def _put_digests(digests: dict[str, str], header: Json, body: Json) -> None:
+    """A digest is no text; what stands in the place of one may be."""
+    for name, digest in digests.items():
+        (header if _is_digest(digest) else body)[name] = digest
+
+
+def _header_only(policy: StoragePolicy) -> StoragePolicy:
+    """For rows that others refer to: they have no text, and must not go when the texts expire."""
+    return policy if isinstance(policy, NoStorage) else _HEADER
+
+
+def request_digest(instructions: str, tools: str, history: str, output_schema: str | None) -> str:
+    """The digest of a whole request, made of those of its parts. One that is made like this need not be written."""
+    schema = "" if output_schema is None else hashlib.sha256(output_schema.encode("utf-8", "replace")).hexdigest()
+    return hashlib.sha256("\n".join((instructions, tools, history, schema)).encode("utf-8", "replace")).hexdigest()

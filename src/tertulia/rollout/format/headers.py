@@ -58,11 +58,11 @@ _USUAL: dict[tuple[str, str], Any] = {
 }
 """What is nearly always so is not written, like a field's default."""
 
-INTERNED = {"token_count": ("context_window", "cache_key")}
-"""Fields that hardly change within a conversation. They are named once by a row of their own."""
+REPEATED = {"token_count": ("context_window", "cache_key")}
+"""Fields that hardly change within a conversation. A row that has the same as an earlier one refers to that."""
 
 SKELETON: tuple[str, ...] = (
-    "session", "talk", "scope", "agreed", "submitted",
+    "session", "conversation", "task", "agreed", "submitted",
     "session_configured", "conversation_opened", "conversation_closed", "conversation_close_forced",
     "task_started", "task_complete", "turn_aborted", "error",
 )  # fmt: skip
@@ -83,7 +83,7 @@ class Layout(msgspec.Struct, frozen=True):
     header: tuple[str, ...]
     offered: tuple[str, ...]
     """Header, if it is among the tools that the model was offered."""
-    interned: tuple[str, ...]
+    repeated: tuple[str, ...]
     body: tuple[str, ...]
     blanks: dict[str, Any]
     """What stands for a field that is not there."""
@@ -97,16 +97,16 @@ class Layout(msgspec.Struct, frozen=True):
 def layout_of(kind: type[EventData]) -> Layout:
     """The layout of a type. One that is not in the table has no header at all."""
     listed = _TABLE.get(kind.type, "").split() if EVENT_TYPES.get(kind.type) is kind else []
-    interned = INTERNED.get(kind.type, ())
+    repeated = REPEATED.get(kind.type, ())
     offered = tuple(name for name in listed if (kind.type, name) in _BY_THE_MODEL)
     fields = msgspec.structs.fields(kind)
     usual = {name: value for (type, name), value in _USUAL.items() if type == kind.type and name in listed}
     defaults = {field.name: field.default for field in fields if field.default is not msgspec.NODEFAULT}
     return Layout(
         kind,
-        tuple(name for name in listed if name not in interned and name not in offered),
+        tuple(name for name in listed if name not in repeated and name not in offered),
         offered,
-        interned,
+        repeated,
         tuple(field.name for field in fields if field.name not in listed),
         {field.name: _blank(field) for field in fields},
         defaults | usual,

@@ -1,8 +1,8 @@
-"""Encodes an item as header and body and decodes it; gives placeholders for items without text."""
+"""Splits an item into header and body, and joins them again; gives placeholders for items without text."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -21,20 +21,51 @@ from tertulia.protocol.items import (
 )
 from tertulia.protocol.storage import storage_from_wire, storage_to_wire
 
-Json = dict[str, Any]
 UNKNOWN_TOOL = "unknown"
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 _TAGS: dict[type[Item], str] = {
     UserMessage: "user", AssistantMessage: "assistant", Reasoning: "reasoning", ToolCall: "tool_call",
     ToolOutput: "tool_output", Summary: "summary",
 }  # fmt: skip
-_HEADER_FIELDS: dict[type[Item], tuple[str, ...]] = {
-    UserMessage: ("injected",), ToolCall: ("kind",), ToolOutput: ("success", "kind"), Summary: ("replaced",),
-}  # fmt: skip
-_BODY_FIELDS: dict[type[Item], tuple[str, ...]] = {UserMessage: ("sender",), Reasoning: ("dialect", "opaque")}
-_DEFAULTS: Json = {
-    field.name: field.default for kind in (*_HEADER_FIELDS, *_BODY_FIELDS) for field in msgspec.structs.fields(kind)
-}
-_KINDS: dict[str, type[Item]] = {tag: kind for kind, tag in _TAGS.items()}
+
+
+class ItemHeader(msgspec.Struct, gc=False, omit_defaults=True):
+    """What is no text of an item, and its place in its segment. The names are those of the item's own fields."""
+
+    chars: _Count = 0
+    """How many characters its text has."""
+    parts: _Count | None = None
+    """How many parts it has, where it is not one text."""
+    tool: str | None = None
+    """The name of the tool that is called, where the model was offered it."""
+    injected: bool = False
+    kind: Literal["function", "custom"] = "function"
+    success: bool = True
+    replaced: int = 0
+    storage: Any = None
+    same: bool = False
+    """Whether the item is that of its source."""
+    i: _Count = 0
+    """Which item of its segment it is."""
+    of: _Count = 1
+    """How many that segment has."""
+    pinned: bool = False
+    seed: bool = False
+
+
+class ItemBody(msgspec.Struct, gc=False, omit_defaults=True):
+    """The text of an item, and what a user or a model may have written."""
+
+    id: ItemId
+    text: str | None = None
+    """Of an item with one text; others have `parts`."""
+    parts: tuple[Part, ...] | None = None
+    call_id: CallId | None = None
+    """Of a call; of an output, where its call is not recorded."""
+    tool: str | None = None
+    sender: str | None = None
+    dialect: str = ""
+    opaque: str | None = None
 
 
 def tag_of(item: Item) -> str:
@@ -42,73 +73,92 @@ def tag_of(item: Item) -> str:
     return _TAGS[type(item)]
 
 
-def is_tag(name: str) -> bool:
-    """Whether it is the name of a kind of item."""
-    return name in _KINDS
-
-
-def split_item(item: Item, *, offered: bool = False, call: int | None = None) -> tuple[Json, Json]:
+def split_item(item: Item, *, offered: bool = False, has_call: bool = False) -> tuple[ItemHeader, ItemBody]:
     """Header and body of an item.
 
-    `offered` says that the name of a call is that of a tool, not a text of the model. `call` is the row of an
-    output's call, from which its id can be read.
+    Args:
+        item: The item.
+        offered: Whether the name of a call is that of a tool, not a text of the model.
+        has_call: Whether an output's call is recorded, from which its id can be read.
+
+    Returns:
+        Both, without the item's place in its segment.
     """
-    header: Json = {}
-    body: Json = {"id": item.id}
-    match item:
-        case ToolCall():
-            _put_text(item.arguments, header, body)
-            (header if offered else body)["tool"] = item.name
-            body["call_id"] = item.call_id
-        case ToolOutput():
-            _put_parts(item.parts, header, body)
-            if call is None:
-                body["call_id"] = item.call_id
-            else:
-                header["call"] = call
-        case Reasoning() | Summary():
-            _put_text(item.text, header, body)
-        case _:
-            _put_parts(item.parts, header, body)
-    _put_others(item, header, body)
+    header, body = ItemHeader(), ItemBody(item.id)
+    if isinstance(item, ToolCall):
+        header.kind = item.kind
+        body.text, body.call_id = item.arguments, item.call_id
+        if offered:
+            header.tool = item.name
+        else:
+            body.tool = item.name
+    elif isinstance(item, Reasoning):
+        body.text, body.dialect, body.opaque = item.text, item.dialect, item.opaque
+    elif isinstance(item, Summary):
+        body.text, header.replaced = item.text, item.replaced
+    else:
+        _split_parts(item.parts, header, body)
+        if isinstance(item, UserMessage):
+            header.injected, body.sender = item.injected, item.sender
+        elif isinstance(item, ToolOutput):
+            header.success, header.kind = item.success, item.kind
+            body.call_id = None if has_call else item.call_id
+    if body.text is not None:
+        header.chars = len(body.text)
     if item.storage is not None:
-        header["storage"] = storage_to_wire(item.storage)
+        header.storage = storage_to_wire(item.storage)
     return header, body
 
 
-def _put_others(item: Item, header: Json, body: Json) -> None:
-    """What an item may have besides its text. The names are the fields', what is not said is the default."""
-    for name in _HEADER_FIELDS.get(type(item), ()):
-        if (value := getattr(item, name)) != _DEFAULTS[name]:
-            header[name] = value
-    for name in _BODY_FIELDS.get(type(item), ()):
-        if (value := getattr(item, name)) != _DEFAULTS[name]:
-            body[name] = value
-
-
-def join_item(tag: str, header: Json, body: Json | None, n: int, call_id: CallId | None) -> Item:
-    """The item of a row, or a placeholder of the same kind. `call_id` is that of an output's call, if its row is known.
-
-    Raises msgspec.ValidationError or a TertuliaError for a row that is no item.
-    """
-    given = _placeholder(tag, header, n) if body is None else body
-    kind = _KINDS[tag]
-    values: Json = {"type": tag, "id": given.get("id")}
-    text = given.get("text")
-    if kind is ToolCall:
-        name = header.get("tool", given.get("tool", UNKNOWN_TOOL))
-        values |= {"name": name, "call_id": given.get("call_id"), "arguments": text}
-    elif kind is Reasoning or kind is Summary:
-        values["text"] = text
+def _split_parts(parts: tuple[Part, ...], header: ItemHeader, body: ItemBody) -> None:
+    if len(parts) == 1 and isinstance(part := parts[0], TextPart):
+        body.text = part.text
     else:
-        values["parts"] = given.get("parts") if text is None else [{"type": "text", "text": text}]
-    if kind is ToolOutput:
-        values["call_id"] = given.get("call_id") if call_id is None else call_id
-    values |= {name: header[name] for name in _HEADER_FIELDS.get(kind, ()) if name in header}
-    values |= {name: given[name] for name in _BODY_FIELDS.get(kind, ()) if name in given}
-    if "storage" in header:
-        values["storage"] = storage_from_wire(header["storage"])
-    return msgspec.convert(values, kind)
+        header.chars, header.parts, body.parts = len(text_of(parts)), len(parts), parts
+
+
+def without_measures(header: ItemHeader) -> ItemHeader:
+    """The header of an item that may not be stored at all: that there was one, and not even its length."""
+    return msgspec.structs.replace(header, chars=0, parts=None, replaced=0, tool=None)
+
+
+def join_item(tag: str, header: ItemHeader, body: ItemBody | None, n: int, call: CallId | None) -> Item:
+    """The item of a row, or a placeholder of the same kind.
+
+    Args:
+        tag: The name of its kind.
+        header: Its header.
+        body: Its body; None for one that is not stored.
+        n: The number of its row.
+        call: Of an output the id of its call, where that is recorded.
+
+    Returns:
+        The item.
+
+    Raises:
+        LookupError: for a row that is no item.
+        InvalidParamsError: for a storage policy that is none.
+    """
+    if body is None:
+        body = _placeholder(tag, header, n)
+    storage = None if header.storage is None else storage_from_wire(header.storage)
+    text, id = body.text, body.id
+    if tag == "tool_call" and text is not None and body.call_id is not None:
+        name = header.tool if header.tool is not None else body.tool
+        return ToolCall(id, body.call_id, UNKNOWN_TOOL if name is None else name, text, header.kind, storage)
+    if tag == "reasoning" and text is not None:
+        return Reasoning(id, text, body.dialect, body.opaque, storage)
+    if tag == "summary" and text is not None:
+        return Summary(id, text, header.replaced, storage)
+    parts = body.parts if text is None else (TextPart(text),)
+    if tag == "user" and parts is not None:
+        return UserMessage(id, parts, body.sender, header.injected, storage)
+    if tag == "assistant" and parts is not None:
+        return AssistantMessage(id, parts, storage)
+    call_id = body.call_id if call is None else call
+    if tag == "tool_output" and parts is not None and call_id is not None:
+        return ToolOutput(id, call_id, parts, header.success, header.kind, storage)
+    raise LookupError("no item")
 
 
 def synthetic_call_id(row: int) -> CallId:
@@ -116,30 +166,9 @@ def synthetic_call_id(row: int) -> CallId:
     return CallId(f"row-{row}")
 
 
-def _placeholder(tag: str, header: Json, n: int) -> Json:
-    size = f"{count(header, 'chars')} characters"
-    if "parts" in header:
-        size += f", {count(header, 'parts')} parts"
+def _placeholder(tag: str, header: ItemHeader, n: int) -> ItemBody:
+    size = f"{header.chars} characters"
+    if header.parts is not None:
+        size += f", {header.parts} parts"
     text = "{}" if tag == "tool_call" else f"[not stored: {size}]"
-    row = count(header, "call") if tag == "tool_output" else n
-    return {"id": ItemId(f"row-{n}"), "text": text, "call_id": synthetic_call_id(row or n)}
-
-
-def count(header: Json, key: str) -> int:
-    """A number of a header; 0 for what is none."""
-    value = header.get(key)
-    return value if type(value) is int and value >= 0 else 0
-
-
-def _put_text(text: str, header: Json, body: Json) -> None:
-    header["chars"] = len(text)
-    body["text"] = text
-
-
-def _put_parts(parts: tuple[Part, ...], header: Json, body: Json) -> None:
-    if len(parts) == 1 and isinstance(part := parts[0], TextPart):
-        _put_text(part.text, header, body)
-    else:
-        header["chars"] = len(text_of(parts))
-        header["parts"] = len(parts)
-        body["parts"] = parts
+    return ItemBody(ItemId(f"row-{n}"), text, call_id=synthetic_call_id(n))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item
 from tertulia.protocol.records import ItemsRecord, Record
-from tertulia.rollout.format.item_rows import count
+from tertulia.rollout.format.item_rows import ItemHeader
 from tertulia.rollout.store import StoredRow
 
-Json = dict[str, Any]
 
-
-class RecordLine(msgspec.Struct, frozen=True):
+class RecordLine(msgspec.Struct, frozen=True, gc=False):
     """One event or record, as it is now: what of it was never stored, has expired or cannot be read is listed."""
 
     n: int
@@ -39,31 +35,26 @@ class PartialSegment:
 
     __slots__ = ("absent", "damaged", "first", "header", "items", "missing", "next", "of")
 
-    def __init__(self, first: StoredRow, header: Json) -> None:
+    def __init__(self, first: StoredRow, header: ItemHeader) -> None:
         self.first = first
         self.header = header
-        self.of = count(header, "of") if "of" in header else 1
-        self.next = count(header, "i")
+        self.of = header.of
+        self.next = header.i
         self.items: list[Item] = []
         self.missing: list[int] = []
         self.absent: list[int] = []
         self.damaged: list[int] = []
 
-    def takes(self, row: StoredRow, header: Json) -> bool:
+    def takes(self, row: StoredRow, header: ItemHeader) -> bool:
         """Whether a row belongs to it: some in between may be gone, or damaged."""
-        return (
-            row.conversation == self.first.conversation
-            and count(header, "of") == self.of
-            and count(header, "i") >= self.next > 0
-        )
+        return row.conversation == self.first.conversation and header.of == self.of and header.i >= self.next > 0
 
     def line(self, conversation: ConversationId | None) -> RecordLine:
         """What there is of it."""
         row, missing, damaged = self.first, tuple(self.missing), tuple(self.damaged)
         if conversation is None or (self.of and not self.items):
             return RecordLine(row.n, row.ts, None, missing, damaged=damaged)
-        pinned, seed = self.header.get("pinned") is True, self.header.get("seed") is True
-        record = ItemsRecord(conversation, tuple(self.items), pinned, seed)
+        record = ItemsRecord(conversation, tuple(self.items), self.header.pinned, self.header.seed)
         return RecordLine(row.n, row.ts, record, missing, tuple(self.absent), damaged)
 
 

@@ -15,11 +15,9 @@ class ConversationRecordState(msgspec.Struct):
     """One conversation of the record."""
 
     n: int
-    """The row that names it."""
+    """The row that has its id."""
     storage: StoragePolicy
     """The storage policy of its last terms."""
-    tools: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict[str, tuple[int, float]])
-    """The tool lists that can be read, by digest: the row, and its time."""
     calls: dict[CallId, int] = msgspec.field(default_factory=dict[CallId, int])
     """The rows of calls without an output, by the id they are read back with."""
     answered: dict[CallId, int] = msgspec.field(default_factory=dict[CallId, int])

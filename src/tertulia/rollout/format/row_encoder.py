@@ -9,10 +9,9 @@ import msgspec
 
 from tertulia.protocol.records import has_long_text
 from tertulia.protocol.storage import StoragePolicy
-from tertulia.rollout.format.conversation_rows import ConversationRows
 from tertulia.rollout.store import LongBody, Row, allows_body
 
-Json = dict[str, Any]
+Fields = dict[str, Any] | msgspec.Struct
 _encode = msgspec.json.Encoder().encode
 _LONG = 64 * 1024
 """Bytes from which on a body is redacted by the thread that stores it, and characters of a text in it from which on it
@@ -31,17 +30,17 @@ class RowEncoder:
         self.rows: list[Row] = []
 
     def put(
-        self, kind: str, type: str, conversation: ConversationRows | None, ts: float, header: Json, *,
-        policy: StoragePolicy, body: Json | None = None, seq: int | None = None, scope: int = 0,
+        self, kind: str, type: str, conversation: int, ts: float, header: Fields, *, policy: StoragePolicy,
+        body: Fields | None = None, seq: int | None = None, task: int = 0, source: int = 0,
     ) -> int:  # fmt: skip
         """Add a row; its number."""
         self.n += 1
-        n, place = self.n, 0 if conversation is None else conversation.n
         written = self._body(body) if body and allows_body(policy) else None
-        self.rows.append(Row(n, kind, type, ts, seq, place, scope, _header(header), written, policy))
-        return n
+        row = Row(self.n, kind, type, ts, seq, conversation, task, _header(header), written, policy, source)
+        self.rows.append(row)
+        return self.n
 
-    def _body(self, body: Json) -> bytes | LongBody | None:
+    def _body(self, body: Fields) -> bytes | LongBody | None:
         try:
             if has_long_text(body, _LONG):
                 # Without the objects of its owner, who may change them before it is stored.
@@ -68,7 +67,7 @@ class RowEncoder:
             return None
 
 
-def _header(header: Json) -> bytes:
+def _header(header: Fields) -> bytes:
     try:
         return _encode(header)
     except (TypeError, ValueError, RecursionError):

@@ -13,16 +13,17 @@ import msgspec
 
 from tertulia.errors import TertuliaError
 from tertulia.protocol.ids import SessionId
-from tertulia.rollout.format.decode_context import DecodeContext, TaskIds, int_in, text_in
-from tertulia.rollout.format.id_packing import unpack_ids
-from tertulia.rollout.format.item_rows import count
+from tertulia.protocol.records import ItemsRecord
+from tertulia.rollout.format.earlier_rows import EarlierRows, TaskIds
+from tertulia.rollout.format.item_rows import ItemHeader
 from tertulia.rollout.format.record_decoder import EventDecoder, RecordDecoder
 from tertulia.rollout.format.record_lines import PartialSegment, RecordLine
 from tertulia.rollout.format.record_state import RecordState
 from tertulia.rollout.store import StoredRow
 
 Json = dict[str, Any]
-_decoder = msgspec.json.Decoder(Json)
+_decode = msgspec.json.Decoder(Json).decode
+_decode_item = msgspec.json.Decoder(ItemHeader).decode
 _BROKEN = (
     msgspec.MsgspecError, TertuliaError,
     ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError,
@@ -39,104 +40,117 @@ class RowReader:
     """
 
     def __init__(self, keep_items: int | None = None) -> None:
-        self._learned = DecodeContext(keep_items)
-        self._events = EventDecoder(self._learned)
-        self._records = RecordDecoder(self._learned)
+        self._earlier = EarlierRows(keep_items)
+        self._events = EventDecoder(self._earlier)
+        self._records = RecordDecoder(self._earlier)
         self._segment: PartialSegment | None = None
 
     @property
     def known(self) -> RecordState:
         """The state that a recorder needs to continue the record."""
-        return self._learned.known
+        return self._earlier.known
 
     def lines(self, rows: Iterable[StoredRow]) -> Iterator[RecordLine]:
         """All that the rows come to. What is appended in one go is read in one go: nothing is left half read."""
+        known = self._earlier.known
         for row in rows:
-            yield from self._take(row)
+            if row.n <= known.last_n:
+                continue
+            known.last_n = row.n
+            if row.damaged and not row.header:
+                yield _damaged(row)
+            elif row.kind == "said":
+                yield from self._said(row)
+            else:
+                yield from self._finish()
+                if (line := self._line(row)) is not None:
+                    yield line
         yield from self._finish()
 
-    def _take(self, row: StoredRow) -> Iterator[RecordLine]:
-        if row.n <= self.known.last_n:
-            return
-        self.known.last_n = row.n
+    def _line(self, row: StoredRow) -> RecordLine | None:
         try:
-            header = None if row.damaged and not row.header else _decoder.decode(row.header)
-            body = None if row.body is None else _decoder.decode(row.body)
+            body = None if row.body is None else _decode(row.body)
+            return self._decoded(row, _decode(row.header), body)
         except _BROKEN:
-            header = body = None
-        if header is None:
-            yield RecordLine(row.n, row.ts, None, damaged=(row.n,))
-            return
-        if row.kind == "said":
-            yield from self._said(row, header, body)
-            return
-        yield from self._finish()
-        try:
-            line = self._line(row, header, body)
-        except _BROKEN:
-            line = RecordLine(row.n, row.ts, None, damaged=(row.n,))
-        if line is not None:
-            yield line
+            return _damaged(row)
 
-    def _line(self, row: StoredRow, header: Json, body: Json | None) -> RecordLine | None:
+    def _decoded(self, row: StoredRow, header: Json, body: Json | None) -> RecordLine | None:
+        earlier = self._earlier
         match row.kind:
             case "session":
-                self.known.session_id = SessionId(text_in(header, "id"))
-                self.known.epoch = int_in(header, "epoch")
-                self.known.last_seq = 0
-            case "talk":
-                self._learned.meet(row.n, header)
-            case "scope":
-                self._learned.scopes[row.n] = TaskIds(*unpack_ids(header["ids"], 4))
-            case "name":
-                self._learned.names[row.n] = header["is"]
+                session, epoch = msgspec.convert((header["id"], header["epoch"]), tuple[str, int])
+                self.known.session_id, self.known.epoch, self.known.last_seq = SessionId(session), epoch, 0
+            case "conversation":
+                earlier.meet(row.n, header["id"])
+            case "task":
+                earlier.tasks[row.n] = msgspec.convert(header["ids"], TaskIds)
             case "terms":
                 if body is not None:
-                    self._learned.terms[row.n] = body
+                    earlier.terms[row.conversation, row.n] = body
+            case "prompt":
+                self._records.note_prompt(row, header, body)
             case "event":
                 return self._events.line(row, header, body)
             case _:
                 return self._records.line(row, header, body)
         return None
 
-    def _said(self, row: StoredRow, header: Json, body: Json | None) -> Iterator[RecordLine]:
-        segment = self._segment
-        if segment is None or not segment.takes(row, header):
-            yield from self._finish()
-            segment = self._segment = PartialSegment(row, header)
-        segment.next = count(header, "i") + 1
+    # ── items ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _said(self, row: StoredRow) -> Iterable[RecordLine]:
         try:
-            self._add(segment, row, header, body)
+            header = _decode_item(row.header)
+        except _BROKEN:
+            return (_damaged(row),)
+        segment, before = self._segment, ()
+        if segment is None and header.of == 1:
+            return (self._single(row, header),)
+        if segment is None or not segment.takes(row, header):
+            before = self._finish()
+            segment = self._segment = PartialSegment(row, header)
+        segment.next = header.i + 1
+        try:
+            self._add(segment, row, header)
         except _BROKEN:
             segment.damaged.append(row.n)
         if row.damaged:
             segment.damaged.append(row.n)
-        if segment.next >= segment.of:
-            yield from self._finish()
+        return (*before, *self._finish()) if segment.next >= segment.of else before
 
-    def _add(self, segment: PartialSegment, row: StoredRow, header: Json, body: Json | None) -> None:
+    def _single(self, row: StoredRow, header: ItemHeader) -> RecordLine:
+        """A segment of one item, as nearly all are."""
+        n, earlier = row.n, self._earlier
+        try:
+            item = earlier.item(row, header)
+            missing = n in earlier.lost
+            earlier.joined(row, item)
+        except _BROKEN:
+            return _damaged(row)
+        record = ItemsRecord(earlier.conversations[row.conversation], (item,), header.pinned, header.seed)
+        if missing or row.damaged:
+            rows = (n,)
+            return RecordLine(n, row.ts, record, rows if missing else (), (0,) if missing else (), rows * row.damaged)
+        return RecordLine(n, row.ts, record)
+
+    def _add(self, segment: PartialSegment, row: StoredRow, header: ItemHeader) -> None:
         if not row.type and segment.of == 0:
             return
-        learned = self._learned
-        items = learned.items.setdefault(row.conversation, {})
-        same = header.get("same")
-        if same is None:
-            item = learned.item(row, header, body)
-        else:
-            item = items[row.n] = items[same]
-            if same in learned.lost:
-                learned.lost[row.n] = None
+        item = self._earlier.item(row, header)
         segment.items.append(item)
-        if row.n in learned.lost:
+        if row.n in self._earlier.lost:
             segment.missing.append(row.n)
             segment.absent.append(len(segment.items) - 1)
-        learned.forget_oldest(row.conversation)
-        learned.known.conversations[learned.conversations[row.conversation]].note(item, row.n)
+        self._earlier.joined(row, item)
 
-    def _finish(self) -> Iterator[RecordLine]:
+    def _finish(self) -> tuple[RecordLine, ...]:
         segment, self._segment = self._segment, None
-        if segment is not None:
-            yield segment.line(self._learned.conversations.get(segment.first.conversation))
+        if segment is None:
+            return ()
+        return (segment.line(self._earlier.conversations.get(segment.first.conversation)),)
+
+
+def _damaged(row: StoredRow) -> RecordLine:
+    return RecordLine(row.n, row.ts, None, damaged=(row.n,))
 
 
 def read_rows(rows: Iterable[StoredRow]) -> Iterator[RecordLine]:

@@ -26,8 +26,8 @@ PATIENCE_S = 5.0
 
 _MAX_STATEMENT = 10_000
 
-VERSION = 2
-"""What is written. Every version below can still be read."""
+VERSION = 3
+"""The format of the file. No other is read."""
 
 APPLICATION_ID = 0x74727475
 """`trtu`; `file` and others read it."""
@@ -41,13 +41,11 @@ _NAMED_AT, _NAMED = 60, Struct(">iIi")
 
 # Small columns come first: a query for them alone never reads the pages that hold long texts. One table and no
 # index, because each costs a page, and most sessions are short. Records have an n above 0.
-_RECORD = (
+SCHEMA = (
     "CREATE TABLE record (n INTEGER PRIMARY KEY, kind TEXT NOT NULL, type TEXT NOT NULL, ts REAL NOT NULL, "
-    "seq INTEGER, talk INTEGER NOT NULL, scope INTEGER NOT NULL, expires REAL, header_crc INTEGER NOT NULL, "
-    "body_crc INTEGER, header BLOB NOT NULL, body BLOB)"
+    "seq INTEGER, conversation INTEGER NOT NULL, task INTEGER NOT NULL, source INTEGER NOT NULL, expires REAL, "
+    "header_crc INTEGER NOT NULL, body_crc INTEGER, header BLOB NOT NULL, body BLOB)"
 )
-# The second version has a head (see `head`), and no other form. A file of the first becomes one with its next answer.
-SCHEMAS = {1: (_RECORD,), 2: (_RECORD,)}
 
 
 def connect_owner(file: Path, *, durable: bool) -> sqlite3.Connection:
@@ -171,32 +169,42 @@ def blank() -> bytes:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
-        for statement in SCHEMAS[VERSION]:
-            connection.execute(statement)
+        connection.execute(SCHEMA)
         connection.execute(*blank_head())
         content = connection.serialize()
     return content[:18] + _WAL_FORM + content[20:]
 
 
-def check_schema(connection: sqlite3.Connection, file: Path | str, named: tuple[int, int] | None = None) -> int:
-    """Its version. StorageError for a newer one, and for what is no session's file. `named` is its `format_of`."""
+def check_schema(connection: sqlite3.Connection, file: Path | str, named: tuple[int, int] | None = None) -> None:
+    """Raise StorageError for another version of the format, and for what is no session's file.
+
+    Args:
+        connection: The opened file.
+        file: Its path.
+        named: Its `format_of`, where that is known.
+    """
     application, version = named or (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
     if application != APPLICATION_ID:
         raise StorageError(f"{file} is not a session's record; move it away", file=str(file), kind="unknown")
-    if version > VERSION:
-        raise StorageError(
-            f"{file} was made by a newer version of Tertulia (format {version}, this one knows {VERSION}); upgrade",
-            file=str(file),
-            kind="version",
-        )
+    if version != VERSION:
+        raise _another_version(file, version)
     found = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL LIMIT 10").fetchall()
-    if {_text(sql) for (sql,) in found} != set(SCHEMAS.get(version, ())):
+    if [_text(sql) for (sql,) in found] != [SCHEMA]:
         raise StorageError(
             f"{file} has no format that a version of Tertulia wrote; move it away", file=str(file), kind="unknown"
         )
-    return version
+
+
+def _another_version(file: Path | str, version: int) -> StorageError:
+    made = f"{file} was made by a newer version of Tertulia (format {version}, this one reads {VERSION}); upgrade"
+    if version < VERSION:
+        made = (
+            f"{file} was made by a version of Tertulia before its first release (format {version}, this one reads "
+            f"{VERSION}); move it away, or read it with the version that wrote it"
+        )
+    return StorageError(made, file=str(file), kind="version", format=version)
 
 
 def format_of(content: memoryview) -> tuple[int, int]:

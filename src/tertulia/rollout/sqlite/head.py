@@ -21,11 +21,9 @@ import msgspec
 
 PLACE = -2
 """The row of the head; records have numbers above 0."""
-HEADED = 2
-"""From this version of the file on there is one."""
 _MOST_PARTS = 64
 _pack = Struct("<qI").pack
-_INSERT = "INSERT OR REPLACE INTO record VALUES (?, 'head', '', 0, NULL, 0, 0, NULL, ?, NULL, ?, NULL)"
+_INSERT = "INSERT OR REPLACE INTO record VALUES (?, 'head', '', 0, NULL, 0, 0, 0, NULL, ?, NULL, ?, NULL)"
 _PROOFS = "SELECT n, header_crc FROM record WHERE n > ? AND n <= ? ORDER BY n"
 _LAST = 2**63 - 1
 
@@ -49,11 +47,10 @@ _encode = msgspec.json.Encoder().encode
 class Head:
     """Kept by the owner of a file while it writes: adding a record costs no more than that record."""
 
-    __slots__ = ("_count", "_hash", "_missing", "_n", "_parts", "_version", "is_behind")
+    __slots__ = ("_count", "_hash", "_missing", "_n", "_parts", "is_behind")
 
-    def __init__(self, parts: list[HeadPart], missing: int, version: int) -> None:
+    def __init__(self, parts: list[HeadPart], missing: int = 0) -> None:
         """Behind these parts, without so many of their records."""
-        self._version = version
         self._parts = parts
         self._missing = missing
         self._n = _last_n(parts)
@@ -65,15 +62,13 @@ class Head:
     @classmethod
     def of(cls, connection: sqlite3.Connection, is_old: bool = False) -> Head:
         """As the file says. `is_old`: it is known to have come farther. Raises sqlite3.Error."""
-        version = _version_of(connection)
-        parts = load(connection) if version >= HEADED else None
+        parts = load(connection)
         if parts is None or len(parts) > _MOST_PARTS:
-            # None yet, none any more, or a very long one: all that there is becomes one part.
-            lost = parts is None and version >= HEADED
-            parts, missing = [], -1 if lost else count_missing(connection)
+            # None any more, or a very long one: all that there is becomes one part.
+            parts, missing = [], -1 if parts is None else count_missing(connection)
         else:
             missing = _newly_missing(connection, parts)
-        head = cls(parts, missing or -is_old, version)
+        head = cls(parts, missing or -is_old)
         head.add(connection.execute(_PROOFS, (head._n, _LAST)))
         return head
 
@@ -81,7 +76,7 @@ class Head:
         """Records were erased, as their policy wants it: one part for all that is left. `counted` there were before."""
         parts = (*self._parts, HeadPart(self._n, self._count, "", self._missing))
         former = _sum_missing(parts)
-        head = Head([], former if former < 0 else former + max(0, _known(parts) - counted), self._version)
+        head = Head([], former if former < 0 else former + max(0, _known(parts) - counted))
         head.add(connection.execute(_PROOFS, (0, _LAST)))
         return head
 
@@ -94,7 +89,6 @@ class Head:
             self.is_behind = True
         if written:
             self.is_behind = False
-            self._version = max(self._version, HEADED)
 
     def is_in(self, connection: sqlite3.Connection) -> bool:
         """Whether the records are those that it knows: none deleted, added or exchanged. Raises sqlite3.Error."""
@@ -114,15 +108,11 @@ class Head:
             parts.append(HeadPart(n, count, hashed.hexdigest(), self._missing))
         header = _encode(parts)
         connection.execute(_INSERT, (PLACE, crc32(header), header))
-        if self._version < HEADED:
-            connection.execute(f"PRAGMA user_version = {HEADED}")
 
 
 class Proof(msgspec.Struct, frozen=True):
     """What a file's head says about its records."""
 
-    has_head: bool = True
-    """False for a file of a version that had none: nothing is known of its end."""
     faults: tuple[str, ...] = ()
     """Sentences: what is missing, or not what was written."""
     uncovered: int = 0
@@ -131,8 +121,6 @@ class Proof(msgspec.Struct, frozen=True):
 
 def prove(connection: sqlite3.Connection) -> Proof:
     """Compare all records of a file with its head. Raises sqlite3.Error."""
-    if _version_of(connection) < HEADED:
-        return Proof(has_head=False)
     parts = load(connection)
     if parts is None:
         return Proof(faults=("the head of the record was removed or cannot be read, so its end is not proved",))
@@ -156,8 +144,6 @@ def prove(connection: sqlite3.Connection) -> Proof:
 
 def count_missing(connection: sqlite3.Connection) -> int:
     """How many records are gone, now or when the session was resumed before; -1: it cannot be known."""
-    if _version_of(connection) < HEADED:
-        return 0
     parts = load(connection)
     if parts is None or (former := _sum_missing(parts)) < 0:
         return -1
@@ -204,10 +190,6 @@ def _newly_missing(connection: sqlite3.Connection, parts: Sequence[HeadPart]) ->
 def _known(parts: Iterable[HeadPart]) -> int:
     """How many records there were; what an owner found missing is not found missing again."""
     return sum(part.count - max(0, part.missing) for part in parts)
-
-
-def _version_of(connection: sqlite3.Connection) -> int:
-    return connection.execute("PRAGMA user_version").fetchone()[0]
 
 
 def _link(n: int, proof: object) -> bytes:

@@ -24,7 +24,7 @@ from tertulia.rollout.sqlite.database import (
 )
 from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
 from tertulia.rollout.sqlite.file_identity import FileIdentity, lost_file_error
-from tertulia.rollout.sqlite.head import HEADED, Head
+from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.index_file import mark_of, note_mark
 from tertulia.rollout.sqlite.ownership import Ownership
 from tertulia.rollout.sqlite.session_files import (
@@ -68,7 +68,7 @@ class OwnedFile:
         self._create = create
         self._ownership: Ownership | None = None
         self._connection: sqlite3.Connection | None = None
-        self._head = Head([], 0, HEADED)
+        self._head = Head([])
         self._identity: FileIdentity | None = None
         """Of the files as they were opened first and touched last; None before that."""
         self._broken: StorageError | None = None

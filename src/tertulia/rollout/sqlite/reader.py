@@ -14,11 +14,22 @@ from tertulia.rollout.sqlite.database import close_reader, connect_reader
 from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
 from tertulia.rollout.sqlite.head import Proof, count_missing, prove
 from tertulia.rollout.sqlite.index_file import mark_of
-from tertulia.rollout.sqlite.table import FINISHED, OVER, ROOT_TERMS, damaged_row, reached, read_row, select
+from tertulia.rollout.sqlite.table import (
+    FIND_FINISHED,
+    FINISHED,
+    FINISHED_TASKS,
+    ROOT_TERMS,
+    SELECT,
+    SELECT_BRIEFLY,
+    damaged_row,
+    reached,
+    read_row,
+)
 from tertulia.rollout.store import StoredRow
 
 _BATCH_ROWS = 512
 _LAST = 2**63 - 1
+_ENDS = ("SELECT max(n) FROM record", "SELECT seq FROM record WHERE seq IS NOT NULL ORDER BY n DESC LIMIT 1")
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
@@ -41,9 +52,9 @@ class SqliteReader:
     def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[StoredRow]:
         """Records whose n is larger, in order of n, as of now."""
         last = self._last()
-        over = self._over() if brief else None
+        select = self._brief_select() if brief else SELECT
         while after < last:
-            batch = self._batch(after, last, over)
+            batch = self._batch(after, last, select)
             if not batch:
                 return
             yield from batch
@@ -52,7 +63,7 @@ class SqliteReader:
     def ends(self) -> tuple[int, int]:
         """The last n, and the last number of an event, that stand in the file; 0 for none."""
         try:
-            found = self._connection.execute("SELECT max(n), max(seq) FROM record").fetchone()
+            found = [(self._connection.execute(end).fetchone() or (0,))[0] for end in _ENDS]
         except STORAGE_EXCEPTIONS as error:
             raise explain(error, self._file) from error
         n, seq = (value if isinstance(value, int) else 0 for value in found)
@@ -76,13 +87,13 @@ class SqliteReader:
         try:
             n = self._connection.execute(ROOT_TERMS).fetchone()[0]
             if n is not None:
-                self._fill(batch, n - 1, n)
+                self._fill(batch, n - 1, n, SELECT)
         except STORAGE_EXCEPTIONS as error:
             raise explain(error, self._file) from error
         return batch[0] if batch else None
 
     def finished(self) -> dict[int, int]:
-        """How many tasks of each conversation came to their end, by the row that named it."""
+        """How many tasks of each conversation came to their end, by the row that has its id."""
         try:
             found = self._connection.execute(FINISHED).fetchall()
         except STORAGE_EXCEPTIONS as error:
@@ -108,17 +119,19 @@ class SqliteReader:
         except STORAGE_EXCEPTIONS as error:
             raise explain(error, self._file) from error
 
-    def _over(self) -> frozenset[int]:
+    def _brief_select(self) -> str:
         try:
-            return frozenset(scope for (scope,) in self._connection.execute(OVER) if isinstance(scope, int))
+            self._connection.execute(FINISHED_TASKS)
+            self._connection.execute(FIND_FINISHED)
         except STORAGE_EXCEPTIONS:
             # Nothing can be left out, then: whatever is wrong is met on the way.
-            return frozenset()
+            return SELECT
+        return SELECT_BRIEFLY
 
-    def _batch(self, after: int, last: int, over: frozenset[int] | None) -> list[StoredRow]:
+    def _batch(self, after: int, last: int, select: str) -> list[StoredRow]:
         batch: list[StoredRow] = []
         try:
-            self._fill(batch, after, last, over)
+            self._fill(batch, after, last, select)
         except STORAGE_EXCEPTIONS:
             # Raised a record too early: the one before it was read, and not given to us.
             if not batch:
@@ -129,22 +142,19 @@ class SqliteReader:
         n = after
         try:
             n = self._connection.execute("SELECT min(n) FROM record WHERE n > ?", (after,)).fetchone()[0]
-            self._fill(batch, after, n)
+            self._fill(batch, after, n, SELECT)
         except sqlite3.DataError:
             # A value that no policy of ours allows in size. Its place is known, and that is all we want of it.
             batch.append(damaged_row(n))
         except STORAGE_EXCEPTIONS as error:
             raise explain(error, self._file) from error
 
-    def _fill(self, batch: list[StoredRow], after: int, last: int, over: frozenset[int] | None = None) -> None:
+    def _fill(self, batch: list[StoredRow], after: int, last: int, select: str) -> None:
         held = 0
         now = -math.inf if self._clock is None else self._clock.now()
-        cursor = self._connection.execute(select(brief=over is not None), (after, last, now))
+        cursor = self._connection.execute(select, (after, last, now))
         try:
             for cells in cursor:
-                if over and (cells[6] in over or cells[0] in over):
-                    # By its scope, or as the scope itself.
-                    continue
                 record = read_row(cells)
                 if record.n <= after:
                     # A tree whose order is broken could lead us in a circle.

@@ -37,14 +37,14 @@ _NO_STAMP: Stamp = (0, 0, 0, 0)
 _MAX_NAME = 200
 
 _COUNT = """
-SELECT sum(kind = 'talk'), sum(kind = 'said'), sum(kind = 'event'), count(body_crc), min(ts), max(ts),
+SELECT sum(kind = 'conversation'), sum(kind = 'said'), sum(kind = 'event'), count(body_crc), min(ts), max(ts),
     min(CASE WHEN body_crc IS NOT NULL THEN expires END), min(expires), (SELECT count(*) FROM record WHERE n = -1)
 FROM record WHERE n > 0
 """
 _HEADER = """
 SELECT CASE WHEN typeof(header) = 'blob' AND length(header) < 65536 THEN header END
-FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 AND talk = (
-    SELECT talk FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 ORDER BY n LIMIT 1
+FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 AND conversation = (
+    SELECT conversation FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 ORDER BY n LIMIT 1
 ) ORDER BY n DESC LIMIT 1
 """
 """As it is now, of the conversation that had one first: the root, or none at all."""

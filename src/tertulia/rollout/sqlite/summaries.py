@@ -98,7 +98,7 @@ def _introduction(rows: Iterator[StoredRow]) -> tuple[str | None, ...]:
     title = preview = script = None
     first = 0
     for row in rows:
-        if row.kind == "talk" and not first:
+        if row.kind == "conversation" and not first:
             first = row.n
         elif row.kind == "terms" and row.conversation == first and title is None:
             title, script = (_string(_body(row).get(name)) for name in ("title", "model"))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Sequence
+from struct import Struct
+from struct import error as StructError
 from typing import Any
 from zlib import crc32
 
@@ -16,9 +18,18 @@ from tertulia.errors import StorageError
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.sqlite.database import MAX_BODY_BYTES, MAX_HEADER_BYTES, transaction
 from tertulia.rollout.sqlite.head import Head
-from tertulia.rollout.store import LASTING, LongBody, Row, StoredRow, SweepResult, TtlAction
+from tertulia.rollout.store import (
+    LASTING,
+    STAYING_KINDS,
+    STAYING_TYPES,
+    LongBody,
+    Row,
+    StoredRow,
+    SweepResult,
+    TtlAction,
+)
 
-_CELLS = "(?,?,?,?,?,?,?,?,?,?,?,?)"
+_CELLS = "(?,?,?,?,?,?,?,?,?,?,?,?,?)"
 _INSERTS = [f"INSERT INTO record VALUES {','.join([_CELLS] * rows)}" for rows in range(1, 9)]
 """For so many records at once, and one more."""
 _INSERT_LONG = f"INSERT INTO record VALUES {_CELLS[:-2]}zeroblob(?))"
@@ -30,42 +41,42 @@ _Cells = tuple[Any, ...]
 # A length is known without reading the value. What has no length that we allow, or has expired, is not read.
 _LASTING = "(expires IS NULL OR expires > ?3)"
 SELECT = (
-    f"SELECT n, kind, type, ts, seq, talk, scope, header_crc, CASE WHEN {_LASTING} THEN body_crc END,"
+    f"SELECT n, kind, type, ts, seq, conversation, task, source, header_crc, CASE WHEN {_LASTING} THEN body_crc END,"
     f" CASE WHEN typeof(header) = 'blob' AND length(header) <= {MAX_HEADER_BYTES} THEN header END,"
     f" CASE WHEN typeof(body) = 'blob' AND length(body) <= {MAX_BODY_BYTES} AND {_LASTING} THEN body END"
     " FROM record WHERE n > ?1 AND n <= ?2 ORDER BY n"
 )
+FINISHED_TASKS = "CREATE TEMP TABLE IF NOT EXISTS finished (task INTEGER PRIMARY KEY)"
 # Tasks that came to their end, and of which nothing is told but that, and how. A continuation ends a call that
 # another task has begun, and is told.
-OVER = (
-    "SELECT scope FROM record WHERE type = 'task_complete' AND scope > 0"
+FIND_FINISHED = (
+    "INSERT OR IGNORE INTO temp.finished"
+    " SELECT task FROM record WHERE type = 'task_complete' AND task > 0 AND typeof(task) = 'integer'"
     " AND NOT EXISTS (SELECT 1 FROM record WHERE kind = 'submitted')"
-    " EXCEPT SELECT scope FROM record WHERE kind = 'event' AND type NOT IN ('task_started', 'task_complete',"
-    " 'agent_message', 'agent_reasoning', 'token_count') GROUP BY scope"
+    " EXCEPT SELECT task FROM record WHERE kind = 'event' AND type NOT IN ('task_started', 'task_complete',"
+    " 'agent_message', 'agent_reasoning', 'token_count') GROUP BY task"
     " HAVING sum(type = 'tool_call_begin') <> sum(type = 'tool_call_end')"
     " OR sum(type NOT IN ('tool_call_begin', 'tool_call_end'))"
 )
 ROOT_TERMS = (
     "SELECT max(n) FROM record WHERE n > 0 AND kind = 'terms'"
-    " AND talk = (SELECT min(n) FROM record WHERE n > 0 AND kind = 'talk')"
+    " AND conversation = (SELECT min(n) FROM record WHERE n > 0 AND kind = 'conversation')"
 )
 """The number of the newest terms of the root."""
-FINISHED = "SELECT talk, count(*) FROM record WHERE type = 'task_complete' GROUP BY talk"
+FINISHED = "SELECT conversation, count(*) FROM record WHERE type = 'task_complete' GROUP BY conversation"
 
-_NOT_ECHOES = "kind NOT IN ('asked', 'name') AND type NOT IN ('agent_message', 'agent_reasoning', 'token_count')"
-_BRIEF = SELECT.replace("ORDER BY", f"AND {_NOT_ECHOES} ORDER BY")
+_NOT_ECHOES = "kind NOT IN ('asked', 'prompt') AND type NOT IN ('agent_message', 'agent_reasoning', 'token_count')"
+SELECT_BRIEFLY = SELECT.replace("ORDER BY", f"AND {_NOT_ECHOES} AND task NOT IN temp.finished ORDER BY")
+"""Without records that only repeat or measure what others say, and without tasks that are finished."""
 
-
-def select(*, brief: bool) -> str:
-    """How records are read; briefly, without those that only repeat or measure what others say."""
-    return _BRIEF if brief else SELECT
-
-
+_pack = Struct("<qdqqqq").pack
+_NO_SEQ = -(2**63)
+"""In the checksum of a record that is no event."""
 _EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
 
 _ERASE_BODY = "UPDATE record SET body = NULL, body_crc = NULL WHERE body_crc IS NOT NULL AND "
-_OF_CONVERSATION = "(talk = ?1 OR n = ?1)"
-_STAYS_AS_HEADER = f"(kind = 'agreed' OR type IN {LASTING})"
+_OF_CONVERSATION = "(conversation = ?1 OR n = ?1)"
+_STAYS_AS_HEADER = f"(kind IN {STAYING_KINDS} OR type IN {STAYING_TYPES})"
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> int:
@@ -100,8 +111,8 @@ def _cells(row: Row, proof: int) -> _Cells:
             f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
         )
     proofs = (proof, None if body is None else crc32(body, proof))
-    named = (row.n, row.kind, row.type, float(row.ts), row.seq, row.conversation, row.scope, row.expires)
-    return (*named, *proofs, header, body)
+    place = (row.conversation, row.task, row.source, row.expires)
+    return (row.n, row.kind, row.type, float(row.ts), row.seq, *place, *proofs, header, body)
 
 
 def _may_be_long(row: Row) -> bool:
@@ -135,44 +146,32 @@ def _insert_long(connection: sqlite3.Connection, cells: _Cells) -> int:
 
 
 def _prove_row(row: Row) -> int:
-    place = (row.conversation, row.scope, row.header)
-    return _prove(row.n, row.kind, row.type, float(row.ts), row.seq, place)
+    seq = _NO_SEQ if row.seq is None else row.seq
+    place = _pack(row.n, row.ts, seq, row.conversation, row.task, row.source)
+    return _prove(f"{row.kind} {row.type}".encode(), place, row.header)
 
 
-def _prove(n: int, kind: str, type: str, ts: float, seq: int | None, rest: tuple[int, int, bytes]) -> int:
-    conversation, scope, header = rest
-    return crc32(header, crc32(f"{n} {kind} {type} {ts!r} {seq} {conversation} {scope}".encode()))
+def _prove(name: bytes, place: bytes, header: bytes) -> int:
+    return crc32(header, crc32(place, crc32(name)))
 
 
 def read_row(cells: Sequence[Any]) -> StoredRow:
     """A record as it was read. Cells can have any type: another program may have written them."""
-    n, kind, type, ts, seq, conversation, scope, header_crc, body_crc, header, body = cells
-    if not _well_typed(ts, seq, conversation, scope, header):
-        return damaged_row(n)
+    n, kind, type, ts, seq, conversation, task, source, header_crc, body_crc, header, body = cells
     try:
+        # Not left to the checksum: a forged record may have a right one.
+        place = _pack(n, ts, _NO_SEQ if seq is None else seq, conversation, task, source)
+        proof = _prove(b"%b %b" % (kind, type), place, header)
         kind, type = str(kind, "utf-8"), str(type, "utf-8")
-    except (TypeError, UnicodeDecodeError):
+    except (StructError, TypeError, UnicodeDecodeError):
         return damaged_row(n)
-    proof = _prove(n, kind, type, ts, seq, (conversation, scope, header))
-    if proof != header_crc:
+    if proof != header_crc or not (isinstance(ts, float) and _EARLIEST <= ts <= _LATEST):
         return damaged_row(n)
     if body is None:
-        return StoredRow(n, kind, type, ts, seq, conversation, scope, header, None, body_crc is not None)
+        return StoredRow(n, kind, type, ts, seq, conversation, task, header, None, body_crc is not None, source)
     if crc32(body, proof) != body_crc:
-        return StoredRow(n, kind, type, ts, seq, conversation, scope, header, None, True)
-    return StoredRow(n, kind, type, ts, seq, conversation, scope, header, body)
-
-
-def _well_typed(ts: object, seq: object, conversation: object, scope: object, header: object) -> bool:
-    # Not left to the checksum: a forged record may have a right one.
-    return (
-        isinstance(ts, float)
-        and _EARLIEST <= ts <= _LATEST
-        and (seq is None or isinstance(seq, int))
-        and isinstance(conversation, int)
-        and isinstance(scope, int)
-        and isinstance(header, bytes)
-    )
+        return StoredRow(n, kind, type, ts, seq, conversation, task, header, None, True, source)
+    return StoredRow(n, kind, type, ts, seq, conversation, task, header, body, False, source)
 
 
 def damaged_row(n: int) -> StoredRow:
@@ -221,13 +220,16 @@ def erase(
     touched = connection.execute(_ERASE_BODY + _OF_CONVERSATION, (conversation,)).rowcount
     if isinstance(policy, NoStorage):
         marks = ", ".join("?" * len(skeleton))
-        gone = f"DELETE FROM record WHERE talk = ? AND n <> talk AND type NOT IN ({marks})"
+        gone = f"DELETE FROM record WHERE conversation = ? AND n <> conversation AND type NOT IN ({marks})"
         touched += connection.execute(gone, (conversation, *skeleton)).rowcount
     return touched
 
 
 def expire(connection: sqlite3.Connection, now: float, action: TtlAction) -> SweepResult:
     """Take away what has expired by then."""
+    due = next_due(connection, action)
+    if due is None or due > now:
+        return SweepResult(next_due=due)
     if action == "headers_only":
         bodies = connection.execute(_ERASE_BODY + "expires <= ?", (now,)).rowcount
         return SweepResult(bodies=bodies, next_due=next_due(connection, action))
@@ -253,7 +255,7 @@ def count_bodies(connection: sqlite3.Connection) -> tuple[int, int]:
 def mark_erasing(connection: sqlite3.Connection) -> None:
     """Note that something is being erased: until `unmark` there may be remains of it in the file."""
     connection.execute(
-        "INSERT OR IGNORE INTO record VALUES (-1, 'erasure', '', 0, NULL, 0, 0, NULL, 0, NULL, '', NULL)"
+        "INSERT OR IGNORE INTO record VALUES (-1, 'erasure', '', 0, NULL, 0, 0, 0, NULL, 0, NULL, '', NULL)"
     )
 
 
