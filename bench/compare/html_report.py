@@ -52,7 +52,7 @@ def html_report(comparison: Comparison) -> str:
 def _body(comparison: Comparison) -> Iterator[str]:
     machine = ", ".join(f"{name} {value}" for name, value in comparison.machine.items())
     size = "A quick run" if comparison.is_quick else "A full run"
-    yield f"<h1>Tertulia and its peers</h1><p>{escape(comparison.date)}. {size} of {rounds_text(comparison.rounds)}; "
+    yield f"<h1>Tertulia and its peers</h1><p>{escape(comparison.date)}. {size} of {rounds_text(comparison)}; "
     yield f"{escape(machine)}.</p>"
     yield (
         f"<p>All do the same work against the same mock provider, in turns. A ratio is taken to "

@@ -47,6 +47,7 @@ class Referee:
     _environments: dict[str, PeerEnvironment] = field(default_factory=dict)
     _absent: dict[str, str] = field(default_factory=dict)
     _done: int = 0
+    _is_stopped: bool = False
 
     def run(self) -> Comparison:
         """Install, measure, and put together."""
@@ -58,12 +59,19 @@ class Referee:
                 self._absent[spec.name] = str(error)
         samples = {work.id: Samples(notes=dict(self._absent)) for work in self.plan.works}
         with provider() as url:
-            for number in range(self.plan.rounds):
-                for work in self.plan.works:
-                    for spec in _rotated(self.plan.peers, number):
-                        self._step(f"{work.id} {spec.title}, round {number + 1} of {self.plan.rounds}")
-                        self._measure(work, spec, number, samples[work.id], url)
+            try:
+                self._measure_all(samples, url)
+            except KeyboardInterrupt:
+                # Hours may have passed: what there is by now is shown.
+                self._is_stopped = True
         return self._comparison(samples)
+
+    def _measure_all(self, samples: Mapping[str, Samples], url: str) -> None:
+        for number in range(self.plan.rounds):
+            for work in self.plan.works:
+                for spec in _rotated(self.plan.peers, number):
+                    self._step(f"{work.id} {spec.title}, round {number + 1} of {self.plan.rounds}")
+                    self._measure(work, spec, number, samples[work.id], url)
 
     def _step(self, text: str) -> None:
         whole = len(self.plan.peers) * (1 + len(self.plan.works) * self.plan.rounds)
@@ -99,7 +107,9 @@ class Referee:
         )
         works = tuple(self._table(work, samples[work.id]) for work in self.plan.works)
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-        return Comparison(now, machine(), self.plan.is_quick, self.plan.rounds, LEAST, lines, works)
+        return Comparison(
+            now, machine(), self.plan.is_quick, self.plan.rounds, LEAST, lines, works, is_stopped=self._is_stopped
+        )
 
     def _table(self, work: Work, samples: Samples) -> WorkTable:
         metrics = work.metrics(work.sizes(is_quick=self.plan.is_quick))

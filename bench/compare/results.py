@@ -97,6 +97,8 @@ class Comparison:
     least: str
     peers: tuple[PeerLine, ...]
     works: tuple[WorkTable, ...]
+    is_stopped: bool = False
+    """Whether it was interrupted: the last round, or more, is not whole."""
 
     def title(self, peer: str) -> str:
         """How a peer is called in tables."""
@@ -109,6 +111,7 @@ class Comparison:
             "machine": dict(self.machine),
             "quick": self.is_quick,
             "rounds": self.rounds,
+            "stopped": self.is_stopped,
             "ratios_to": self.least,
             "peers": [{"name": p.name, "title": p.title, "version": p.version, "note": p.note} for p in self.peers],
             "works": [_work_json(work) for work in self.works],

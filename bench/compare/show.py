@@ -11,7 +11,7 @@ from bench.compare.works import Metric
 def table_lines(comparison: Comparison) -> Iterator[str]:
     """The lines of all tables; the notes stand below the table they belong to."""
     least = comparison.title(comparison.least)
-    yield f"Medians of {rounds_text(comparison.rounds)}; ×: against {least} in the same round (least–greatest)."
+    yield f"Medians of {rounds_text(comparison)}; ×: against {least} in the same round (least–greatest)."
     yield ", ".join(f"{name} {value}" for name, value in comparison.machine.items())
     for work in comparison.works:
         yield ""
@@ -39,9 +39,10 @@ def _work_lines(comparison: Comparison, work: WorkTable) -> Iterator[str]:
         yield f"    {title}: {note}"
 
 
-def rounds_text(rounds: int) -> str:
+def rounds_text(comparison: Comparison) -> str:
     """How many rounds there were."""
-    return "one round" if rounds == 1 else f"{rounds} rounds"
+    rounds = "one round" if comparison.rounds == 1 else f"{comparison.rounds} rounds"
+    return f"{rounds}, stopped before all was measured" if comparison.is_stopped else rounds
 
 
 def cell_text(cell: Cell, metric: Metric) -> str:

@@ -173,6 +173,23 @@ def test_a_peer_that_runs_out_of_time_gives_what_it_has(tmp_path: Path) -> None:
     assert cells["turn 1,000,000"].note.startswith("The time was over at turn ")
 
 
+def test_a_run_that_is_stopped_gives_what_it_has(tmp_path: Path) -> None:
+    peers = [peer(tmp_path, LEAST), peer(tmp_path, "other")]
+
+    def stop_in_the_second_round(done: int, whole: int, text: str) -> None:
+        if text.endswith("round 2 of 3"):
+            raise KeyboardInterrupt
+
+    def prepare(spec: PeerSpec) -> PeerEnvironment:
+        return PeerEnvironment(Path(sys.executable), spec.path, "1.0", 0)
+
+    plan = Plan(peers, [work("W1", TINY_TURNS)], 3, True, prepare)
+    found = Referee(plan, stop_in_the_second_round).run()
+    assert found.works[0].cells["other"]["turn 2"].value is not None
+    assert found.to_json()["stopped"] is True
+    assert next(iter(table_lines(found))).startswith("Medians of 3 rounds, stopped before all was measured;")
+
+
 def test_a_peer_gets_nothing_of_the_users_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "secret")
     environment = PeerEnvironment(Path(sys.executable), tmp_path, "1", 0)
