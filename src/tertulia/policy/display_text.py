@@ -25,10 +25,10 @@ MAX_CHARACTERS = 4_000
 """Of a text that is shown in short, if its caller names no other limit."""
 
 _BRACKET = "\u27e8"
-_ORDINARY = lazy_pattern(r"[ -~]*")
-_ORDINARY_LINES = lazy_pattern(r"[ -~\n\t]*")
-_FOREIGN = lazy_pattern(r"[^ -~]+")
-_FOREIGN_IN_LINES = lazy_pattern(r"[^ -~\n\t]+")
+_ORDINARY = re.compile(r"[ -~]*")
+_ORDINARY_LINES = re.compile(r"[ -~\n\t]*")
+_FOREIGN = re.compile(r"[^ -~]+")
+_FOREIGN_IN_LINES = re.compile(r"[^ -~\n\t]+")
 
 # Letters and symbols by their category, and yet nothing to be seen. The last is a blank cell of drawings in Braille.
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
@@ -60,7 +60,7 @@ _KEPT = lazy_pattern(
     f"|(?<=[{_ARABIC}])(?<![{_ARABIC_UNJOINED}])\u200c(?=[{_ARABIC}])"
 )
 """Where a character that is not seen by itself is part of ordinary writing."""
-_JOINING = lazy_pattern("[\u200c\u200d\ufe0e\ufe0f\U000e0067]")
+_JOINING = re.compile("[\u200c\u200d\ufe0e\ufe0f\U000e0067]")
 """Without one of these there is nothing to be kept."""
 _UNFINISHED = lazy_pattern(
     f"(?:[{_EMOJI}{_INDIC}{_ARABIC}\u200c\u200d\ufe0e\ufe0f\U000e0020-\U000e007f]{{1,32}}|\r)\\Z"
@@ -82,7 +82,7 @@ _PRETENDING_SIGNS = (
 _PRETENDING = lazy_pattern(f"[{_PRETENDING_LETTERS}{_PRETENDING_SIGNS}]")
 _SIGN = lazy_pattern(f"[{_PRETENDING_SIGNS}]")
 _MIXED = lazy_pattern(rf"\w+|[{_PRETENDING_SIGNS}]")
-_ASCII_LETTER = lazy_pattern("[A-Za-z]")
+_ASCII_LETTER = re.compile("[A-Za-z]")
 
 
 class DisplayText(msgspec.Struct, frozen=True, gc=False):
