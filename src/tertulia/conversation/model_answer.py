@@ -51,6 +51,7 @@ from tertulia.protocol.tool_spec import canonical_name
 from tertulia.tools.output_truncation import bound
 
 AnswerHistoryItem = AssistantMessage | Reasoning | ToolCall
+_DELTAS = (TextDelta, ReasoningDelta)
 _CALL_COST = 1_000
 """Characters that a tool call counts for besides its arguments, so that their number is bounded too."""
 _MAX_REASON_BYTES = 10_000
@@ -89,8 +90,11 @@ async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *,
     # The generator is closed here, not by the garbage collector: closing it ends the request.
     async with aclosing(wire.stream(request)) as stream:
         async for piece in stream:
-            if isinstance(piece, TextDelta | ReasoningDelta) and len(piece.text) > LONG_CHARACTERS:
-                await reader.take_long(piece)
+            if isinstance(piece, _DELTAS):
+                if len(piece.text) > LONG_CHARACTERS:
+                    await reader.take_long(piece)
+                else:
+                    reader.hear(piece)
             elif (finished := reader.take(piece)) is not None:
                 return ModelAnswer(tuple(reader.items), finished)
     raise ModelError(f"the stream of {wire.name} ended before the answer did")
@@ -109,13 +113,12 @@ class _AnswerReader:
     async def take_long(self, piece: TextDelta | ReasoningDelta) -> None:
         """A long piece as several short ones, so that the loop is not held."""
         for start in range(0, len(piece.text), LONG_CHARACTERS):
-            self._hear(replace(piece, text=piece.text[start : start + LONG_CHARACTERS]))
+            self.hear(replace(piece, text=piece.text[start : start + LONG_CHARACTERS]))
             await asyncio.sleep(0)
 
     def take(self, piece: AnswerPiece) -> AnswerEnd | None:
+        """Take anything but a delta; the end of the answer where this is it."""
         match piece:
-            case TextDelta() | ReasoningDelta():
-                self._hear(piece)
             case AnswerItem(item):
                 self._item_bytes = _bounded(self._item_bytes + _size(item))
                 self._item_escapes = _bounded_escapes(self._item_escapes + sum(map(escape_cost, _texts(item))))
@@ -133,14 +136,19 @@ class _AnswerReader:
                 return piece
             case AnswerFailure():
                 raise ProviderError(piece)
+            case _:
+                pass
         return None
 
-    def _hear(self, piece: TextDelta | ReasoningDelta) -> None:
-        self._delta_bytes = _bounded(self._delta_bytes + len(piece.text))
-        self._delta_escapes = _bounded_escapes(self._delta_escapes + escape_cost(piece.text))
+    def hear(self, piece: TextDelta | ReasoningDelta) -> None:
+        """Take a delta: count it, and publish it unless this is not said aloud. Once for every word of an answer."""
+        text = piece.text
+        self._delta_bytes = _bounded(self._delta_bytes + len(text))
+        if cost := escape_cost(text):
+            self._delta_escapes = _bounded_escapes(self._delta_escapes + cost)
         if not self._aloud:
             return
-        text, item_id = _valid(piece.text), ItemId(_valid(piece.item_id))
+        text, item_id = _valid(text), ItemId(_valid(piece.item_id))
         if isinstance(piece, TextDelta):
             self._scope.publish_passing(AgentMessageDelta(text, item_id, self._scope.hear(item_id, text)))
         else:

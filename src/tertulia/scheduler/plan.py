@@ -385,8 +385,5 @@ class ConversationSource(Protocol):
 
 def chain_storage(branch: Branch, conversation: ConversationState, source: ConversationSource) -> StoragePolicy:
     """The strictest storage policy of a conversation and of all that wait for its branch."""
-    if branch.caller is None:
-        # The usual case, needed for every delta: no branch waits for it.
-        return conversation.storage
     waiting = (source.peek(caller) for caller in branch.callers)
     return strictest(conversation.storage, *(other.storage for other in waiting if other is not None))

@@ -38,6 +38,7 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import ConversationId, TaskId, new_span_id
 from tertulia.protocol.records import SubmissionRecord
+from tertulia.protocol.storage import StoragePolicy
 from tertulia.scheduler.handoffs import Handoffs
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.plan import (
@@ -162,7 +163,7 @@ class TaskRunner:
             self._rights(branch, conversation),
             chain.tally,
             chain=branch.view,
-            storage=lambda: chain_storage(branch, conversation, self._source),
+            storage=self._storage(branch, conversation),
         )
         conversation.task = branch.handle = handle
         started_at = self._timestamps()
@@ -255,6 +256,10 @@ class TaskRunner:
         return end
 
     def _rights(self, branch: Branch, conversation: ConversationState) -> Callable[[], Rights]:
+        if branch.caller is None:
+            # The usual case, needed several times a turn: no branch waits for it.
+            return lambda: conversation.terms.rights
+
         def strictest() -> Rights:
             rights = conversation.terms.rights
             for caller in branch.callers:
@@ -264,6 +269,11 @@ class TaskRunner:
             return rights
 
         return strictest
+
+    def _storage(self, branch: Branch, conversation: ConversationState) -> Callable[[], StoragePolicy]:
+        if branch.caller is None:
+            return lambda: conversation.terms.rights.storage_policy
+        return lambda: chain_storage(branch, conversation, self._source)
 
     def _deadline(self, branch: Branch, rights: Rights, handle: TaskHandle) -> asyncio.TimerHandle | None:
         loop, limits = asyncio.get_running_loop(), rights.limits

@@ -118,8 +118,11 @@ class AnswerBudget:
 
     def take(self, text: str) -> str:
         """The text, for which there was room."""
-        self.characters += len(text)
-        self._use(len(text))
+        size = len(text)
+        self.characters += size
+        self._left -= size
+        if self._left < 0:
+            raise self._too_long()
         if self._width < _WIDEST and not text.isascii():
             self._width = _WIDEST if _WIDE.search(text) else 2
         if (self.limits.answer - self._left) * self._width > MAX_TEXT_BYTES:
@@ -220,6 +223,15 @@ def parse(decoder: msgspec.json.Decoder[T], data: bytes | bytearray | msgspec.Ra
     Half of a surrogate pair, which some servers cut emoji into, becomes a question mark, and so do bytes that are
     not UTF-8: an answer is not lost for one character.
     """
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        raise malformed_response(place, "an event of an unknown form") from None
+    except (ValueError, RecursionError):
+        return _reparse(decoder, data, place)
+
+
+def _reparse(decoder: msgspec.json.Decoder[T], data: bytes | bytearray | msgspec.Raw, place: ProviderAddress) -> T:
     try:
         return _parse(decoder, data)
     except msgspec.ValidationError:
