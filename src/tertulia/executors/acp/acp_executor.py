@@ -44,7 +44,7 @@ _NO_MODE = AcpSandboxMode()
 
 
 def sandbox_mode_of(name: str, definition: AcpDefinition, assignment: Assignment) -> AcpSandboxMode:
-    """What keeps it within its rights; UnsupportedByBackend where nothing does."""
+    """The sandbox mode that holds the agent to its rights; UnsupportedByBackendError where it has none."""
     mode = assignment.rights.sandbox
     sandbox = definition.sandbox.get(mode)
     if sandbox is None and mode != "danger_full_access":
@@ -58,7 +58,7 @@ def sandbox_mode_of(name: str, definition: AcpDefinition, assignment: Assignment
 
 
 def agent_variables(definition: AcpDefinition, assignment: Assignment) -> tuple[dict[str, str], str | None]:
-    """(what its environment says besides the usual, the system part that stands there)."""
+    """(variables that the agent gets besides its usual ones, the system part that they hold)."""
     if definition.config is None:
         return {}, None
     variable, template = definition.config
@@ -69,7 +69,7 @@ def agent_variables(definition: AcpDefinition, assignment: Assignment) -> tuple[
 
 
 def session_params(definition: AcpDefinition, sandbox: AcpSandboxMode, assignment: Assignment) -> dict[str, Any]:
-    """What session/new is given, and session/load."""
+    """The parameters of `session/new` and of `session/load`."""
     params: dict[str, Any] = {"cwd": assignment.cwd, "mcpServers": _servers(assignment)}
     meta = merge_tables(fill_template(definition.meta, system_text(assignment)), sandbox.meta)
     return params | ({"_meta": meta} if meta else {})
@@ -79,7 +79,7 @@ def system_text_in_session(definition: AcpDefinition, assignment: Assignment, in
     """The system part that such a session has been told, beside any prompt or before an earlier one."""
     if assignment.is_told_already or (definition.config is None and definition.hears_system):
         return system_text(assignment)
-    # Settings count for sessions that begin, and not for those that are taken up.
+    # An agent reads its settings when a session begins, not when one is resumed.
     return in_variable or "" if assignment.resume is None else ""
 
 
@@ -90,7 +90,7 @@ def build_prompt(assignment: Assignment, system_before: str) -> str:
 
 
 def _servers(assignment: Assignment) -> list[Mapping[str, Any]]:
-    """Exactly one, ours, or none."""
+    """The MCP servers that the agent is given: ours, or none."""
     if not assignment.server:
         return []
     program, *arguments = assignment.server
@@ -163,7 +163,7 @@ class AcpExecutor:
             await self._end(agent, self._grace_s)
 
     async def close(self) -> None:
-        """None of them runs any more."""
+        """End every agent that waits for a task."""
         await asyncio.gather(*map(self.forget, list(self._idle_agents)))
 
     # ── one task ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -191,8 +191,8 @@ class AcpExecutor:
             await self._leave(agent, assignment, task)
 
     async def _leave(self, agent: _RunningAgent, assignment: Assignment, task: AcpTask | None) -> None:
-        """After a task, however it ended: what still runs of it is stopped."""
-        # One that has to be stopped, and one that never began, has had its time when it is dismissed.
+        """After a task, however it ended: stop what still runs of it, and keep the agent where it can be used again."""
+        # An agent that had to be stopped, or that never began, gets no more time to leave.
         grace_s = self._grace_s if task is not None and task.is_over else 0
         stopped = False
         try:

@@ -108,13 +108,13 @@ class AcpPipe:
         return self._process
 
     async def watch(self) -> None:
-        """Until it has ended. To be run beside everything else."""
+        """Wait for the program's end; runs in a task of its own."""
         assert self._process is not None
         await self._process.wait()
         self._end()
 
     def begin_task(self) -> None:
-        """What it said before counts no longer."""
+        """Count the bytes of output from here on."""
         self._bytes = 0
 
     # ── the SDK's side ───────────────────────────────────────────────────────────────────────────────────────────

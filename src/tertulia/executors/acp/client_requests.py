@@ -32,7 +32,7 @@ from tertulia.executors.result_text import clip
 from tertulia.sandbox.runner import CommandResult, RunningCommand
 
 MAX_TERMINALS = 32
-"""Of one task, at once."""
+"""The most terminals of one task at once."""
 MAX_KEPT = 1024 * 1024
 """Bytes of a terminal's output, and what an agent gets that names no limit."""
 _MAX_TITLE = 300
@@ -57,7 +57,7 @@ class AgentTerminal:
         self._cut = False
 
     def hear(self, data: bytes) -> None:
-        """More of it. The oldest goes."""
+        """Add output; what is over the limit is dropped, the oldest first."""
         self._output += data
         if len(self._output) > self._limit:
             del self._output[: len(self._output) - self._limit]
@@ -90,7 +90,7 @@ class ClientRequests:
         return await handler(self, params)
 
     async def close(self) -> None:
-        """Nothing of it runs any more."""
+        """End every command that the task has started."""
         await asyncio.gather(*map(self._end, list(self._terminals)))
 
     @property
@@ -208,12 +208,12 @@ def permission_question(call: Params) -> PermissionQuestion:
     doing = cast(ActionKind, kind) if kind in get_args(ActionKind) else "other"
     raw, parts = read_table(call.get("rawInput")), read_tables(call.get("content"))
     if doing in _HARMLESS and any(part.get("type") == "diff" for part in parts):
-        # A change is a change, even where the agent thinks that it only reads.
+        # It is judged as a change, whatever kind the agent calls it.
         doing = "edit"
     arguments = arguments_of(call) | {"title": title}
     encoded = msgspec.json.encode(arguments).decode()
     changes = "\n".join(filter(None, map(whole_change, parts)))
-    # So is a command.
+    # Likewise as a command.
     words = read_argv(raw.get("command")) or ((title,) if doing == "execute" else None)
     if words:
         more = encoded if raw.keys() - {"command"} else ""
@@ -232,7 +232,7 @@ def permission_question(call: Params) -> PermissionQuestion:
 
 
 def _paths(call: Params, raw: Params) -> tuple[str, ...]:
-    """Every one that it names anywhere: what is judged by where it lies is judged by all of them."""
+    """Every path that the agent names anywhere in the call: the policy judges by all of them."""
     named = filter(None, map(read_text, (raw.get("file_path"), raw.get("path"))))
     return tuple(dict.fromkeys((*paths_of(call, most=None), *named)))
 

@@ -193,7 +193,7 @@ def fill_template(template: object, text: str) -> Any:
 
 
 def merge_tables(below: Template, above: Template) -> dict[str, Any]:
-    """Both; where both say something, the second, and tables are merged in turn."""
+    """Two tables merged, level by level; where both have a value, that of the second."""
     made = dict(below)
     for key, value in above.items():
         former = made.get(key)
@@ -234,7 +234,7 @@ def _sandbox_modes(where: str, value: object) -> dict[SandboxMode, AcpSandboxMod
 
 
 ACP_PREFIX = "acp:"
-"""Before the name of every one."""
+"""The prefix of every ACP backend's name."""
 _ONLY_OURS = ("--allowed-mcp-server-names", "tertulia")
 _OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL")
 
@@ -321,7 +321,7 @@ ACP_PRESETS: Mapping[str, AcpDefinition] = {
 
 
 UNTESTED = frozenset({"acp:fast-agent", "acp:vibe"})
-"""Those that no test of ours has run."""
+"""Presets that no test of ours has run."""
 
 
 def acp_agents_from_wire(tables: Mapping[str, Any]) -> dict[str, AcpDefinition]:

@@ -96,7 +96,7 @@ class AcpTask:
         self._let_on()
 
     async def more(self) -> None:
-        """Until something came since the last time."""
+        """Wait until something has come since the last call."""
         self._let_on()
         await self._news.wait()
         self._news.clear()
@@ -107,7 +107,7 @@ class AcpTask:
             await self.more()
 
     async def close(self) -> None:
-        """Nothing that was started for it runs any more, and its open requests are denied."""
+        """Deny its open requests, and end what was started for it."""
         self._deny()
         while self._serving:
             self._served.clear()
@@ -115,7 +115,7 @@ class AcpTask:
         await self._requests.close()
 
     def _deny(self) -> None:
-        """From now on, whatever it asks."""
+        """Deny every request from now on."""
         if not self._closed:
             self._closed = True
             for job in self._serving:

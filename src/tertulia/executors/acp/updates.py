@@ -40,7 +40,7 @@ _QUIET = frozenset(
     {"user_message_chunk", "available_commands_update", "current_mode_update", "config_option_update",
      "session_info_update", "usage_update"}
 )  # fmt: skip
-"""What says nothing about the task."""
+"""Updates that say nothing about the task."""
 
 
 class AgentUpdates:
@@ -155,7 +155,7 @@ def _plan_step(entry: Mapping[str, Any]) -> PlanStep | None:
 
 
 def _says_what(call: Mapping[str, Any]) -> bool:
-    """Some announce a call before they know what it will be."""
+    """Whether it says what the call does: some agents announce a call before they know that."""
     return bool(call.get("rawInput") or call.get("content") or call.get("locations"))
 
 

@@ -46,13 +46,13 @@ from tertulia.protocol.records import MAX_COST, escape_cost
 from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
 
 GRACE_S = 2.0
-"""For a program that has said all it had to say."""
+"""Seconds for a program to exit after it has reported its end."""
 UNREAD_BYTES = 65_536
 """Output that waits to be read; the program waits too, then."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 MAX_STEPS = 1_000_000
 MAX_NONSENSE = 100_000
-"""Lines that are passed over."""
+"""The most lines of one run that are no JSON."""
 
 MakeParser = Callable[[Usage], Parser]
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
@@ -119,7 +119,7 @@ class CommandExecutor:
                 home.remove()
 
     async def forget(self, conversation: str) -> None:
-        """Nothing stays between two runs."""
+        """Do nothing: nothing is kept between two runs."""
 
     async def _run(self, assignment: Assignment, command: Command) -> AsyncGenerator[Step, None]:
         output = _OutputBuffer(self._parser(assignment.total))
@@ -141,7 +141,7 @@ class CommandExecutor:
             await self._end(process)
 
     async def _wait(self, output: _OutputBuffer, process: RunningCommand) -> None:
-        """For more. A program that has said how it ended, or that never stops talking, is ended by us."""
+        """Wait for more output. A program that has reported its end, or that writes too much, is killed."""
         if output.too_much:
             await process.kill()
         try:
@@ -151,7 +151,7 @@ class CommandExecutor:
             await process.kill()
 
     async def _end(self, process: RunningCommand) -> None:
-        """Asked first, then killed, with all that it started."""
+        """Ask the program to end, then kill it with all that it started."""
         try:
             if process.finished is None:
                 process.terminate()
@@ -274,7 +274,7 @@ class PlainText:
 
     @property
     def ended(self) -> bool:
-        """Never before the output has."""
+        """Always False: plain text does not say that it is the end."""
         return False
 
     async def feed(self, chunk: bytes) -> list[Step]:

@@ -102,7 +102,7 @@ def check_writable_directory(name: str, assignment: Assignment) -> str:
 
 
 def _fits(definition: ExecutorDefinition, system: str, file: str, layer: str) -> bool:
-    """Whether it can be said beside the prompt."""
+    """Whether the system part can be given beside the prompt."""
     if any("{layer}" in word for word in definition.system):
         return bool(layer)
     if any("{file}" in word for word in definition.system):

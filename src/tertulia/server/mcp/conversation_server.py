@@ -60,12 +60,12 @@ class ConversationLibrary:
         return msgspec.json.encode({"conversation": conversation.info, "entries": entries}).decode()
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Whenever a conversation is opened, closed or called something else."""
+        """Have `changed` called when a conversation is opened, closed or renamed; returns what ends that."""
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed)
 
     def follow(self, session: Session) -> None:
-        """This one's conversations stand here from now on.
+        """List the conversations of this session from now on.
 
         Not by its events: a reader of those keeps a session from being closed when no client uses it.
         """
@@ -210,7 +210,7 @@ def _answer(answer: Any) -> CallResult:
 
 
 MAX_CLIENTS = 1_000
-"""Of the old era, which has sessions of its own."""
+"""MCP sessions over HTTP at once, for clients of those versions of the protocol that have sessions."""
 
 _CLOSE_S = 2.0
 

@@ -19,14 +19,14 @@ _MAX_TEXT = 200
 
 
 class MessageCallProgress:
-    """One step for each event that a person would want to see. How many there will be is not known."""
+    """Reports one step to the client for each event that a person would want to see. The total is not known."""
 
     def __init__(self, tell: Callable[[float, float | None, str | None], None]) -> None:
         self._tell = tell
         self._steps = 0
 
     def hear(self, data: EventData) -> None:
-        """Tell of it, or not."""
+        """Report the event, if it is one that a person would want to see."""
         words = _describe_event(data)
         if words is not None:
             self._steps += 1
@@ -53,10 +53,10 @@ def _describe_event(data: EventData) -> str | None:
 
 
 async def run_message_call(session: Session, message: Message, call: ServedCall) -> Reply:
-    """What it comes to. A call that is given up stops the task."""
+    """The reply to the message. A call that is given up stops the task."""
     conversation = session.conversation(message.conversation_id)
     progress = MessageCallProgress(call.progress)
-    # How far one of its tools has come is a step of ours at most: what a client is told must only ever grow.
+    # Progress of the tools that it calls is not passed on: the numbers that a client gets must only grow.
     with conversation.served_tools().questions(replace(call, progress=_ignore_progress)) as asking:
         submission = conversation.submit(message, follow=True)
         async with aclosing(submission.events()) as events:
@@ -67,4 +67,4 @@ async def run_message_call(session: Session, message: Message, call: ServedCall)
 
 
 def _ignore_progress(done: float, total: float | None, message: str | None) -> None:
-    """Told by `MessageCallProgress`, in its own count."""
+    """Do nothing: `MessageCallProgress` reports the steps."""

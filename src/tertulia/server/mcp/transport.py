@@ -29,7 +29,7 @@ from tertulia.server.jsonrpc.strict_json import decode_json
 
 
 def refuse_non_messages(app: App) -> App:
-    """Behind the guard: what is none is refused here, and `app` does not see it."""
+    """Refuse a body that is no MCP message before `app` sees it. Stands behind the guard."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -68,7 +68,7 @@ async def _without_long_texts(message: dict[str, Any], scope: Scope, receive: Re
 
 
 def check_message(message: Any, *, answers: bool = True) -> None:
-    """Raises Refused, with one sentence. `answers`: whether those to requests of ours are looked at too."""
+    """Raise a RequestRefusal for what is no message. `answers`: whether answers to requests of ours are checked too."""
     if isinstance(message, list):
         # One version of the protocol had batches (2025-03-26), no later one has.
         raise RequestRefusal(InvalidRequestError("batches are not accepted here; send one message at a time"), None)
@@ -172,7 +172,7 @@ async def _checked(line: Line | OversizedLine) -> bytes | dict[str, Any]:
 
 
 async def serve_mcp_stdio(broker: McpEndpoint, stop: asyncio.Event) -> None:
-    """Until the input ends, the client is gone, or `stop` is set."""
+    """Serve one client on the standard streams until the input ends, the client is gone, or `stop` is set."""
     with claim_standard_streams() as (source, target):
         sink = await open_sink(target, stop.set)
         try:

@@ -32,13 +32,13 @@ CheckPaths = Callable[[Sequence[str], CallContext], None]
 """Refuse with InvalidParams what may not be changed, or would not last; no file is looked at yet."""
 
 Approve = Callable[[str, tuple[ApprovalFile, ...], CallContext], Awaitable[Decider]]
-"""Come back when this text, which changes these files, may be applied; else ApprovalDenied."""
+"""Returns when this text, which changes these files, may be applied; raises ApprovalDeniedError if it may not."""
 
 DISK_COMMAND = (sys.executable, "-I", str(Path(disk_program.__file__)))
 """`disk_program` by its path: inside the sandbox nothing of ours is imported."""
 
 MAX_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
-"""What of its output has to be kept."""
+"""The most output of `disk_program` that is read."""
 
 _GRAMMAR = r"""start: begin_patch hunk+ end_patch
 begin_patch: "*** Begin Patch" LF
@@ -137,7 +137,7 @@ class ApplyPatch:
         return Result(_success(plan))
 
     async def _in_editor(self, patch: _Patch, path: str, file: EditorFile, editor: EditorView) -> Result:
-        """A file with changes that are not saved is changed where they are; on disk they would be in each other's way.
+        """Change a file with unsaved changes in the editor: on disk the two changes would overwrite each other.
 
         One file at a time: an editor cannot be made to do all of a patch or nothing.
         """
