@@ -243,6 +243,21 @@ def test_s8_no_more_than_the_file_system_has_grown_counts(folder: Path) -> None:
     assert tried.found(0) == 4096
 
 
+@each_row(("root", "counts"), [(0, True), (os.getpid(), False)])
+def test_s8_what_a_short_command_wrote_counts_where_its_own_count_is_gone(
+    root: int, counts: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S8: for an ordinary user a 64th of the limit a command was free, which is half a gigabyte."""
+    monkeypatch.setattr(usage, "AddedBytes", lambda roots, since, used: fuller)
+    fuller = Fuller([str(folder)])
+    meter = UsageMeter(root, processes=None, memory=None, written=32 << 30, roots=[str(folder)])
+    (folder / f"new {root}").write_bytes(b"x" * 20 * MEGABYTE)
+    fuller.by = 20 * MEGABYTE
+    monkeypatch.setattr(meter, "count_written", lambda pids: None)
+    meter.conclude()
+    assert meter.written == (20 * MEGABYTE if counts else 0)
+
+
 def test_it_looks_again_only_where_the_answer_could_be_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = Fuller([str(folder)])
     tried.by = 10 * MEGABYTE

@@ -23,6 +23,8 @@ _ANYTHING = 1 << 62
 _MOST_DESCRIPTORS = 200_000
 _UNSEEN = 64
 """Of what a command wrote, a part of its limit that is not asked for at its end."""
+_MOST_UNSEEN = 16 << 20
+"""The same in bytes where its own count cannot be read any more: of many short commands each could write so much."""
 _RESIDENT = re.compile(rb"^(RssAnon|RssShmem|VmSwap):\s+(\d+)", re.MULTILINE)
 _PROPORTIONAL = re.compile(rb"^(Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+)", re.MULTILINE)
 _SHMEM = re.compile(rb"^Shmem:\s+(\d+)", re.MULTILINE)
@@ -105,7 +107,13 @@ class UsageMeter:
         """When all of it has ended: bring `written` up to date by what is there. May take long."""
         limit = self._limits["written_bytes"]
         self.count_written([self._ours] if self._ours else ())
-        if limit is not None and self._added.grown() - self.written > limit // _UNSEEN:
+        if limit is None:
+            return
+        unseen = limit // _UNSEEN
+        if _WRITTEN.search(_read(self._root, "io")) is None:
+            # It is gone, or an ordinary user may not read it of one that has ended.
+            unseen = min(unseen, _MOST_UNSEEN)
+        if self._added.grown() - self.written > unseen:
             self.written = max(self.written, self._added.found(self.written))
 
     def _count_added(self, pids: list[int]) -> None:
