@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar, get_args
 
 import click
 import msgspec
@@ -16,11 +16,10 @@ import msgspec
 from tertulia.cli.exec.command import choose_view, read_prompt
 from tertulia.cli.exec.run_message import MessageRequest, run_message
 from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group, whole_number
-from tertulia.cli.output.tables import conversation_rows, write_tree
+from tertulia.cli.output.tables import conversation_rows, write_merge, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import LAST, ResumeRequest, find_open_conversation, find_stored_session, restart_events
 from tertulia.conversation.user_message import to_user_message
-from tertulia.policy.display_text import visible
 from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.inputs import TextInput
 from tertulia.protocol.tool_spec import ALL_CONV_TOOLS
@@ -30,10 +29,6 @@ from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
-
-if TYPE_CHECKING:
-    from tertulia.cli.exec.terminal_approver import TerminalApprover
-    from tertulia.session.answers import MergeAnswer
 
 T = TypeVar("T")
 
@@ -261,7 +256,7 @@ def merge(flags: GlobalFlags, *, conversation: str, mode: str, which: str | None
     """
     loaded = flags.load()
     # Imported here: no other verb of this file asks.
-    from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
+    from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput, attended
 
     keyboard = TerminalInput.open((sys.stdin, sys.stderr))
 
@@ -272,27 +267,14 @@ def merge(flags: GlobalFlags, *, conversation: str, mode: str, which: str | None
         if keyboard is None:
             return (await merging).answer
         notes = TerminalOutput(sys.stderr, loaded.environment.variables)
-        return (await _attended(session, TerminalApprover(keyboard, notes, lambda: None), merging)).answer
+        return (await attended(session, TerminalApprover(keyboard, notes, lambda: None), merging)).answer
 
     answer = _run(flags, loaded, (which, last), act)
     if as_json:
         sys.stdout.buffer.write(json_line(answer))
     else:
-        _write_merge(_out(loaded), answer)
+        write_merge(_out(loaded), answer)
     return 0
-
-
-def _write_merge(out: TerminalOutput, answer: MergeAnswer) -> None:
-    if not answer.merged:
-        out.line(f"nothing to merge: all of {answer.branch} is here")
-    for file in answer.files:
-        counts = "binary" if file.added is None else f"+{file.added} -{file.removed}"
-        moved = "" if file.renamed_from is None else f"{visible(file.renamed_from)} → "
-        out.line((f"{file.status:9}", "cyan"), f"{moved}{visible(file.path)} ", (counts, "dim"))
-    for left in answer.left_out:
-        out.line(("not merged ", "yellow"), f"{visible(left.path)}: {visible(left.reason)}")
-    if answer.commit is not None:
-        out.line(f"committed on {visible(answer.onto or '')}: {answer.commit}")
 
 
 @command.command("call", epilog=_MORE_CALL)
@@ -333,26 +315,6 @@ def _check(name: str, arguments: str) -> None:
 
 
 # ---- running
-
-
-async def _attended(session: Session, approver: TerminalApprover, work: Coroutine[Any, Any, T]) -> T:
-    """The result of some work, while the person at the terminal answers what it asks."""
-    events = session.events(attend=True)
-
-    async def watch() -> None:
-        async for event in events:
-            approver.take(session, event)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            watching = group.create_task(watch())
-            try:
-                return await work
-            finally:
-                watching.cancel()
-    except ExceptionGroup as several:
-        # The first is the cause.
-        raise several.exceptions[0] from None
 
 
 def _run(

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from tertulia.cli.output.approval_question import (
     ApprovalAnswer,
@@ -35,6 +35,7 @@ from tertulia.session.session import Session
 CLIENT = "terminal"
 """How answers are told in events: who gave them."""
 _Question = ApprovalRequest | ElicitationRequest
+T = TypeVar("T")
 
 
 class TerminalInput:
@@ -220,3 +221,23 @@ class TerminalApprover:
                 return {field.name: field.parse(typed)}
             except ValueError as error:
                 self._out.line((f"  {error}", "red"))
+
+
+async def attended(session: Session, approver: TerminalApprover, work: Coroutine[Any, Any, T]) -> T:
+    """The result of some work, while the person at the terminal answers what it asks."""
+    events = session.events(attend=True)
+
+    async def watch() -> None:
+        async for event in events:
+            approver.take(session, event)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(watch())
+            try:
+                return await work
+            finally:
+                watching.cancel()
+    except ExceptionGroup as several:
+        # The first is the cause.
+        raise several.exceptions[0] from None

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from tertulia.cli.output.terminal import Style, StyledText, TerminalOutput
-from tertulia.policy.display_text import printable
+from tertulia.policy.display_text import printable, visible
 from tertulia.protocol.ids import ConversationId
-from tertulia.session.answers import ConversationInfo
+from tertulia.session.answers import ConversationInfo, MergeAnswer
 
 _GAP = "  "
 _NARROWEST = 16
@@ -182,3 +182,17 @@ def _walk(conversations: Sequence[ConversationRow]) -> Iterator[tuple[str, Conve
         yield f"{indented}{'└' if last else '├'} " if depth else "", leaf
         children = below.get(leaf.id, [])
         waiting += [(depth + 1, child is children[-1], child) for child in reversed(children)]
+
+
+def write_merge(out: TerminalOutput, answer: MergeAnswer) -> None:
+    """The files of a merge, what was left out, and the commit."""
+    if not answer.merged:
+        out.line(f"nothing to merge: all of {answer.branch} is here")
+    for file in answer.files:
+        counts = "binary" if file.added is None else f"+{file.added} -{file.removed}"
+        moved = "" if file.renamed_from is None else f"{visible(file.renamed_from)} → "
+        out.line((f"{file.status:9}", "cyan"), f"{moved}{visible(file.path)} ", (counts, "dim"))
+    for left in answer.left_out:
+        out.line(("not merged ", "yellow"), f"{visible(left.path)}: {visible(left.reason)}")
+    if answer.commit is not None:
+        out.line(f"committed on {visible(answer.onto or '')}: {answer.commit}")
