@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.cli.running import Shell
+import os
+import subprocess
+import sys
+
+from tests.cli.running import SOURCE, Shell
 from tests.cli.stored_sessions import Screen, run_session
 from tests.sandbox.confined import need
 from tests.session.worktrees.repository import Repository
@@ -133,3 +137,28 @@ def test_where_there_is_no_repository_a_worktree_is_refused(shell: Shell) -> Non
     assert ran.code == 1
     assert "needs a git repository" in ran.err
     assert len(shell.run("conv", "ls", "--last", "--json").lines) == 1
+
+
+def test_a_merge_that_was_killed_is_taken_back_by_the_next_verb_and_told(shell: Shell) -> None:
+    repository, child = session_with_work(shell)
+    kept = {name: repository.git("show", f"HEAD:{name}") for name in ("a.txt", ".gitignore")}
+    program = (
+        "import os, signal, sys; from tertulia.session.merging import merge; from tertulia.cli.main import main\n"
+        "async def die(*_): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "merge.add_to_branch = die; sys.exit(main(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", program, "conv", "merge", child, "--last", "--mode", "commit"]
+    died = subprocess.run(words, cwd=shell.folder, env={**os.environ, "PYTHONPATH": str(SOURCE)}, check=False)
+    assert died.returncode == -9
+    assert (shell.folder / "new").exists()
+    assert (shell.folder / ".git" / "index.lock").exists()
+    ran = shell.run("conv", "ls", "--last")
+    assert "a process was killed while it merged" in ran.err
+    assert "every file is as before" in ran.err
+    assert not (shell.folder / "new").exists()
+    assert not (shell.folder / ".git" / "index.lock").exists()
+    assert repository.git("status", "--porcelain") == ""
+    assert {name: (shell.folder / name).read_text().rstrip("\n") for name in kept} == kept
+    assert shell.run("conv", "ls", "--last").err == ""
+    assert shell.run("conv", "merge", child, "--last", "--mode", "commit").code == 0
+    assert (shell.folder / "new").read_text() == "new\n"

@@ -21,6 +21,8 @@ async def recover_left(parts: SessionParts) -> None:
                 await recover_held(parts, place)
             finally:
                 place.release(number)
+    # Clients that look at what has happened since the start see it.
+    await parts.bus.flush()
 
 
 async def recover_held(parts: SessionParts, place: TreeJournal) -> None:
