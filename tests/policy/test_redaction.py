@@ -19,7 +19,7 @@ from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.protocol.events import AgentMessageDelta
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
-from tertulia.protocol.tool_events import ToolCallBegin
+from tertulia.protocol.tool_events import PlanStep, PlanUpdate, ToolCallBegin
 from tests.tables import each_row
 
 A40 = "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gH3kM5oQ7s"
@@ -324,6 +324,16 @@ def test_data_for_listeners_is_without_tokens_and_of_the_same_type() -> None:
     assert Redactor().without_tokens(begin) is begin
     for odd in ({"x": object()}, "\ud800"):
         assert redactor.without_tokens(odd) is odd
+
+
+def test_tuples_in_data_for_listeners_are_looked_into() -> None:
+    """S001-45: the files of an approval are a tuple, which `msgspec.to_builtins` leaves as it is."""
+    redactor = Redactor()
+    redactor.register_token(TOKEN)
+    steps = PlanUpdate((PlanStep(f"remove {TOKEN}.txt", "pending"), PlanStep("look", "pending")))
+    cleaned = redactor.without_tokens(steps)
+    assert [step.step for step in cleaned.plan] == [redactor.text(f"remove {TOKEN}.txt"), "look"]
+    assert TOKEN not in repr(cleaned)
 
 
 async def test_long_data_for_listeners_is_without_tokens_too() -> None:

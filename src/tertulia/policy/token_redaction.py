@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict, deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, TypeVar, cast
 
@@ -131,8 +131,8 @@ class TokenRedactor:
         match data:
             case str():
                 return (yield from self._text_steps(data, budget))
-            case list():
-                return (yield from self._each(cast("list[Any]", data), budget))
+            case list() | tuple():
+                return (yield from self._each(cast("list[Any] | tuple[Any, ...]", data), budget))
             case dict():
                 return (yield from self._object(cast("dict[Any, Any]", data), budget))
             case _:
@@ -145,8 +145,8 @@ class TokenRedactor:
         same = clean_keys is keys and clean_values is values
         return data if same else dict(zip(clean_keys, clean_values, strict=True))
 
-    def _each(self, entries: list[Any], budget: _Budget) -> TokenSteps[list[Any]]:
-        """The same list where nothing in it changes."""
+    def _each(self, entries: Sequence[Any], budget: _Budget) -> TokenSteps[Sequence[Any]]:
+        """The same object where nothing in it changes. `msgspec.to_builtins` leaves tuples as they are."""
         changed: dict[int, Any] = {}
         for index, entry in enumerate(entries):
             if index % _OFTEN == _OFTEN - 1:
