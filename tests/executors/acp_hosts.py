@@ -13,7 +13,7 @@ from tertulia.errors import NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.executors.acp.acp_executor import AcpExecutor
 from tertulia.executors.acp.definition import AcpDefinition, acp_from_wire
-from tertulia.executors.executor import Assignment, PermissionAnswer, PermissionQuestion, Step
+from tertulia.executors.executor import Assignment, PermissionAnswer, PermissionQuestion, ProgramServices, Step
 from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import Command, Confinement, OnOutput, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
@@ -70,7 +70,9 @@ class AcpCrew:
     ) -> AcpExecutor:
         definition = acp_from_wire("fake", acp_table(mode, **fields), below)
         environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(self.home)}
-        return AcpExecutor("fake", definition, self.sandbox, environment, self._spawn, grace_s=0.5, start_s=start_s)
+        return AcpExecutor(
+            "fake", definition, ProgramServices(self.sandbox, environment, self._spawn, 0.5), start_s=start_s
+        )
 
     async def run(self, executor: AcpExecutor, prompt: str, **fields: Any) -> list[Step]:
         fields = {"conversation": "c", "roots": ("/",), **fields}

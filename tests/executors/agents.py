@@ -15,7 +15,7 @@ from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
 from tertulia.executors.command.command_executor import CommandExecutor, PlainText
 from tertulia.executors.command.definition import ExecutorDefinition
-from tertulia.executors.executor import Assignment, RunEnd, Step
+from tertulia.executors.executor import Assignment, ProgramServices, RunEnd, Step
 from tertulia.sandbox.sandbox import Sandbox
 from tests.deadlines import HANG_S
 
@@ -67,7 +67,8 @@ class Crew:
     def executor(self, definition: ExecutorDefinition, *, grace_s: float = 0.5, **variables: str) -> CommandExecutor:
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), **variables}
         parser = PARSERS[definition.output]
-        return CommandExecutor("fake", definition, self.sandbox, parser, environment, self._spawn, grace_s=grace_s)
+        services = ProgramServices(self.sandbox, environment, self._spawn, grace_s)
+        return CommandExecutor("fake", definition, parser, services)
 
     async def run(self, definition: ExecutorDefinition, prompt: str = "hello", **fields: Any) -> list[Step]:
         assignment = Assignment(prompt=prompt, cwd="/", **fields)

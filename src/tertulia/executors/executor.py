@@ -7,7 +7,7 @@ approvals: `step_events.py` turns them into events, and the conversation impleme
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from tertulia.policy.rights import TOP, Rights
 from tertulia.protocol.items import NO_USAGE, Usage
 from tertulia.protocol.tool_events import Decider, PlanStep
-from tertulia.sandbox.runner import OnOutput, RunningCommand
+from tertulia.sandbox.runner import CommandRunner, OnOutput, RunningCommand
 
 ActionKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 """What an agent says that it is about to do, in the words of ACP."""
@@ -72,6 +72,22 @@ class ExecutorHost(Protocol):
 
 STOP_S = 0.5
 """Between being asked to stop and being killed: a task that is stopped has to be over within a second."""
+GRACE_S = 2.0
+"""Seconds for a program to exit after it has reported its end, or was asked to leave."""
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], object]
+"""Have something run beside us; see `scheduler/nursery.py`."""
+
+
+class ProgramServices(msgspec.Struct, frozen=True, eq=False):
+    """What every program that does a conversation's work is run with."""
+
+    runner: CommandRunner
+    environment: Mapping[str, str]
+    """All that the program gets, its keys included, and nothing else that is ours."""
+    spawn: Spawn
+    grace_s: float = GRACE_S
+
 
 # ── what an agent does ───────────────────────────────────────────────────────────────────────────────────────────
 

@@ -336,4 +336,4 @@ class Event(msgspec.Struct, frozen=True, dict=True):
 _encoder = msgspec.json.Encoder()
 _LONG_CHARACTERS = 256 * 1024
 _MAX_KEPT_BYTES = 1024 * 1024
-"""A longer encoded form is not cache with its event: it would fill the memory with copies of one text."""
+"""A longer encoded form is not cached with its event: it would fill the memory with copies of one text."""

@@ -32,6 +32,7 @@ PRODUCT = """
 import asyncio, json, sys
 from tertulia.events.clock import SystemClock
 from tertulia.executors.command.command_executor import CommandExecutor
+from tertulia.executors.executor import ProgramServices
 from tertulia.executors.command.definition import ExecutorDefinition
 from tertulia.executors.executor import Assignment
 from tertulia.executors.command.command_executor import PlainText
@@ -57,7 +58,8 @@ async def main(tag):
     transport = StdioTransport(definition, launch, runner=sandbox, spawn=spawn, lost=print)
     await transport.__aenter__()
     definition = ExecutorDefinition(command=(*line, tag + "agent"), sandbox={"read_only": ()})
-    agent = CommandExecutor("agent", definition, sandbox, lambda total: PlainText(), {"PATH": "/usr/bin:/bin"}, spawn)
+    services = ProgramServices(sandbox, {"PATH": "/usr/bin:/bin"}, spawn)
+    agent = CommandExecutor("agent", definition, lambda total: PlainText(), services)
     async def work():
         async for step in agent.run(Assignment("do", "/", rights=replace(TOP, sandbox="read_only"))):
             print(step, file=sys.stderr)

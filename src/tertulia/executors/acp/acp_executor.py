@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import ModelError, TertuliaError, UnsupportedByBackendError
-from tertulia.executors.acp.agent_process import GRACE_S, START_S, AcpProcess, Spawn, load_sdk
+from tertulia.executors.acp.agent_process import START_S, AcpProcess, load_sdk
 from tertulia.executors.acp.definition import AcpDefinition, AcpSandboxMode, fill_template, merge_tables
 from tertulia.executors.acp.task import AcpTask
 from tertulia.executors.command.agent_home import (
@@ -31,9 +31,9 @@ from tertulia.executors.command.command_line import (
     unconfined_command,
 )
 from tertulia.executors.command.failure_text import failure_advice, failure_sentence, not_started_reason
-from tertulia.executors.executor import STOP_S, Assignment, NativeSessionId, RunFailed, Step
+from tertulia.executors.executor import STOP_S, Assignment, NativeSessionId, ProgramServices, RunFailed, Step
 from tertulia.protocol.conversation_fields import sandbox_to_wire
-from tertulia.sandbox.runner import Command, CommandRunner
+from tertulia.sandbox.runner import Command
 
 SERVER = "tertulia"
 """What our MCP server is called."""
@@ -127,20 +127,15 @@ class AcpExecutor:
         self,
         name: str,
         definition: AcpDefinition,
-        runner: CommandRunner,
-        environment: Mapping[str, str],
-        spawn: Spawn,
+        services: ProgramServices,
         *,
-        grace_s: float = GRACE_S,
         start_s: float = START_S,
     ) -> None:
-        """`environment`: all that the program gets, its keys included, and nothing else that is ours."""
         program = definition.program
         self.name = name
-        self.identity = (name, *program.command, agent_home_folder(program.home, environment))
+        self.identity = (name, *program.command, agent_home_folder(program.home, services.environment))
         self._definition = definition
-        self._runner, self._environment, self._spawn = runner, environment, spawn
-        self._grace_s, self._start_s = grace_s, start_s
+        self._services, self._start_s = services, start_s
         self._idle_agents: dict[str, _RunningAgent] = {}
         """Agents that wait for their next task. One at work is not listed: a task that was given up may last."""
 
@@ -160,7 +155,7 @@ class AcpExecutor:
         """The conversation is closed, or has another executor now. Calling it twice has no effect."""
         agent = self._idle_agents.pop(conversation, None)
         if agent is not None:
-            await self._end(agent, self._grace_s)
+            await self._end(agent, self._services.grace_s)
 
     async def close(self) -> None:
         """End every agent that waits for a task."""
@@ -183,7 +178,7 @@ class AcpExecutor:
             task = AcpTask(assignment.host)
             prompt = build_prompt(assignment, agent.process.system_text or "")
             agent.process.system_text = system_text(assignment) or agent.process.system_text
-            self._spawn(agent.process.work(task, prompt), f"task of {self.name}")
+            self._services.spawn(agent.process.work(task, prompt), f"task of {self.name}")
             async for step in _steps(task):
                 yield step
             yield task.ending or await self._failed(agent, task.failure or ModelError(""))
@@ -193,7 +188,7 @@ class AcpExecutor:
     async def _leave(self, agent: _RunningAgent, assignment: Assignment, task: AcpTask | None) -> None:
         """After a task, however it ended: stop what still runs of it, and keep the agent where it can be used again."""
         # An agent that had to be stopped, or that never began, gets no more time to leave.
-        grace_s = self._grace_s if task is not None and task.is_over else 0
+        grace_s = self._services.grace_s if task is not None and task.is_over else 0
         stopped = False
         try:
             stopped = task is not None and (task.is_over or await self._stop(agent, task))
@@ -232,9 +227,9 @@ class AcpExecutor:
         if agent is not None:
             if agent.fits(assignment, sandbox, in_variable, alone) and not assignment.private:
                 return agent
-            await self._end(agent, self._grace_s)
+            await self._end(agent, self._services.grace_s)
         home = TemporaryHome() if assignment.private or self._others(assignment.cwd) else None
-        process = AcpProcess(self.name, self._runner, self._spawn, start_s=self._start_s)
+        process = AcpProcess(self.name, self._services.runner, self._services.spawn, start_s=self._start_s)
         agent = _RunningAgent(process, assignment.cwd, sandbox, in_variable, alone, home)
         await self._start(agent, assignment, variables)
         return agent
@@ -269,7 +264,7 @@ class AcpExecutor:
         self, assignment: Assignment, home: TemporaryHome | None, variables: Mapping[str, str]
     ) -> Command:
         program = self._definition.program
-        environment = {**self._environment, **assignment.variables, **variables}
+        environment = {**self._services.environment, **assignment.variables, **variables}
         if home is not None:
             environment = home.furnish(program.home, environment)
             if self._definition.starts_own_servers and program.home is not None:
@@ -287,7 +282,8 @@ class AcpExecutor:
         if not self._definition.starts_own_servers or home is None or home.servers is None:
             return False
         check_project_servers(cwd, home)
-        return bool(servers_in_toml(agent_home_folder(home, self._environment), home.servers, home.folder, cwd))
+        place = agent_home_folder(home, self._services.environment)
+        return bool(servers_in_toml(place, home.servers, home.folder, cwd))
 
     async def _failed(self, agent: _RunningAgent, error: TertuliaError) -> RunFailed:
         """Why, in one sentence: what the agent said, or how its program ended, and what can be done."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from tertulia.errors import (
 )
 from tertulia.executors.acp.task import AcpTask
 from tertulia.executors.command.failure_text import ErrorOutput
+from tertulia.executors.executor import GRACE_S, Spawn
 from tertulia.executors.json_output import (
     MAX_LINE_BYTES,
     DroppedLine,
@@ -54,9 +55,6 @@ _encode = msgspec.json.Encoder().encode
 PROTOCOL = 1
 START_S = 60.0
 """Seconds for the program to answer `initialize`, and again to begin a session."""
-GRACE_S = 2.0
-"""For a program without a task, between being asked to leave and being killed."""
-Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 _AUTH = -32000
 _NUMBERS: Mapping[type[TertuliaError], int] = {
     InvalidParamsError: -32602,

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, nullcontext
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -34,6 +33,7 @@ from tertulia.executors.executor import (
     Assignment,
     ForeignOutput,
     Parser,
+    ProgramServices,
     RunEnd,
     RunFailed,
     RunFinished,
@@ -43,10 +43,8 @@ from tertulia.executors.executor import (
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.items import Usage
 from tertulia.protocol.records import MAX_COST, escape_cost
-from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, RunningCommand
+from tertulia.sandbox.runner import Command, CommandResult, RunningCommand
 
-GRACE_S = 2.0
-"""Seconds for a program to exit after it has reported its end."""
 UNREAD_BYTES = 65_536
 """Output that waits to be read; the program waits too, then."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
@@ -55,8 +53,6 @@ MAX_NONSENSE = 100_000
 """The most lines of one run that are no JSON."""
 
 MakeParser = Callable[[Usage], Parser]
-Spawn = Callable[[Coroutine[Any, Any, None], str], object]
-"""Have something run beside us; see `scheduler/nursery.py`."""
 _TEXT_ID = "text"
 
 
@@ -64,34 +60,22 @@ class CommandExecutor:
     """Implements `Executor` for whatever a definition describes. Keeps nothing between runs."""
 
     def __init__(
-        self,
-        name: str,
-        definition: ExecutorDefinition,
-        runner: CommandRunner,
-        parser: MakeParser,
-        environment: Mapping[str, str],
-        spawn: Spawn,
-        *,
-        grace_s: float = GRACE_S,
+        self, name: str, definition: ExecutorDefinition, parser: MakeParser, services: ProgramServices
     ) -> None:
-        """`environment`: all that the program gets, its keys included, and nothing else that is ours."""
         self.name = name
         self.can_ask = definition.can_ask
         self.can_resume = definition.resume_with is not None and not definition.isolated_home
-        self.identity = (name, *definition.command, agent_home_folder(definition.home, environment))
+        self.identity = (name, *definition.command, agent_home_folder(definition.home, services.environment))
         self._definition = definition
-        self._runner = runner
         self._parser = parser
-        self._environment = environment
-        self._spawn = spawn
-        self._grace_s = grace_s
+        self._services = services
 
     async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         """See `Executor`. Cancelled, the program is ended."""
         home: TemporaryHome | None = None
         try:
             home = TemporaryHome() if assignment.private or self._definition.isolated_home else None
-            environment = {**self._environment, **assignment.variables}
+            environment = {**self._services.environment, **assignment.variables}
             if home is not None:
                 environment = home.furnish(self._definition.home, environment)
             system = system_text(assignment)
@@ -123,10 +107,10 @@ class CommandExecutor:
 
     async def _run(self, assignment: Assignment, command: Command) -> AsyncGenerator[Step, None]:
         output = _OutputBuffer(self._parser(assignment.total))
-        process = await self._runner.start(command, output.feed, output.errors.hear)
+        process = await self._services.runner.start(command, output.feed, output.errors.hear)
         try:
             output.process = process
-            self._spawn(output.watch(process), f"executor {self.name}")
+            self._services.spawn(output.watch(process), f"executor {self.name}")
             while True:
                 while output.unread:
                     for step in await output.read():
@@ -145,7 +129,7 @@ class CommandExecutor:
         if output.too_much:
             await process.kill()
         try:
-            async with asyncio.timeout_at(output.leaves_by(self._grace_s)):
+            async with asyncio.timeout_at(output.leaves_by(self._services.grace_s)):
                 await output.more()
         except TimeoutError:
             await process.kill()
@@ -155,7 +139,7 @@ class CommandExecutor:
         try:
             if process.finished is None:
                 process.terminate()
-                await process.wait(min(STOP_S, self._grace_s))
+                await process.wait(min(STOP_S, self._services.grace_s))
         finally:
             await process.kill()
 
@@ -185,7 +169,7 @@ class CommandExecutor:
         home = self._definition.home
         if home is None or home.servers is None:
             return ()
-        return servers_in_toml(agent_home_folder(home, self._environment), home.servers, home.folder, cwd)
+        return servers_in_toml(agent_home_folder(home, self._services.environment), home.servers, home.folder, cwd)
 
 
 class _OutputBuffer:

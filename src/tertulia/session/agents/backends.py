@@ -17,7 +17,7 @@ from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
 from tertulia.executors.command.command_executor import CommandExecutor, MakeParser, PlainText
 from tertulia.executors.command.definition import RESERVED, ExecutorDefinition, OutputFormat, executors_from_wire
-from tertulia.executors.executor import Executor, ResumeSettings
+from tertulia.executors.executor import Executor, ProgramServices, ResumeSettings
 from tertulia.executors.prompt.history_prompt import HistorySettings, parse_history_settings
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.conversation_fields import SandboxMode
@@ -48,7 +48,8 @@ class AcpBackendFactory:
     def make(self, name: str, definition: AcpDefinition, environment: Mapping[str, str], system: SystemPart) -> Backend:
         """Make one, for all conversations of the session. `environment`: every variable that its program gets."""
         place = self._command_services.place
-        executor = AcpExecutor(name, definition, self._command_services.sandbox, environment, self._nursery.start)
+        services = ProgramServices(self._command_services.sandbox, environment, self._nursery.start)
+        executor = AcpExecutor(name, definition, services)
         self._command_services.resources.add(executor, name)
         return ExecutorBackend(
             executor,
@@ -132,14 +133,9 @@ def backends_for(parts: SessionParts) -> Backends:
     backends = Backends(lambda executor: _plugin_backend(executor, continuity, command_services, tool_servers))
 
     def agent(name: str, definition: ExecutorDefinition) -> Backend:
-        executor = CommandExecutor(
-            name,
-            definition,
-            command_services.sandbox,
-            _PARSERS[definition.output],
-            child_environment(definition, environment.variables),
-            nursery.start,
-        )
+        variables = child_environment(definition, environment.variables)
+        services = ProgramServices(command_services.sandbox, variables, nursery.start)
+        executor = CommandExecutor(name, definition, _PARSERS[definition.output], services)
         return ExecutorBackend(
             executor,
             continuity,
