@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tertulia.session.merging.recovery import Recovery, recover
 from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 from tests.session.merging.dying_merge import APPLY, COMMIT, DONE
+from tests.session.merging.sides import stage
 from tests.session.worktrees.repository import Repository, variables
 from tests.thorough import sample
 
@@ -122,6 +124,62 @@ async def test_killed_while_the_files_are_written_all_is_as_before(tmp_path: Pat
     assert recovery.result == "undone"
     assert scene.state() == scene.before
     scene.check_nothing_left()
+
+
+RECOVERING = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from tertulia.session.merging.journal import tree_journals
+from tertulia.session.merging.recovery import recover
+
+folder, turn, count = Path(sys.argv[1]), int(sys.argv[2]), 0
+
+def dying(real):
+    def act(*arguments, **names):
+        global count
+        count += 1
+        if count == turn:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **names)
+    return act
+
+async def main():
+    (place,) = tree_journals(folder / "data" / "merging")
+    number = place.hold()
+    journal = place.load()
+    for act in ("rename", "link", "mkdir", "unlink", "symlink", "fchmod", "rmdir"):
+        setattr(os, act, dying(getattr(os, act)))
+    await recover(place, journal, {"HOME": str(folder / "home"), "PATH": os.environ["PATH"]})
+    place.release(number)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("act", sample(list(range(1, 31)), 4))
+async def test_killed_again_while_it_is_taken_back_the_next_one_goes_on(tmp_path: Path, act: int) -> None:
+    scene = Scene(tmp_path, "commit", "ref")
+    ended = subprocess.run(
+        [sys.executable, "-c", RECOVERING, str(tmp_path), str(act)], capture_output=True, timeout=HANG_S, check=False
+    )
+    assert ended.returncode in (0, -9), ended.stderr.decode()
+    await scene.recover()
+    assert scene.state() == scene.before
+    scene.check_nothing_left()
+
+
+async def test_a_disk_without_second_names_takes_a_commit_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "no second names here")
+
+    async with stage(tmp_path) as made:
+        made.write("new", "x")
+        monkeypatch.setattr(os, "link", refuse)
+        outcome = await made.merge("commit")
+        assert made.ours.git("rev-parse", "HEAD") == outcome.commit
+        assert made.ours.git("status", "--porcelain") == ""
 
 
 @pytest.mark.parametrize("mode", ["apply", "commit"])

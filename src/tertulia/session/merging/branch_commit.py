@@ -95,8 +95,7 @@ def take_index(store: Path, prepared: BranchCommit, suffix: str) -> None:
     try:
         if prepared.index_before is not None:
             shutil.copymode(store / "index", fresh)
-        # Whole from its first moment on, so that it is known again as ours.
-        os.link(fresh, lock)
+        _put_in_place(fresh, lock)
     except FileExistsError:
         raise GitError(
             f"{lock} exists: another git works in {store}, or was killed there; nothing was changed: wait for it, or "
@@ -118,6 +117,18 @@ def release_index(store: Path, digest: str, suffix: str, *, use: bool) -> None:
             os.rename(lock, store / "index")
         else:
             lock.unlink()
+
+
+def _put_in_place(fresh: Path, lock: Path) -> None:
+    """Whole from its first moment on, so that it is known again as ours; FileExistsError where there is one."""
+    try:
+        os.link(fresh, lock)
+    except FileExistsError:
+        raise
+    except OSError:
+        # The disk has no second names.
+        with open(lock, "xb") as file:
+            file.write(fresh.read_bytes())
 
 
 def _fresh(store: Path, suffix: str) -> Path:
