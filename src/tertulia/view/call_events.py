@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
-from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.view import cells as c
 from tertulia.view.board_state import NOTHING, BoardState, Changes, ServerView, add_cell, add_notice, change_cell
 from tertulia.view.conversation_view import ConversationView
@@ -73,18 +73,20 @@ def _command_begun(board: BoardState, event: e.Event, data: t.ExecCommandBegin) 
     view = board.view(event)
     call = view.open_calls.get(data.call_id)
     command = c.CommandCell(
-        key=f"{data.call_id}@{event.seq}" if call is None else call.key,
-        ts=event.ts,
-        seq=event.seq,
-        call_id=data.call_id,
-        name="" if call is None else call.name,
-        arguments=None if call is None else call.arguments,
+        **_fields_of_call(event, data.call_id, call),
         allowed_by=data.allowed_by,
         command=data.command,
         cwd=data.cwd,
         sandbox=data.sandbox,
     )
     return _become(view, call, command)
+
+
+def _fields_of_call(event: e.Event, call_id: CallId, call: c.Call | None) -> dict[str, Any]:
+    """What the cell of a command or a patch has from the call that it is; an executor's own has no call."""
+    own = {"key": f"{call_id}@{event.seq}", "name": "", "arguments": None}
+    shown = own if call is None else {"key": call.key, "name": call.name, "arguments": call.arguments}
+    return {**shown, "ts": event.ts, "seq": event.seq, "call_id": call_id}
 
 
 def _become(view: ConversationView, call: c.Call | None, special: c.Call) -> Changes:
@@ -129,12 +131,7 @@ def _patch_begun(board: BoardState, event: e.Event, data: t.PatchApplyBegin) -> 
     view = board.view(event)
     call = view.open_calls.get(data.call_id)
     patch = c.PatchCell(
-        key=f"{data.call_id}@{event.seq}" if call is None else call.key,
-        ts=event.ts,
-        seq=event.seq,
-        call_id=data.call_id,
-        name="" if call is None else call.name,
-        arguments=None if call is None else call.arguments,
+        **_fields_of_call(event, data.call_id, call),
         changes=data.changes,
     )
     return _become(view, call, patch)
