@@ -222,6 +222,28 @@ async def test_only_so_many_sessions_have_their_files_open(tmp_path: Path, monke
     assert open_files(home) == []
 
 
+async def test_files_that_were_not_used_for_a_while_are_let_go_and_then_no_timer_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_pool, "IDLE_OPEN", 3)
+    monkeypatch.setattr(writer_pool, "IDLE_S", 0.05)
+    home = tmp_path / "home"
+    all_files = [session_files(home, new_session_id()) for _ in range(9)]
+    writers = [SessionWriter(OwnedFile(files, FakeClock()), files.session_id) for files in all_files]
+    claims = [partial(asked, lambda done, writer=writer: writer.put(Claim(done))) for writer in writers]
+    await asyncio.gather(*(act() for act in claims))
+    await claims[0]()
+    pool = next(iter(writer_pool._pools.values()))
+    await until(lambda: len({Path(name).name[:36] for name in open_files(home)}) == 3)
+    await until(lambda: pool._idle_look is None)
+    pool._let_idle_go()
+    assert pool._idle_look is None, "nothing more is to be let go"
+    assert all(is_held(files) for files in all_files)
+    await asyncio.gather(*(act() for act in claims))
+    for writer in writers:
+        assert await asked(lambda done, writer=writer: writer.put(Close(done))) is None
+
+
 async def test_a_session_that_is_used_again_in_time_keeps_its_files(tmp_path: Path) -> None:
     file = OwnedFile(session_files(tmp_path / "home", SESSION_ID), FakeClock())
     writer = SessionWriter(file, SESSION_ID)
@@ -240,7 +262,7 @@ async def test_a_session_that_is_used_again_in_time_keeps_its_files(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("limit", "most"),
-    [(20, LEAST_OPEN), (1024, 128), (1_000_000, MOST_OPEN), (resource.RLIM_INFINITY, MOST_OPEN)],
+    [(20, LEAST_OPEN), (1024, 128), (100_000, MOST_OPEN), (resource.RLIM_INFINITY, MOST_OPEN)],
 )
 def test_how_many_depends_on_the_limit_of_descriptors(monkeypatch: pytest.MonkeyPatch, limit: int, most: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda what: (limit, limit))

@@ -25,6 +25,7 @@ PATIENCE_S = 5.0
 """How long a lock of another program is waited for."""
 
 _MAX_STATEMENT = 10_000
+_GUARDS = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0"
 
 VERSION = 3
 """The format of the file. No other is read."""
@@ -48,15 +49,20 @@ SCHEMA = (
 )
 
 
-def connect_owner(file: Path, *, durable: bool) -> sqlite3.Connection:
-    """Open an existing file for writing. StorageError for another version of the format, sqlite3.Error for the rest."""
+def connect_owner(file: Path, *, durable: bool, is_known: bool = False) -> sqlite3.Connection:
+    """Open an existing file for writing. StorageError for another version of the format, sqlite3.Error for the rest.
+
+    `is_known`: it was checked before, and has not changed since.
+    """
     connection = _connect(file, "mode=rw")
     try:
-        connection.execute("PRAGMA secure_delete = ON")
-        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        # The writer does it and sees its errors; SQLite's own checkpoint hides them.
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
-        check_schema(connection, file)
+        # The writer empties the journal and sees its errors; SQLite's own checkpoint hides them.
+        connection.executescript(
+            f"PRAGMA secure_delete = ON; PRAGMA synchronous = {'FULL' if durable else 'NORMAL'};"
+            "PRAGMA wal_autocheckpoint = 0"
+        )
+        if not is_known:
+            check_schema(connection, file)
     except BaseException:
         connection.close()
         raise
@@ -148,8 +154,7 @@ def _guarded(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.text_factory = bytes
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_HEADER_BYTES + MAX_BODY_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _MAX_STATEMENT)
-    for setting in ("trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY", "mmap_size = 0"):
-        connection.execute(f"PRAGMA {setting}")
+    connection.executescript(_GUARDS)
     return connection
 
 

@@ -66,8 +66,8 @@ class FileIdentity:
         """The owner has closed the files. StorageError where one of them is gone."""
         self._db, self._wal = (self._found(path) for path in self._paths)
 
-    def check_closed(self) -> None:
-        """StorageError where files that were closed for a while cannot be those that they were."""
+    def check_closed(self) -> bool:
+        """Whether files that were closed for a while look as they did. StorageError where they cannot be the same."""
         path = self._paths[0]
         now = self._found(path)
         if _id(now) != _id(self._db):
@@ -76,6 +76,8 @@ class FileIdentity:
             raise lost_file_error(self._files, path, "changed")
         if _id(self._found(self._lock)) != self._lock_id:
             raise lost_file_error(self._files, self._lock, "replaced")
+        journal = _stat(self._paths[1])
+        return journal is not None and (_look_of(now), _look_of(journal)) == (_look_of(self._db), _look_of(self._wal))
 
     def opened_again(self, connection: sqlite3.Connection, head: Head) -> FileIdentity:
         """That of the same files after they were closed for a while. StorageError where not all is there that was.

@@ -188,10 +188,11 @@ class OwnedFile:
 
     def _awoken(self) -> sqlite3.Connection:
         """Open what was let go: it must be the same files, and all in them that was (R1)."""
-        self._look(FileIdentity.check_closed)
+        is_known = self._look(FileIdentity.check_closed)
         try:
             with self._explained():
-                connection = self._connection = connect_owner(self._files.db, durable=self._durable)
+                connection = connect_owner(self._files.db, durable=self._durable, is_known=is_known)
+                self._connection = connection
             with self._explained():
                 self._identity = self._look(FileIdentity.opened_again, connection, self._head)
         except StorageError as error:

@@ -3,10 +3,10 @@
 The jobs of a session are carried out in order, by one thread at a time; sessions take turns. One thread does the work
 as long as it gets on: a commit that does not wait for the disk is over before another thread could help. Others help
 where a commit waits for the disk (durability "full"), and where nothing has moved for a moment, so that a session whose
-disk is slow holds up no other. A thread that has nothing to do sleeps, and is not woken by any timer.
+disk is slow holds up no other. A thread that has nothing to do sleeps, and where all sessions are idle no timer runs.
 
 Only so many sessions have their files open as the limit of descriptors allows; those that were used least recently let
-theirs go, stay owned, and open them again with their next job.
+theirs go, stay owned, and open them again with their next job. So do all but a few that have been idle for seconds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -29,7 +30,9 @@ STALL_S = 0.05
 """After so long without a job begun another thread helps."""
 
 LEAST_OPEN, MOST_OPEN = 8, 1024
-"""Between these lies how many sessions have their files open at once."""
+"""Between these lies how many sessions have their files open at once. One takes 200 KB."""
+IDLE_OPEN, IDLE_S = 64, 5.0
+"""So many keep them open when they have not been used for so long."""
 _TOLD_TOGETHER = 8
 
 _pools: dict[asyncio.AbstractEventLoop, WriterPool] = {}
@@ -126,8 +129,9 @@ class WriterPool:
         """Wakes the first thread: there is work. False ends it."""
         self._help: SimpleQueue[bool] = SimpleQueue()
         """Wakes a helper in the same way; False ends one."""
-        self._open: dict[PooledSession, None] = {}
-        """Sessions whose files are open, the one that was used last at the end."""
+        self._open: dict[PooledSession, float] = {}
+        """Sessions whose files are open, and when each was used; the one that was used last stands at the end."""
+        self._idle_look: asyncio.TimerHandle | None = None
         self._most_open = _most_open()
         self._helpers = 0
         self._free_helpers = 0
@@ -200,8 +204,27 @@ class WriterPool:
                 return
         self._help.put(True)
 
+    def _let_idle_go(self) -> None:
+        """Have the files closed that were not used for a while, until few enough are open. Then nothing is planned."""
+        self._idle_look = None
+        before = self._loop.time() - IDLE_S
+        with self._lock:
+            oldest = list(islice(self._open.items(), max(0, len(self._open) - IDLE_OPEN)))
+            idle = [session for session, used in oldest if used <= before and session.take_turn()]
+            for session in idle:
+                del self._open[session]
+        if idle:
+            self._ready += idle
+            self._work.put(True)
+        self._plan_to_let_go()
+
+    def _plan_to_let_go(self) -> None:
+        if self._idle_look is None and len(self._open) > IDLE_OPEN:
+            self._idle_look = self._loop.call_later(IDLE_S, self._let_idle_go)
+
     def _give(self) -> None:
         self._is_told = False
+        self._plan_to_let_go()
         answers = self._answers
         try:
             while answers:
@@ -219,8 +242,9 @@ class WriterPool:
                 return
             waker, self._waker = self._waker, None
             _pools.pop(self._loop, None)
-        if self._look is not None:
-            self._look.cancel()
+        for timer in (self._look, self._idle_look):
+            if timer is not None:
+                timer.cancel()
         # Every session was closed and answered: no thread has anything to do, or to tell.
         self._work.put(False)
         for _ in range(self._helpers):
@@ -288,7 +312,7 @@ class WriterPool:
             self._open.pop(session, None)
             if not session.is_open:
                 return
-            self._open[session] = None
+            self._open[session] = self._loop.time()
             if len(self._open) <= self._most_open:
                 return
             oldest = next(iter(self._open))
