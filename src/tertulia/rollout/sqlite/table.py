@@ -84,44 +84,44 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
 
     With what lasts longer than its text, the end of a task above all, the head of the file is brought up to date.
     """
-    links = [(row.n, _prove_row(row)) for row in rows]
-    proved = list(zip(rows, (proof for _, proof in links), strict=True))
-    cells = [_cells(row, proof) for row, proof in proved if not _may_be_long(row)]
-    is_lasting = any(row.type in LASTING for row in rows)
-    size = sum(map(_size, cells))
-    if not is_lasting and len(cells) == len(rows) <= len(_INSERTS):
+    links: list[tuple[int, int]] = []
+    cells: list[_Cells] = []
+    long: list[tuple[Row, int]] = []
+    size, is_lasting = 0, False
+    for row in rows:
+        proof, body = _prove_row(row), row.body
+        links.append((row.n, proof))
+        is_lasting = is_lasting or row.type in LASTING
+        if isinstance(body, LongBody) or (body is not None and len(body) > _LONG_BODY_BYTES):
+            long.append((row, proof))
+        else:
+            cells.append(_cells(row, proof, body))
+            size += len(row.header) + (0 if body is None else len(body))
+    if not is_lasting and not long and len(cells) <= len(_INSERTS):
         # One statement is a transaction too, at half the price.
         _insert(connection, cells)
     else:
         with transaction(connection):
             _insert(connection, cells)
             # One after the other: each is encoded when it is written, and no two of them are in memory at once.
-            size += sum(_insert_long(connection, _cells(*one)) for one in proved if _may_be_long(one[0]))
+            size += sum(_insert_long(connection, row, proof) for row, proof in long)
             if is_lasting:
                 head.write(connection, links)
     head.add(links, written=is_lasting)
     return size
 
 
-def _cells(row: Row, proof: int) -> _Cells:
+def _cells(row: Row, proof: int, body: bytes | None) -> _Cells:
     """StorageError for a record that is too large."""
-    header, body = row.header, row.stored_body
-    if len(header) > MAX_HEADER_BYTES or len(body or b"") > MAX_BODY_BYTES:
+    header = row.header
+    if len(header) > MAX_HEADER_BYTES or (body is not None and len(body) > MAX_BODY_BYTES):
         raise StorageError(
             f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
         )
-    proofs = (proof, None if body is None else crc32(body, proof))
-    place = (row.conversation, row.task, row.source, row.expires)
-    return (row.n, row.kind, row.type, float(row.ts), row.seq, *place, *proofs, header, body)
-
-
-def _may_be_long(row: Row) -> bool:
-    return isinstance(row.body, LongBody) or len(row.body or b"") > _LONG_BODY_BYTES
-
-
-def _size(cells: _Cells) -> int:
-    *_, header, body = cells
-    return len(header) + len(body or b"")
+    return (
+        row.n, row.kind, row.type, float(row.ts), row.seq, row.conversation, row.task, row.source, row.expires,
+        proof, None if body is None else crc32(body, proof), header, body,
+    )  # fmt: skip
 
 
 def _insert(connection: sqlite3.Connection, cells: Sequence[_Cells]) -> None:
@@ -131,18 +131,19 @@ def _insert(connection: sqlite3.Connection, cells: Sequence[_Cells]) -> None:
         connection.executemany(_INSERTS[0], cells)
 
 
-def _insert_long(connection: sqlite3.Connection, cells: _Cells) -> int:
+def _insert_long(connection: sqlite3.Connection, row: Row, proof: int) -> int:
     """One whose body may be long, which is then written in pieces: SQLite would make two copies of it. Its bytes."""
-    *others, body = cells
-    if len(body or b"") <= _LONG_BODY_BYTES:
+    body = row.stored_body
+    cells = _cells(row, proof, body)
+    if body is None or len(body) <= _LONG_BODY_BYTES:
         _insert(connection, [cells])
-        return _size(cells)
-    connection.execute(_INSERT_LONG, (*others, len(body)))
+        return len(row.header) + len(body or b"")
+    connection.execute(_INSERT_LONG, (*cells[:-1], len(body)))
     view = memoryview(body)
-    with connection.blobopen("record", "body", others[0]) as stored:
+    with connection.blobopen("record", "body", row.n) as stored:
         for start in range(0, len(body), _PIECE_BYTES):
             stored.write(view[start : start + _PIECE_BYTES])
-    return _size(cells)
+    return len(row.header) + len(body)
 
 
 def _prove_row(row: Row) -> int:
