@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,22 +90,41 @@ async def _round(session: tertulia.Session) -> float:
 
 async def _resume(home: Path) -> list[Result]:
     async with _session(home, "normal") as session:
-        await _speak(session, ITEMS // 2)
-        items = [item for item in session.parts.conversations.root.history.snapshot() if not _is_seed(item)]
-        said = sum(len(msgspec.json.encode(item)) for item in items)
+        await _speak(session, ITEMS // 4)
     file = session_files(home, session.id).db
-    taken: list[float] = []
-    for _ in range(5):
-        shutil.copyfile(file, copy := session_files(home, session.id).db.with_suffix(".copy"))
-        begin = time.perf_counter()
-        async with _resumed(home, session.id) as again:
-            taken.append(time.perf_counter() - begin)
-            assert again.root.info.message_count == len(items)
-        shutil.copyfile(copy, file)
+    _, half = await _cost_of_resume(home, session.id, ITEMS // 2)
+    async with _resumed(home, session.id) as again:
+        await _speak(again, ITEMS // 4)
+        items = [item for item in again.parts.conversations.root.history.snapshot() if not _is_seed(item)]
+        said = sum(len(msgspec.json.encode(item)) for item in items)
+    taken, whole = await _cost_of_resume(home, session.id, ITEMS)
+    with closing(SqliteReader(file)) as reader:
+        records, _ = reader.ends()
+    size = file.stat().st_size
     return [
-        (f"resume a session of {len(items):,} items", statistics.median(taken) * 1e3, "ms", "<= 300"),
-        ("size on disk, of the JSON of its items (1 KB each)", file.stat().st_size / said, "x", "<= 1.4"),
+        (f"resume a session of {len(items):,} items", taken * 1e3, "ms", "<= 250"),
+        ("CPU of that", whole * 1e3, "ms"),
+        ("CPU of that, of two with half the items", whole / half / 2, "x", "<= 1.1"),
+        ("size on disk, of the JSON of its items (1 KB each)", size / said, "x", "<= 1.35"),
+        ("records of a turn", records / (ITEMS // 2), "records"),
+        ("bytes of a turn, without the JSON of its items", (size - said) / (ITEMS // 2), "B"),
     ]
+
+
+async def _cost_of_resume(home: Path, session_id: str, count: int) -> tuple[float, float]:
+    """Seconds, and seconds of CPU, that it takes until a session with so many items can be used."""
+    file = session_files(home, session_id).db
+    shutil.copyfile(file, copy := file.with_suffix(".copy"))
+    taken: list[float] = []
+    spent: list[float] = []
+    for _ in range(5):
+        begin, cpu = time.perf_counter(), time.process_time()
+        async with _resumed(home, session_id) as again:
+            taken.append(time.perf_counter() - begin)
+            spent.append(time.process_time() - cpu)
+            assert again.root.info.message_count == count
+        shutil.copyfile(copy, file)
+    return statistics.median(taken), min(spent)
 
 
 def _is_seed(item: object) -> bool:
@@ -144,7 +164,7 @@ def _writing(home: Path) -> list[Result]:
     results: list[Result] = []
     for durability in ("normal", "full"):
         per_second, single, file = asyncio.run(_write(home / durability, durability))
-        target = (">= 20,000",) if durability == "normal" else ()
+        target = (">= 100,000",) if durability == "normal" else ()
         results.append((f"records written a second, {durability}", per_second, "records/s", *target))
         results.append((f"one commit acknowledged, {durability}", single, "us"))
     begin = time.perf_counter()

@@ -103,6 +103,12 @@ class OwnedFile:
 
     def sweep(self, now: float, action: TtlAction) -> SweepResult:
         """Erase what has expired, without a trace."""
+        connection = self._connected()
+        self._look(FileIdentity.check, self._head)
+        with self._explained():
+            due = table.next_due(connection, action)
+        if due is None and not self._unclean:
+            return SweepResult()
         swept = SweepResult()
 
         def expire(connection: sqlite3.Connection) -> int:

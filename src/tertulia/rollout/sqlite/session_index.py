@@ -27,7 +27,7 @@ from tertulia.rollout.sqlite.index_file import NAME, connect_index, forget_marks
 from tertulia.rollout.sqlite.ownership import Ownership, hold_unowned, is_in_use
 from tertulia.rollout.sqlite.session_files import SessionFiles, is_session_id, session_files, sessions_folder
 from tertulia.rollout.sqlite.snapshots import Snapshots
-from tertulia.rollout.sqlite.table import ROOT_TERMS, reached
+from tertulia.rollout.sqlite.table import reached
 
 Stamp = tuple[int, int, int, int]
 """Time in nanoseconds and size, of the file and of its journal."""
@@ -38,19 +38,21 @@ _MAX_NAME = 200
 
 _COUNT = """
 SELECT sum(kind = 'conversation'), sum(kind = 'said'), sum(kind = 'event'), count(body_crc), min(ts), max(ts),
-    min(CASE WHEN body_crc IS NOT NULL THEN expires END), min(expires), (SELECT count(*) FROM record WHERE n = -1)
+    min(CASE WHEN body_crc IS NOT NULL THEN expires END), min(expires), (SELECT count(*) FROM record WHERE n = -1),
+    max(CASE WHEN type = 'session_configured' THEN n END),
+    max(CASE WHEN kind = 'agreed' AND conversation = (
+        SELECT conversation FROM record WHERE n > 0 AND kind = 'agreed' ORDER BY n LIMIT 1) THEN n END),
+    max(CASE WHEN kind = 'terms' AND conversation = (
+        SELECT n FROM record WHERE n > 0 AND kind = 'conversation' ORDER BY n LIMIT 1) THEN n END)
 FROM record WHERE n > 0
 """
+"""In one pass; last, the records that say which model, policy and directory the root has: the first that has any."""
 _HEADER = """
-SELECT CASE WHEN typeof(header) = 'blob' AND length(header) < 65536 THEN header END
-FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 AND conversation = (
-    SELECT conversation FROM record WHERE n > 0 AND kind = ?1 AND type = ?2 ORDER BY n LIMIT 1
-) ORDER BY n DESC LIMIT 1
+SELECT CASE WHEN typeof(header) = 'blob' AND length(header) < 65536 THEN header END FROM record WHERE n = ?1
 """
-"""As it is now, of the conversation that had one first: the root, or none at all."""
-_TERMS = f"""
+_TERMS = """
 SELECT CASE WHEN typeof(body) = 'blob' AND length(body) < 1048576 THEN body END
-FROM record WHERE n = ({ROOT_TERMS}) AND (expires IS NULL OR expires > ?1)
+FROM record WHERE n = ?1 AND (expires IS NULL OR expires > ?2)
 """
 
 
@@ -234,14 +236,14 @@ def _look(files: SessionFiles, blank: SessionEntry, snapshots: Snapshots) -> Ses
 
 def _summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry:
     cells = connection.execute(_COUNT).fetchone()
-    conversations, items, events, bodies, first, last, due, due_rows, untidy = cells
-    configured = _header(connection, "event", "session_configured")
+    conversations, items, events, bodies, first, last, due, due_rows, untidy, configured_n, agreed_n, terms_n = cells
+    configured = _header(connection, configured_n)
     return replace(
         blank,
         created=first if isinstance(first, float) else blank.created,
         updated=last if isinstance(last, float) else blank.updated,
         model=_name(configured.get("model")),
-        storage=_policy(_header(connection, "agreed", "agreed").get("storage")),
+        storage=_policy(_header(connection, agreed_n).get("storage")),
         conversations=conversations or 0,
         items=items or 0,
         events=events or 0,
@@ -251,17 +253,17 @@ def _summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry
         untidy=bool(untidy),
         reached=reached(connection),
         purpose=_name(configured.get("purpose")),
-        directory_key=_directory_key(connection, blank.id),
+        directory_key=_directory_key(connection, terms_n, blank.id),
     )
 
 
-def _directory_key(connection: sqlite3.Connection, session_id: str) -> str | None:
-    directory = _object(connection.execute(_TERMS, (SystemClock().now(),)).fetchone()).get("cwd")
+def _directory_key(connection: sqlite3.Connection, n: int | None, session_id: str) -> str | None:
+    directory = _object(connection.execute(_TERMS, (n, SystemClock().now())).fetchone()).get("cwd")
     return directory_key(session_id, directory) if isinstance(directory, str) else None
 
 
-def _header(connection: sqlite3.Connection, kind: str, type: str) -> Mapping[str, Any]:
-    return _object(connection.execute(_HEADER, (kind, type)).fetchone())
+def _header(connection: sqlite3.Connection, n: int | None) -> Mapping[str, Any]:
+    return _object(connection.execute(_HEADER, (n,)).fetchone())
 
 
 def _object(found: tuple[bytes | None] | None) -> Mapping[str, Any]:
