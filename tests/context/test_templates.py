@@ -40,8 +40,10 @@ def test_a_template_has_exactly_the_gaps_of_the_design(name: str) -> None:
 
 def test_a_template_that_is_not_there_is_an_error() -> None:
     """S001-28."""
-    with pytest.raises(NotFoundError, match="'nonsense'"):
+    with pytest.raises(NotFoundError, match="'nonsense'; there are canvas-context, core-identity, tool"):
         load_template("nonsense")
+    with pytest.raises(NotFoundError, match=r"did you mean core-identity\?"):
+        load_template("core-identitty")
 
 
 @each_row(

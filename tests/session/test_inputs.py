@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import InvalidParamsError, MethodNotFoundError
+from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ForkConversation, Message, NewConversation, OpenFromPython, TextInput
-from tertulia.session.inputs import parse, to_snake_case
+from tertulia.session.host import Host
+from tertulia.session.inputs import MessageOptions, parse, parse_message, to_snake_case
+from tertulia.session.operations import call
+from tertulia.session.settings.settings import Settings
 from tests.tables import each_row
 
 
@@ -94,3 +98,15 @@ def test_a_field_that_no_caller_may_give_is_not_proposed(slip: str) -> None:
     with pytest.raises(InvalidParamsError) as refusal:
         parse(OpenFromPython, {slip: 1})
     assert not {"functions", "worktree"} & set(re.findall(r"[a-z_]+", refusal.value.message))
+
+
+def test_an_unknown_option_of_a_message_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InvalidParamsError, match=r"no option 'sendr'; did you mean sender\?"):
+        parse_message(ConversationId("c"), "hello", cast("MessageOptions", {"sendr": "x"}))
+    with pytest.raises(InvalidParamsError, match="no option 'zzz'; there are message_id, sender, if_busy"):
+        parse_message(ConversationId("c"), "hello", cast("MessageOptions", {"zzz": 1}))
+
+
+async def test_an_unknown_operation_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(MethodNotFoundError, match=r"'conversation/opn'; did you mean conversation/open\?"):
+        await call(Host(Settings()), None, "conversation/opn", {})
