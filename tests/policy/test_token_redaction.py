@@ -6,10 +6,12 @@ import hashlib
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tertulia.policy.redaction import Redactor
 from tertulia.policy.token_redaction import VISIBLE_CHARACTERS, TokenRedactor, TokenStreamRedactor, at_once
 from tertulia.protocol.events import AgentMessage, AgentMessageDelta, AgentReasoningDelta
 from tertulia.protocol.ids import CallId, ItemId
@@ -48,7 +50,7 @@ def test_what_has_no_token_in_it_stays_the_same_object(count: int) -> None:
     for text in ("", "nothing here", token(999), token(999) * 3, "é" * 100):
         assert tokens.text(text) is text
         assert not tokens.may_be_in(text.encode())
-        data = {"a": [text, {text: 1}], "b": None}
+        data = {"a": [text, {text: 1}, (text,)], "b": None}
         assert at_once(tokens.data_steps(data)) is data
 
 
@@ -164,6 +166,31 @@ def test_data_that_is_made_of_parts_of_tokens_keeps_its_numbers_ids_and_escapes(
         assert cleaned.pop("parts") != parts
         assert cleaned == {key: value for key, value in data.items() if key != "parts"}
         assert secret[:9] not in repr(at_once(tokens.data_steps({"parts": parts})))
+
+
+class Nested(msgspec.Struct):
+    """Wherever something may stand in data for clients."""
+
+    text: str
+    texts: tuple[str, ...]
+    table: dict[str, Any]
+    members: frozenset[str]
+    inner: Nested | None = None
+
+
+@each_row("filler", ["x", "x" * 100_000])
+async def test_a_token_is_found_wherever_it_stands_in_data(filler: str) -> None:
+    """S001-45: in strings, keys, lists, tuples and sets, at any depth, of short data and of long."""
+    secret, redactor = token(1), Redactor()
+    redactor.register_token(secret)
+    inner = Nested(secret, (secret, filler), {secret: (secret, [secret, {"a": (secret,)}])}, frozenset({secret}))
+    data = Nested(filler, (), {}, frozenset(), inner)
+    shown = f"{secret[:8]}[redacted:token]"
+    wanted = Nested(shown, (shown, filler), {shown: (shown, [shown, {"a": (shown,)}])}, frozenset({shown}))
+    for cleaned in (redactor.without_tokens(data), await redactor.without_tokens_in_steps(data)):
+        assert type(cleaned) is Nested
+        assert msgspec.json.encode(cleaned) == msgspec.json.encode(Nested(filler, (), {}, frozenset(), wanted))
+    assert await redactor.without_tokens_in_steps((secret, filler)) == (shown, filler)
 
 
 def test_data_of_many_short_texts_made_of_parts_of_tokens_takes_bounded_time() -> None:

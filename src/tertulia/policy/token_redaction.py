@@ -124,7 +124,7 @@ class TokenRedactor:
         return self._text_steps(text, _Budget())
 
     def data_steps(self, data: Any) -> TokenSteps[Any]:
-        """Lists and objects without tokens in their strings and keys; the same object if they have none."""
+        """Lists, tuples and tables without tokens in their strings and keys; the same object if they have none."""
         return self._data_steps(data, _Budget())
 
     def _data_steps(self, data: Any, budget: _Budget) -> TokenSteps[Any]:
