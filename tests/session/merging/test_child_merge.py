@@ -29,6 +29,7 @@ from tertulia.testing import ScriptedModel, ScriptedReply, ScriptedRequest, call
 from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 from tests.session.merging.sides import open_with_worktree
+from tests.session.staging import ticks
 from tests.session.worktrees.repository import Repository, committed
 
 FIVE = ["conv_create", "conv_send", "conv_list", "conv_history", "conv_destroy"]
@@ -230,6 +231,29 @@ async def test_a_child_that_is_closed_while_it_is_merged_is_merged(pause: int, t
         assert not path.exists()
         left = [entry.name for entry in path.parent.iterdir() if entry.suffix != ".lock"]
         assert left == []
+
+
+@pytest.mark.parametrize("how", ["the session is closed", "the caller gives up"])
+@pytest.mark.parametrize("mode", ["apply", "commit"])
+async def test_a_merge_that_is_stopped_while_it_writes_is_taken_back(how: str, mode: Any, tmp_path: Path) -> None:
+    async with merging(tmp_path) as (repository, session):
+        child = await open_with_worktree(session)
+        for number in range(100):
+            (worktree_of(session, child) / f"new{number}").write_text("new\n")
+        merge, journals = asyncio.create_task(child.merge(mode=mode)), session.parts.environment.merges
+        async with asyncio.timeout(HANG_S):
+            while not list(journals.glob("*.json")):
+                await ticks(1)
+            if how == "the session is closed":
+                await session.close()
+            else:
+                merge.cancel()
+            with pytest.raises((TertuliaError, asyncio.CancelledError)):
+                await merge
+        assert repository.git("status", "--porcelain") == ""
+        assert not list(repository.top.glob(".tertulia-*"))
+        assert not (repository.top / ".git" / "index.lock").exists()
+        assert not journals.exists()
 
 
 async def test_python_and_json_rpc_give_the_same_answer(tmp_path: Path) -> None:
