@@ -25,6 +25,9 @@ OBJECT = {"type": "object"}
 import_module("mcp.client.streamable_http")
 
 
+_WAITED_FOR = {"required": True, "startup_timeout_sec": HANG_S}
+
+
 def table(*options: str, **fields: Any) -> dict[str, Any]:
     """A small honest server of the old era, called without asking."""
     return _table(bare(*options), fields)
@@ -32,12 +35,12 @@ def table(*options: str, **fields: Any) -> dict[str, Any]:
 
 def offering(*names: str, **fields: Any) -> dict[str, Any]:
     """A server with these tools only. The session waits for it, however slowly it starts on a busy machine."""
-    return table("--tools", ",".join(names), **{"required": True, "startup_timeout_sec": HANG_S, **fields})
+    return table("--tools", ",".join(names), **{**_WAITED_FOR, **fields})
 
 
 def modern(*options: str, **fields: Any) -> dict[str, Any]:
-    """One of the new era."""
-    return _table(plain(*options), fields)
+    """One of the new era. The session waits for it, as for `offering`."""
+    return _table(plain(*options), {**_WAITED_FOR, **fields})
 
 
 def spoilt(habit: str, *options: str, **fields: Any) -> dict[str, Any]:

@@ -335,6 +335,7 @@ SURFACES: dict[str, Surface] = {
 PAIRS = [(surface, body) for surface in SURFACES for body in BODIES]
 
 
+@pytest.mark.timeout(6 * HANG_S)
 @each_row("surface, body", sample(PAIRS, 16))
 async def test_no_text_holds_the_loop(surface: str, body: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """L1: whatever it is made of, and at the largest size that is accepted, no step takes more than 100 ms."""

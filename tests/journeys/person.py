@@ -99,7 +99,7 @@ class Person:
         self.config.parent.mkdir(parents=True, exist_ok=True)
         self.config.write_text(text)
 
-    def runs(self, *line: str, input: str = "") -> Done:
+    def runs(self, *line: str, input: str = "", timeout_s: float = HANG_S) -> Done:
         """A command line to its end, with no terminal."""
         ran = subprocess.run(
             [*self.before, *line],
@@ -107,7 +107,7 @@ class Person:
             env=self.variables,
             input=input.encode(),
             capture_output=True,
-            timeout=HANG_S,
+            timeout=timeout_s,
             check=False,
         )
         return Done(ran.returncode, ran.stdout.decode(), ran.stderr.decode())

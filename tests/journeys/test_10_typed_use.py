@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadlines import HANG_S
 from tests.journeys.person import Person
 from tests.journeys.provider import serving
 
@@ -45,10 +46,13 @@ if __name__ == "__main__":
         print(error.errors[0])
 """
 WRONG = PROGRAM.replace("-> float:\n    return read(text).total", "-> str:\n    return read(text).total")
+CHECKED_S = 4 * HANG_S
+"""A checker alone takes a quarter of a minute of a processor, and may have a tenth of one."""
 GOOD = '{"customer": "Ana", "total": 12.5}'
 BAD = '{"customer": "Ana"}'
 
 
+@pytest.mark.timeout(5 * CHECKED_S)
 def test_my_class_comes_back_and_both_checkers_know_it(person: Person) -> None:
     program, wrong = person.writes("invoices.py", PROGRAM), person.writes("wrong.py", WRONG)
     here = Path(sys.executable).parent
@@ -56,9 +60,9 @@ def test_my_class_comes_back_and_both_checkers_know_it(person: Person) -> None:
         [str(here / "mypy"), "--strict", "--config-file", "/dev/null", "--python-executable", sys.executable],
         [str(here / "basedpyright"), "--level", "error", "--pythonpath", sys.executable],
     ):
-        good = person.runs(*checker, str(program))
+        good = person.runs(*checker, str(program), timeout_s=CHECKED_S)
         assert good.code == 0, good.out
-        bad = person.runs(*checker, str(wrong))
+        bad = person.runs(*checker, str(wrong), timeout_s=CHECKED_S)
         assert bad.code == 1
         assert '"float"' in bad.out
 

@@ -9,13 +9,18 @@ from typing import Any
 import tertulia
 from tertulia.session.session import Session
 from tertulia.testing import ScriptedModel, call, check_invariants, say
+from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare, hostile
 
 
 def server(*tools: str, **fields: Any) -> dict[str, Any]:
-    """The table of a bare server with these tools; it may be called without asking."""
+    """The table of a bare server with these tools; it may be called without asking.
+
+    The session waits for it, however slowly it starts on a busy machine.
+    """
     command, *args = bare("--tools", ",".join(tools)) if tools else bare()
-    return {"command": command, "args": args, "approval": "approve", **fields}
+    waited = {"required": True, "startup_timeout_sec": HANG_S}
+    return {"command": command, "args": args, "approval": "approve", **waited, **fields}
 
 
 def bad(mode: str, **fields: Any) -> dict[str, Any]:

@@ -107,7 +107,9 @@ class SerialWorld:
 
     async def play(self) -> list[Event]:
         """All events of the session, in order."""
-        settings = tertulia.Settings(model=ScriptedModel([self.reply], repeat=True), limits=LIMITS, close_timeout_s=5)
+        settings = tertulia.Settings(
+            model=ScriptedModel([self.reply], repeat=True), limits=LIMITS, close_timeout_s=HANG_S / 2
+        )
         async with tertulia.Session.start(settings, journal=NoJournal()) as self.session:
             news = self.session.parts.bus.subscribe(limit=100_000)
             for _ in range(2):

@@ -80,7 +80,8 @@ async def test_a_bad_name_is_that_servers_error_and_the_others_start() -> None:
 
 async def test_a_server_that_dies_or_is_missing_is_told_and_harms_nobody() -> None:
     """HARDENING C11; bad input: missing executable."""
-    servers = {"dead": bad("dies-at-start"), "gone": {"command": "/no/such/program"}, "fs": server("echo")}
+    gone = {"command": "/no/such/program"}
+    servers = {"dead": bad("dies-at-start"), "gone": gone, "fs": server("echo", required=False)}
     async with served(servers, *calls("fs__echo", {"text": "fine"})) as session:
         status = {one["name"]: one for one in session.info.mcp}
         assert (status["dead"]["status"], status["gone"]["status"], status["fs"]["status"]) == (
@@ -177,7 +178,8 @@ async def test_interrupting_a_call_reaches_the_server(tmp_path) -> None:
 
 async def test_status_and_refresh_are_operations() -> None:
     """`mcp/status`, `mcp/refresh`"""
-    async with client_stage(mcp_servers={"fs": server("echo"), "off": server("echo", enabled=False)}) as on:
+    off = server("echo", enabled=False, required=False)
+    async with client_stage(mcp_servers={"fs": server("echo"), "off": off}) as on:
         listed = (await on("mcp/status"))["servers"]
         assert [(one["name"], one["status"], one["tools"]) for one in listed] == [
             ("fs", "ready", 1),
