@@ -65,8 +65,11 @@ ROOT_TERMS = (
 """The number of the newest terms of the root."""
 FINISHED = "SELECT conversation, count(*) FROM record WHERE type = 'task_complete' GROUP BY conversation"
 
-_NOT_ECHOES = "kind NOT IN ('asked', 'prompt') AND type NOT IN ('agent_message', 'agent_reasoning', 'token_count')"
-SELECT_BRIEFLY = SELECT.replace("ORDER BY", f"AND {_NOT_ECHOES} AND task NOT IN temp.finished ORDER BY")
+_NOT_ECHOES = (
+    "(kind = 'said' OR (kind <> 'asked' AND kind <> 'prompt' AND type <> 'agent_message' AND type <> 'agent_reasoning'"
+    " AND type <> 'token_count' AND (task = 0 OR task NOT IN temp.finished)))"
+)
+SELECT_BRIEFLY = SELECT.replace("ORDER BY", f"AND {_NOT_ECHOES} ORDER BY")
 """Without records that only repeat or measure what others say, and without tasks that are finished."""
 
 _pack = Struct("<qdqqqq").pack
