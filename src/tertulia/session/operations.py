@@ -13,7 +13,7 @@ from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.rights import Narrowing, narrow
 from tertulia.protocol import inputs as i
 from tertulia.protocol.conversation_fields import RIGHT_FIELDS
-from tertulia.protocol.name_hints import name_hint
+from tertulia.protocol.name_hints import word_hint
 from tertulia.session import answers as a
 from tertulia.session import describe
 from tertulia.session.agents import answers as g
@@ -281,7 +281,8 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
     """Run one operation, on the caller's own session, if it has one, unless `session_id` names another."""
     operation = OPERATIONS.get(name)
     if operation is None:
-        raise MethodNotFoundError(f"there is no operation {name[:64]!r}; {name_hint(name[:64], OPERATIONS)}")
+        hint = word_hint(name[:64], OPERATIONS) or "; `tertulia schema` prints all that there are"
+        raise MethodNotFoundError(f"there is no operation {name[:64]!r}{hint}")
     fields = to_snake_case(params)
     # A session to be resumed does not run yet: there the id is an ordinary parameter.
     session_id = None if name == "session/resume" else fields.pop("session_id", None)
