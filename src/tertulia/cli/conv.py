@@ -118,12 +118,8 @@ def ls(flags: GlobalFlags, *, which: str | None, last: bool, as_json: bool) -> i
     """Show the open conversations, root first."""
     loaded = flags.load()
 
-    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
-
     async def act(host: Host, session: Session) -> Any:
-        async for event in restart_events(session):
-            if isinstance(event.data, WarningEvent):
-                notes.line(("warning ", "yellow"), event.data.message)
+        await _write_warnings(loaded, session)
         return (await operate(host, session, "conversation/list", {})).answer["conversations"]
 
     infos = _run(flags, loaded, (which, last), act)
@@ -261,6 +257,8 @@ def merge(flags: GlobalFlags, *, conversation: str, mode: str, which: str | None
     keyboard = TerminalInput.open((sys.stdin, sys.stderr))
 
     async def act(host: Host, session: Session) -> Any:
+        # A merge that was killed may have been taken back just now.
+        await _write_warnings(loaded, session)
         is_open = any(one.id.startswith(conversation) for one in session.conversations())
         named = find_open_conversation(session, conversation) if is_open else conversation
         merging = operate(host, session, "conversation/merge", {"conversation_id": named, "mode": mode})
@@ -315,6 +313,14 @@ def _check(name: str, arguments: str) -> None:
 
 
 # ---- running
+
+
+async def _write_warnings(loaded: LoadedSettings, session: Session) -> None:
+    """Say what was not as it should be when the session was resumed."""
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+    async for event in restart_events(session):
+        if isinstance(event.data, WarningEvent):
+            notes.line(("warning ", "yellow"), event.data.message)
 
 
 def _run(
