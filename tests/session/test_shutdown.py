@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import tertulia
 from tertulia.errors import ClosedError, InvalidParamsError
 from tertulia.protocol.records import message_key
 from tertulia.scheduler.plan import TaskPlan
+from tertulia.session import shutdown
 from tertulia.session.shutdown import close_seconds
 from tertulia.testing import ScriptedModel, assert_order, call, check_invariants, say
 from tests.deadlines import HANG_S
@@ -342,3 +345,30 @@ async def test_the_scheduler_itself_refuses_from_that_moment() -> None:
         on.parts.scheduler.closing = True
         with pytest.raises(ClosedError, match="closing"):
             on.parts.scheduler.submit(plan)
+
+
+@pytest.mark.parametrize(("numbers", "waits"), [((0, 0), 1), ((1, 2, 3, 3), 3), (range(100), shutdown._MOST_GRACES)])
+async def test_a_journal_is_waited_for_as_long_as_its_store_gets_on_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, numbers: Iterable[int], waits: int
+) -> None:
+    """Many sessions that are closed together wait for one disk; one that hangs is not waited for."""
+    progress, waited = iter(numbers), list[float | None]()
+
+    async def wait(tasks: object, timeout: float | None) -> None:
+        waited.append(timeout)
+
+    never = asyncio.ensure_future(asyncio.Event().wait())
+    monkeypatch.setattr(shutdown, "progress_of", lambda journal: next(progress))
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "wait", wait)
+        await shutdown._wait_in_line(SimpleNamespace(journal=None), never)  # type: ignore[arg-type]
+    assert waited == [shutdown._LAST_GRACE_S] * waits
+    never.cancel()
+
+
+async def test_a_journal_that_is_closed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = asyncio.ensure_future(asyncio.sleep(0, True))
+    await closed
+    monkeypatch.setattr(shutdown, "progress_of", lambda journal: 1)
+    monkeypatch.setattr(asyncio, "wait", lambda *args, **named: pytest.fail("it waits"))
+    await shutdown._wait_in_line(SimpleNamespace(journal=None), closed)  # type: ignore[arg-type]
