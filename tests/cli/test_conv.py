@@ -55,7 +55,7 @@ def test_a_run_and_a_list_name_conversations_alike(shell: Shell) -> None:
     ran = shell.run("exec", "-m", shell.script(*DELEGATING), "go")
     assert (ran.code, ran.out) == (0, "The reviewer says it looks right.\n")
     notes = ran.err.splitlines()
-    waits = next(number for number, note in enumerate(notes) if note.startswith("waits another conversation"))
+    waits = next(number for number, note in enumerate(notes) if note.startswith("waits goes on when"))
     assert notes[waits + 1] == "reviewer said Looks right."
     assert not [note for note in notes[:waits] if note.startswith("reviewer ")]
     shown = shell.run("conv", "ls", "--last").out
