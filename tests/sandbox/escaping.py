@@ -286,7 +286,7 @@ def _scheduling_controls(scene: Scene) -> dict[str, tuple[Command, str]]:
     for program, line, expected in (
         ("taskset", ("taskset", "1", "echo", "pinned"), "pinned"),
         ("ionice", ("ionice", "-c", "3", "echo", "idle"), "idle"),
-        ("node", ("node", "-e", "require('os').setPriority(5); console.log('node')"), "node"),
+        ("node", ("node", "-e", "require('os').setPriority(19); console.log('node')"), "node"),
         ("java", ("java", "-Xmx64m", "-version"), "version"),
     ):
         if shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
