@@ -221,10 +221,12 @@ def has_long_text(value: Any, characters: int = LONG_CHARACTERS) -> bool:
     values = [value]
     # Containers put their elements at the end of the list under iteration: no recursion.
     for entry in values:
+        if entry is None:
+            continue
         if isinstance(entry, str):
             if len(entry) > characters:
                 return True
-        elif isinstance(entry, list | tuple):
+        elif isinstance(entry, (list, tuple)):
             values.extend(cast("list[Any]", entry))
         elif isinstance(entry, dict):
             values.extend(cast("dict[Any, Any]", entry).values())

@@ -45,6 +45,7 @@ from tertulia.rollout.store import Row, allows_body
 Json = dict[str, Any]
 _skeleton = frozenset(SKELETON)
 _NO_SOURCE = EventSource()
+_STORED_ALWAYS = (TermsRecord, SubmissionRecord)
 _HEADER = HeadersOnly()
 _is_digest = re.compile(r"[0-9a-f]{32}|[0-9a-f]{64}").fullmatch
 
@@ -87,7 +88,7 @@ class Codec:
 
     def record(self, record: Record, policy: StoragePolicy, ts: float) -> Sequence[Row]:
         """The rows of a record; none where its policy stores nothing of it."""
-        if isinstance(policy, NoStorage) and not isinstance(record, TermsRecord | SubmissionRecord):
+        if isinstance(policy, NoStorage) and not isinstance(record, _STORED_ALWAYS):
             return ()
         self._make.rows = []
         rows = self._conversation(record.conversation_id, ts, policy)

@@ -14,6 +14,7 @@ from tertulia.rollout.format.record_state import ConversationRecordState, Record
 from tertulia.rollout.store import StoredRow
 
 Json = dict[str, Any]
+_OF_CALLS = (ToolCall, ToolOutput)
 _decode_body = msgspec.json.Decoder(ItemBody).decode
 
 
@@ -93,7 +94,7 @@ class EarlierRows:
     def joined(self, row: StoredRow, item: Item) -> None:
         """An item joined the history. KeyError where its conversation is not known."""
         conversation = self.conversations[row.conversation]
-        if isinstance(item, ToolCall | ToolOutput):
+        if isinstance(item, _OF_CALLS):
             self.known.conversations[conversation].note(item, row.n)
         if self._keep_items is not None:
             self._forget_oldest(self.items[row.conversation], self._keep_items)

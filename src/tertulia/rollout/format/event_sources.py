@@ -31,6 +31,7 @@ from tertulia.rollout.format.written_rows import ConversationRows
 
 Json = dict[str, Any]
 _NO_CALL = CallId("")
+_MESSAGES = (AssistantMessage, Reasoning, UserMessage)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -170,7 +171,7 @@ def source_fields(
 
 def _text(item: Item) -> str | None:
     """What events repeat of an item; None for one whose text none repeats."""
-    if isinstance(item, AssistantMessage | Reasoning | UserMessage):
+    if isinstance(item, _MESSAGES):
         return item.text
     if isinstance(item, ToolOutput):
         return _first_text(item.parts)

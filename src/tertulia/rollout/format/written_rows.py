@@ -17,6 +17,7 @@ from tertulia.rollout.store import allows_body
 _ITEMS = 256
 _TASKS = 8
 _PROMPTS = 16
+_SPOKEN = (AssistantMessage, Reasoning)
 TaskKey = tuple[str | None, ...]
 """Submission, task, trace and span."""
 _Key = TypeVar("_Key")
@@ -84,7 +85,7 @@ class ConversationRows:
         self.waiting.pop(item.id, None)
         if isinstance(item, UserMessage):
             self.asked = ref
-        elif isinstance(item, AssistantMessage | Reasoning):
+        elif isinstance(item, _SPOKEN):
             _keep(self.spoken, item.id, ref, _ITEMS)
             if isinstance(item, AssistantMessage):
                 self.answer = ref
