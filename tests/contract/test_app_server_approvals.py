@@ -68,6 +68,7 @@ async def test_a_client_is_asked_and_its_yes_counts(tmp_path: Path) -> None:
         request = event["data"]
         fields = {"approval_id", "kind", "conversation_id", "chain", "title", "detail", "matches", "scopes"}
         fields |= {"call_id", "asked_at", "expires_at", "command", "cwd", "sandbox", "size", "digest"}
+        fields |= {"because"}
         assert set(request) == fields
         assert (request["kind"], request["conversation_id"], request["chain"]) == ("exec", event["conversation_id"], [])
         assert request["scopes"] == ["once", "conversation", "session", "project"]

@@ -15,6 +15,7 @@ from tertulia.errors import ClosedError, InvalidParamsError
 from tertulia.protocol.records import message_key
 from tertulia.scheduler.plan import TaskPlan
 from tertulia.session import shutdown
+from tertulia.session.resume import store_choice
 from tertulia.session.shutdown import close_seconds
 from tertulia.testing import ScriptedModel, assert_order, call, check_invariants, say
 from tests.deadlines import HANG_S
@@ -358,7 +359,7 @@ async def test_a_journal_is_waited_for_as_long_as_its_store_gets_on_and_not_for_
         waited.append(timeout)
 
     never = asyncio.ensure_future(asyncio.Event().wait())
-    monkeypatch.setattr(shutdown, "progress_of", lambda journal: next(progress))
+    monkeypatch.setattr(store_choice, "progress_of", lambda journal: next(progress))
     with monkeypatch.context() as patch:
         patch.setattr(asyncio, "wait", wait)
         await shutdown._wait_in_line(SimpleNamespace(journal=None), never)  # type: ignore[arg-type]
@@ -369,6 +370,6 @@ async def test_a_journal_is_waited_for_as_long_as_its_store_gets_on_and_not_for_
 async def test_a_journal_that_is_closed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = asyncio.ensure_future(asyncio.sleep(0, True))
     await closed
-    monkeypatch.setattr(shutdown, "progress_of", lambda journal: 1)
+    monkeypatch.setattr(store_choice, "progress_of", lambda journal: 1)
     monkeypatch.setattr(asyncio, "wait", lambda *args, **named: pytest.fail("it waits"))
     await shutdown._wait_in_line(SimpleNamespace(journal=None), closed)  # type: ignore[arg-type]

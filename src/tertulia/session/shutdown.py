@@ -14,7 +14,6 @@ from tertulia.protocol.inputs import CloseSession
 from tertulia.session.answers import CloseAnswer
 from tertulia.session.inputs import parse
 from tertulia.session.parts import SessionParts
-from tertulia.session.resume.store_choice import progress_of
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.values import MAX_CLOSE_TIMEOUT_S
 
@@ -142,6 +141,9 @@ async def _close_servers(parts: SessionParts, seconds: float) -> None:
 
 async def _wait_in_line(parts: SessionParts, closed: asyncio.Task[bool]) -> None:
     """Many sessions that are closed together wait for one disk: as long as it gets on, and not for ever."""
+    # Loaded with the first session: the name of a class should not bring in the store.
+    from tertulia.session.resume.store_choice import progress_of
+
     progress = -1
     for _ in range(_MOST_GRACES):
         before, progress = progress, progress_of(parts.journal)

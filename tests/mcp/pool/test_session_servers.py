@@ -416,7 +416,10 @@ async def test_a_server_is_not_stopped_in_the_middle_of_a_call_that_nobody_could
 
 async def test_a_server_that_others_share_or_that_may_stay_is_not_stopped() -> None:
     """S002-40"""
-    servers = {"ours": server("pid", idle_timeout_sec=0.01, share="host"), "off": server("pid", enabled=False)}
+    servers = {
+        "ours": server("pid", idle_timeout_sec=0.01, share="host"),
+        "off": server("pid", enabled=False, required=False),
+    }
     async with served(servers) as session:
         await session.root.set_context(mcp_tool_allowlist=[])
         for _ in range(3):
