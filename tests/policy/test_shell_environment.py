@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.errors import InvalidParamsError
-from tertulia.policy.shell_environment import ShellEnvironment, shell_environment_from_wire
+from tertulia.policy.shell_environment import ShellEnvironment, check_variable_name, shell_environment_from_wire
 from tests.tables import each_row
 
 OURS = {
@@ -94,3 +94,24 @@ def test_a_wrong_table_is_refused_by_its_key_and_shows_no_value(table, complaint
 
 def test_its_repr_shows_no_value() -> None:
     assert repr(ShellEnvironment(set={"A": "canary"})) == "ShellEnvironment(inherit='core', set=<A>)"
+
+
+@each_row("name", ["OPENAI_API_KEY", "_x1", "A", "KEY_OF_2026_AND_MORE_THAN_20_LETTERS"])
+def test_a_name_of_a_variable_is_taken_as_it_is(name: str) -> None:
+    assert check_variable_name(name, "env_key") == name
+
+
+@each_row("text", ["", "1A", "A-B", "A=B", "A B", "sk-short"])
+def test_what_is_no_name_of_a_variable_is_refused_without_being_repeated(text: str) -> None:
+    with pytest.raises(InvalidParamsError, match="letters, digits and `_`") as refusal:
+        check_variable_name(text, "env_key")
+    assert refusal.value.message.startswith("env_key must be the name of an environment variable")
+    assert len(text) < 2 or text not in refusal.value.message
+
+
+def test_a_key_in_place_of_a_name_is_told_apart_and_not_repeated() -> None:
+    """D5: a secret that stands in a file by mistake does not come into a log as well."""
+    key = "sk-abc123def456ghi789jkl"
+    with pytest.raises(InvalidParamsError, match="looks like the key itself") as refusal:
+        check_variable_name(key, "env_key")
+    assert key not in refusal.value.message
