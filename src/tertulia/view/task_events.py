@@ -111,52 +111,33 @@ def _aborted(board: BoardState, event: e.Event, data: e.TurnAborted) -> Changes:
 # ── what the model writes ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _answer_piece(board: BoardState, event: e.Event, data: e.AgentMessageDelta) -> Changes:
-    return _grow(board, event, data, c.AssistantCell)
-
-
-def _thought_piece(board: BoardState, event: e.Event, data: e.AgentReasoningDelta) -> Changes:
-    return _grow(board, event, data, c.ReasoningCell)
-
-
-def _grow(
-    board: BoardState,
-    event: e.Event,
-    data: e.AgentMessageDelta | e.AgentReasoningDelta,
-    kind: type[c.AssistantCell | c.ReasoningCell],
-) -> Changes:
+def _grow(board: BoardState, event: e.Event, data: e.AgentMessageDelta | e.AgentReasoningDelta) -> Changes:
     view = board.view(event)
     cell = view.growing.get(data.item_id)
     if cell is not None:
         return Changes(view.id, cell.key) if cell.grow(data.text, data.offset) else NOTHING
-    cell = view.growing[data.item_id] = kind(key=data.item_id, ts=event.ts, item_id=data.item_id)
+    cell = view.growing[data.item_id] = _text_cell(event, data)
     cell.grow(data.text, data.offset)
     return add_cell(view, cell)
 
 
-def _answer(board: BoardState, event: e.Event, data: e.AgentMessage) -> Changes:
-    return _settle(board, event, data, c.AssistantCell)
-
-
-def _thought(board: BoardState, event: e.Event, data: e.AgentReasoning) -> Changes:
-    return _settle(board, event, data, c.ReasoningCell)
-
-
-def _settle(
-    board: BoardState,
-    event: e.Event,
-    data: e.AgentMessage | e.AgentReasoning,
-    kind: type[c.AssistantCell | c.ReasoningCell],
-) -> Changes:
+def _settle(board: BoardState, event: e.Event, data: e.AgentMessage | e.AgentReasoning) -> Changes:
     view = board.view(event)
     cell = view.growing.pop(data.item_id, None)
     changes = None
     if cell is None:
-        cell = kind(key=data.item_id, ts=event.ts, item_id=data.item_id)
+        cell = _text_cell(event, data)
         changes = add_cell(view, cell)
     cell.settle(data.text)
     cell.done, cell.seq = True, event.seq
     return changes or Changes(view.id, cell.key)
+
+
+def _text_cell(
+    event: e.Event, data: e.AgentMessageDelta | e.AgentMessage | e.AgentReasoningDelta | e.AgentReasoning
+) -> c.AssistantCell | c.ReasoningCell:
+    kind = c.AssistantCell if isinstance(data, e.AgentMessageDelta | e.AgentMessage) else c.ReasoningCell
+    return kind(key=data.item_id, ts=event.ts, item_id=data.item_id)
 
 
 def _counted(board: BoardState, event: e.Event, data: e.TokenCount) -> Changes:
@@ -219,10 +200,10 @@ FOLDS: Mapping[type[e.EventData], Fold] = {
     e.TaskStarted: _started,
     e.TaskComplete: _completed,
     e.TurnAborted: _aborted,
-    e.AgentMessageDelta: _answer_piece,
-    e.AgentReasoningDelta: _thought_piece,
-    e.AgentMessage: _answer,
-    e.AgentReasoning: _thought,
+    e.AgentMessageDelta: _grow,
+    e.AgentReasoningDelta: _grow,
+    e.AgentMessage: _settle,
+    e.AgentReasoning: _settle,
     e.TokenCount: _counted,
     e.BackgroundEvent: _background,
     e.WarningEvent: _warning,
