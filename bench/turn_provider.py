@@ -10,8 +10,8 @@ import multiprocessing
 import socket
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.connection import Connection
 
 from tests.models.mock_provider import Told, chat_events
@@ -23,12 +23,17 @@ _PAUSE_S = 0.0001
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-@contextmanager
-def provider() -> Generator[str]:
+def provider() -> AbstractContextManager[str]:
     """The address of one, for as long as it is needed."""
+    return served_by(_serve)
+
+
+@contextmanager
+def served_by(serve: Callable[[Connection], None]) -> Generator[str]:
+    """The address of a process that runs this and sends its port first."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process = context.Process(target=serve, args=(theirs,), daemon=True)
     process.start()
     try:
         yield f"http://127.0.0.1:{ours.recv()}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import multiprocessing
 import socket
 import statistics
 import threading
@@ -22,12 +21,14 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from bench.turn_provider import served_by
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.models.catalog import ModelProvider, WireName
 from tertulia.models.http.chat import ChatWire
 from tertulia.models.http.http_wire import HttpWire
 from tertulia.models.http.messages import MessagesWire
 from tertulia.models.http.responses import ResponsesWire
+from tertulia.models.provider_keys import ProviderKeys
 from tertulia.models.wire import AnswerEnd, AnswerPiece, ModelRequest
 from tertulia.protocol.ids import CallId, new_conversation_id, new_item_id
 from tertulia.protocol.items import ToolCall, ToolOutput, UserMessage, text_parts
@@ -48,15 +49,8 @@ WIRES: dict[WireName, type[HttpWire]] = {"responses": ResponsesWire, "chat": Cha
 
 def run() -> list[Row]:
     """All rows: name, value, unit, target."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    provider = context.Process(target=serve, args=(theirs,), daemon=True)
-    provider.start()
-    try:
-        return asyncio.run(_measure(f"http://127.0.0.1:{ours.recv()}"))
-    finally:
-        provider.terminate()
-        provider.join()
+    with served_by(serve) as address:
+        return asyncio.run(_measure(address))
 
 
 async def _measure(url: str) -> list[Row]:
@@ -65,10 +59,12 @@ async def _measure(url: str) -> list[Row]:
     for name, kind in WIRES.items():
         for size in SIZES:
             of = f"{name}, {size:,} items"
-            minimum, ours = await _compare(kind("bench", "gpt-5.2", _provider(url, name), _no_key), size)
+            minimum, ours = await _compare(kind("bench", "gpt-5.2", _provider(url, name), ProviderKeys({})), size)
             rows.append((of, ours, "ms CPU", ""))
             rows.append((f"{of} : the minimum", ours / minimum, "x", "<= 1.5"))
-        minimum, ours = await _compare(kind("bench", "gpt-5.2", _provider(f"{url}/at-once", name), _no_key), size)
+        minimum, ours = await _compare(
+            kind("bench", "gpt-5.2", _provider(f"{url}/at-once", name), ProviderKeys({})), size
+        )
         at_once[name] = ours
         rows.append((f"{of}, all at once", ours, "ms CPU", ""))
         rows.append((f"{of}, all at once : the minimum", ours / minimum, "x", ""))
@@ -77,10 +73,6 @@ async def _measure(url: str) -> list[Row]:
 
 def _provider(url: str, name: WireName) -> ModelProvider:
     return ModelProvider(base_url=url, wire=name)
-
-
-def _no_key(_: str) -> None:
-    return None
 
 
 async def _compare(wire: HttpWire, size: int) -> tuple[float, float]:
@@ -140,7 +132,7 @@ async def _against_sdk(url: str, ours: dict[WireName, float]) -> list[Row]:
             ),
         }
         for name, (field, ask) in asked.items():
-            wire = WIRES[name]("bench", "gpt-5.2", _provider(url, name), _no_key)
+            wire = WIRES[name]("bench", "gpt-5.2", _provider(url, name), ProviderKeys({}))
             said = msgspec.json.decode(b"".join(wire.body_of(_request(wire, SIZES[-1]))))[field]
             theirs = min([await _cpu_ms(ask(said)) for _ in range(SDK_TURNS)])
             rows.append((f"{name}, {SIZES[-1]:,} items, openai SDK", theirs, "ms CPU", ""))
