@@ -1,0 +1,81 @@
+"""The port to a session that runs in this process. It is imported after the first frame was painted: it is heavy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+from tertulia.protocol.events import Event
+from tertulia.session.host import Host
+from tertulia.session.members import require_model, require_sandbox
+from tertulia.session.operations import call
+from tertulia.session.session import Session
+from tertulia.session.settings.settings import LoadedSettings
+
+_WAITING_EVENTS = 20_000
+"""How many events may wait while a frame is painted, before the reader counts as slow."""
+
+
+class LocalPort:
+    """A session of this process, by its operations and events."""
+
+    def __init__(self, host: Host, session: Session) -> None:
+        """`session`: entered, and closed by `close`."""
+        self._host = host
+        self._session = session
+
+    @classmethod
+    async def open(
+        cls, load: Callable[[], LoadedSettings], *, resumed: str | None = None, instructions: str | None = None
+    ) -> LocalPort:
+        """Start a session, or resume the stored one that is named.
+
+        Args:
+            load: Reads the settings.
+            resumed: The id of a stored session; None: a new one.
+            instructions: The base instructions of the root; None: the usual ones.
+
+        Returns:
+            The port to the session; its MCP servers may still be starting.
+
+        Raises:
+            TertuliaError: The settings are wrong, there is no model or no sandbox, or the session cannot be resumed.
+        """
+        settings = load().settings
+        if resumed is None:
+            require_model(settings, load().environment)
+        require_sandbox(settings)
+        session = Session(settings, resumed=resumed, waits=False)
+        await session.__aenter__()
+        if instructions is not None:
+            await session.root.set_context(base_instructions=instructions)
+        return cls(Host(settings), session)
+
+    @property
+    def local(self) -> bool:
+        """Always True: the session runs in this process."""
+        return True
+
+    @property
+    def session(self) -> Session:
+        """The session itself, for what no operation of the wire can do."""
+        return self._session
+
+    async def call(self, name: str, **params: Any) -> Any:
+        """Run an operation; its answer as plain dicts and lists."""
+        if name == "conversation/message":
+            # A server that is required and does not start is said here, where the person waits for it.
+            await self._session.mcp.ready(required_only=True)
+        result = await call(self._host, self._session, name, params)
+        return msgspec.to_builtins(result.answer)
+
+    def events(self, after: int) -> AsyncIterator[Event]:
+        """The events after this number; 0 for those since the session began here."""
+        begin = max(after, self._session.activity.began_after)
+        return self._session.events(after=begin, attend=True, limit=_WAITING_EVENTS)
+
+    async def close(self) -> None:
+        """Close the session and wait for it."""
+        await self._session.close()

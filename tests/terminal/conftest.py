@@ -1,0 +1,42 @@
+"""A session of the scripted model behind a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tertulia.session.settings.settings import LoadedSettings, Settings, current_environment
+from tertulia.terminal.app import TerminalApp
+from tertulia.terminal.local_port import LocalPort
+from tertulia.terminal.port import Port
+from tertulia.testing import ScriptedModel
+
+MakeApp = Callable[..., TerminalApp]
+
+
+@pytest.fixture
+def make_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeApp:
+    """Makes apps whose sessions are answered by these replies; settings may be given by name."""
+    monkeypatch.setenv("TERTULIA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+
+    def make(*replies: Any, **settings: Any) -> TerminalApp:
+        model = ScriptedModel(list(replies))
+        given = {"model": model, "cwd": str(workspace), "storage_policy": "none", **settings}
+        loaded = LoadedSettings(Settings(**given), {}, [], current_environment())
+
+        async def connect() -> Port:
+            return await LocalPort.open(lambda: loaded)
+
+        return TerminalApp(connect)
+
+    return make
+
+
+Connecting = Callable[[], Awaitable[Port]]

@@ -1,0 +1,88 @@
+"""What a screen shows, as text and as a map of its styles; golden files of both; and waiting for what it will show.
+
+`python -m tests.terminal.goldens` writes the golden files anew. Look at what changed before you commit it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import string
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from rich.style import Style
+from textual.app import App
+
+from tests.deadlines import HANG_S
+
+GOLDENS = Path(__file__).parent / "goldens"
+RENEW = "TERTULIA_RENEW_GOLDENS"
+"""Where this variable is set, golden files are written instead of compared."""
+SIZES = [(80, 24), (100, 30), (160, 50)]
+_STEP_S = 0.01
+_PLAIN = "."
+_LETTERS = string.ascii_letters + string.digits
+
+
+def screen_rows(app: App[object]) -> list[list[tuple[str, Style]]]:
+    """The rows of the screen, as they would be written to a terminal: texts with their styles."""
+    strips = app.screen._compositor.render_strips()
+    return [
+        [(text, style or Style.null()) for text, style, control in strip if not control]
+        for strip in strips  # pieces of one row
+    ]
+
+
+def screen_text(app: App[object]) -> str:
+    """All that the screen shows, a line a row, without blanks at the ends."""
+    return "\n".join("".join(text for text, _ in row).rstrip() for row in screen_rows(app))
+
+
+def screen_styles(app: App[object]) -> str:
+    """The styles of the screen: a letter a character, a point for the plain style, and what each letter means."""
+    names: dict[str, str] = {}
+    rows: list[str] = []
+    for row in screen_rows(app):
+        letters: list[str] = []
+        for text, style in row:
+            name = str(style.without_color + Style.from_color(style.color, style.bgcolor))
+            letter = _PLAIN if name in ("none", "default on default") else names.setdefault(name, _LETTERS[len(names)])
+            letters.append(letter * len(text))
+        rows.append("".join(letters).rstrip(_PLAIN))
+    return "\n".join([*rows, "", *(f"{letter} {name}" for name, letter in names.items())])
+
+
+def assert_golden(app: App[object], name: str) -> None:
+    """The screen is what the golden file of this name has; where files are renewed, it becomes that."""
+    shown = f"{screen_text(app)}\n--- styles\n{screen_styles(app)}\n"
+    path = GOLDENS / f"{name}.txt"
+    if os.environ.get(RENEW):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(shown, encoding="utf-8")
+        return
+    expected = path.read_text(encoding="utf-8") if path.exists() else ""
+    if shown != expected:
+        difference = difflib.unified_diff(expected.splitlines(), shown.splitlines(), "golden", "shown", lineterm="")
+        pytest.fail("\n".join([f"{path.name} differs:", *difference]), pytrace=False)
+
+
+async def until(condition: Callable[[], object], what: str = "it did not come") -> None:
+    """Wait until something holds, which only a hang keeps from holding."""
+    deadline = monotonic() + HANG_S
+    while not condition():
+        if monotonic() > deadline:
+            pytest.fail(what)
+        await asyncio.sleep(_STEP_S)
+
+
+async def until_shown(app: App[object], text: str) -> None:
+    """Wait until the screen shows a text."""
+    deadline = monotonic() + HANG_S
+    while text not in screen_text(app):
+        if monotonic() > deadline:
+            pytest.fail(f"{text!r} is not shown:\n{screen_text(app)}")
+        await asyncio.sleep(_STEP_S)

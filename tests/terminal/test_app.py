@@ -1,0 +1,46 @@
+"""The application with a real session behind it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tertulia.errors import NoModelError
+from tests.terminal.conftest import MakeApp
+from tests.terminal.screen import screen_text, until, until_shown
+
+
+async def test_a_message_is_answered_on_the_screen(make_app: MakeApp) -> None:
+    app = make_app("Good morning, Ada.")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press(*"hello", "enter")
+        await until_shown(app, "Good morning, Ada.")
+        assert "▌ hello" in screen_text(app)
+
+
+async def test_leaving_closes_the_session(make_app: MakeApp) -> None:
+    app = make_app("Good morning.")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(lambda: app.board.root_id is not None)
+        port = app._actions.port
+        await pilot.press("ctrl+c")
+    assert port is not None
+    assert port.session.closed
+    assert app.return_code == 0
+
+
+async def test_why_a_session_does_not_start_is_told_to_the_program(make_app: MakeApp) -> None:
+    app = make_app(model=None)
+    async with app.run_test():
+        await until(lambda: app.failure is not None)
+    assert isinstance(app.failure, NoModelError)
+    assert app.return_code == 1
+
+
+def test_the_first_frame_needs_nothing_of_the_session() -> None:
+    program = "import sys, tertulia.terminal.start; print(*sorted(m for m in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    allowed = {"errors", "events", "lazy_pattern", "policy", "protocol", "terminal", "version", "view"}
+    ours = {name.split(".")[1] for name in loaded if name.startswith("tertulia.")}
+    assert ours <= allowed
+    assert not {"aiohttp", "sqlite3", "click", "yaml"} & set(loaded)
