@@ -21,9 +21,9 @@ async def test_a_message_is_answered_on_the_screen(make_app: MakeApp) -> None:
 async def test_leaving_closes_the_session(make_app: MakeApp) -> None:
     app = make_app("Good morning.")
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(lambda: app.board.root_id is not None)
-        port = app._actions.port
-        await pilot.press("ctrl+c")
+        await until(lambda: app.scene.board.root_id is not None)
+        port = app.actions.port
+        await pilot.press("ctrl+c", "ctrl+c")
     assert port is not None
     assert port.session.closed
     assert app.return_code == 0

@@ -1,36 +1,135 @@
-"""What the messages of widgets do: each is one or two operations of the port."""
+"""What a person does to the session: each act is one or two operations of the port."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.port import Port
+from tertulia.terminal.scene import Scene
 
 
 class Actions:
     """Calls the port for the person at the screen. What is sent before the session stands waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, scene: Scene) -> None:
+        """`scene`: what the person sees."""
+        self._scene = scene
         self._port: Port | None = None
         self._waiting: list[str] = []
+        self.fork_at: tuple[ConversationId, str] | None = None
+        """An earlier message that is being edited: what is sent next goes to a fork before it."""
 
     @property
-    def port(self) -> Port | None:
-        """The session that the screen shows; None while it starts."""
+    def port(self) -> Port:
+        """The session that is shown.
+
+        Raises:
+            InvalidParamsError: It is still starting.
+        """
+        if self._port is None:
+            raise InvalidParamsError("the session is still starting; try again when it stands")
         return self._port
 
-    async def attach(self, port: Port) -> None:
+    @property
+    def attached(self) -> bool:
+        """Whether there is a session."""
+        return self._port is not None
+
+    def attach(self, port: Port) -> None:
         """Use this port from now on."""
         self._port = port
 
-    async def send_waiting(self, conversation_id: ConversationId) -> None:
+    async def close(self) -> None:
+        """Close the session, where there is one."""
+        if self._port is not None:
+            await self._port.close()
+
+    # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, text: str, how: str = "message", attachments: Sequence[Any] = ()) -> None:
+        """Send what a person wrote to the seen conversation.
+
+        Args:
+            text: The message.
+            how: `steer` adds it to the task that runs; `queue` and `message` begin one of its own.
+            attachments: More items of the message, as `conversation/message` takes them.
+        """
+        seen = self._scene.seen
+        if self._port is None or seen is None:
+            self._waiting.append(text)
+            self._scene.say(f"{len(self._waiting)} waiting: sent when the session stands")
+            return
+        self._scene.say("")
+        if self.fork_at is not None and self.fork_at[0] == seen:
+            seen = await self._fork_for_edit(*self.fork_at)
+        view = self._scene.board.conversations.get(seen)
+        if how == "steer" and not attachments and view is not None and view.task_id is not None and not view.waits:
+            await self._port.call("conversation/steer", conversation_id=seen, text=text)
+            return
+        content: dict[str, Any] = {"text": text}
+        if attachments:
+            content = {"items": [{"type": "text", "text": text}, *attachments]}
+        await self._port.call("conversation/message", conversation_id=seen, detach=True, **content)
+
+    async def send_waiting(self) -> None:
         """Send what was written before the session stood."""
         waiting, self._waiting = self._waiting, []
         for text in waiting:
-            await self.send(conversation_id, text)
+            await self.send(text)
 
-    async def send(self, conversation_id: ConversationId | None, text: str) -> None:
-        """Send a message to a conversation."""
-        if self._port is None or conversation_id is None:
-            self._waiting.append(text)
+    async def _fork_for_edit(self, conversation_id: ConversationId, item_id: str) -> ConversationId:
+        self.fork_at = None
+        return await self.fork(conversation_id, item_id)
+
+    # ── conversations ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def interrupt(self, conversation_id: ConversationId, scope: str = "chain") -> None:
+        """Stop the chain that this conversation works in, or with `branch` it and all that work for it."""
+        answer = await self.port.call("conversation/interrupt", conversation_id=conversation_id, scope=scope)
+        if not answer.get("interrupted", True):
+            self._scene.say("nothing runs there")
+
+    async def open(self, parent_id: ConversationId, title: str | None = None) -> None:
+        """Open a conversation below this one, and show it."""
+        title_field = {} if title is None else {"title": title}
+        answer = await self.port.call("conversation/open", parent_id=parent_id, **title_field)
+        self._scene.see_when_open(ConversationId(answer["conversation_id"]))
+
+    async def close_conversation(self, conversation_id: ConversationId) -> None:
+        """Close a conversation; root stays as long as its session."""
+        if conversation_id == self._scene.board.root_id:
+            raise InvalidParamsError("root stays as long as the session; /quit closes both")
+        await self.port.call("conversation/close", conversation_id=conversation_id)
+
+    async def fork(self, conversation_id: ConversationId, at: str | None = None) -> ConversationId:
+        """Open a copy of a conversation up to a point, and show it; returns its id."""
+        point = {} if at is None else {"at": at}
+        answer = await self.port.call("conversation/fork", conversation_id=conversation_id, **point)
+        fork_id = ConversationId(answer["conversation_id"])
+        self._scene.see_when_open(fork_id)
+        return fork_id
+
+    # ── what is known of it ──────────────────────────────────────────────────────────────────────────────────
+
+    async def explain(self, command: str | None = None) -> None:
+        """Show the rights of the seen conversation beside it; of a command also what would happen to it."""
+        seen = self._scene.seen
+        if seen is None:
             return
-        await self._port.call("conversation/message", conversation_id=conversation_id, text=text, detach=True)
+        question = {} if command is None else {"command": command}
+        answer = await self.port.call("rights/explain", conversation_id=seen, **question)
+        self._scene.panes.side.show_rights(answer, command or "")
+
+    async def describe(self) -> None:
+        """Read what the status line and the side panel show of the session."""
+        self._scene.panes.status.show_session(await self.port.call("session/info"))
+        await self.explain()
+        await self.read_servers()
+
+    async def read_servers(self) -> None:
+        """Show the MCP servers with the number of their tools."""
+        answer = await self.port.call("mcp/status")
+        self._scene.panes.side.show_servers(answer["servers"])

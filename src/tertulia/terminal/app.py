@@ -6,74 +6,93 @@ Nothing here imports the session: the frame and the composer stand before that i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from textual import on
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
-from textual.widgets import Static
+from textual.binding import BindingType
+from textual.driver import Driver
+from textual.message import Message
+from textual.timer import Timer
 
-from tertulia.errors import ClosedError, TertuliaError
-from tertulia.protocol.ids import ConversationId
+from tertulia.errors import ClosedError, InternalError, TertuliaError
+from tertulia.events.clock import Clock, SystemClock
 from tertulia.terminal.actions import Actions
+from tertulia.terminal.commands.runner import CommandContext
 from tertulia.terminal.frames import Frame, Frames
-from tertulia.terminal.panels.status import StatusLine
-from tertulia.terminal.panels.tree import ConversationTree
+from tertulia.terminal.handlers import HANDLERS
+from tertulia.terminal.looks.keys import bindings
+from tertulia.terminal.looks.layout import CSS as LAYOUT
+from tertulia.terminal.looks.themes import register_themes
+from tertulia.terminal.navigation import Navigation
 from tertulia.terminal.port import Port
-from tertulia.terminal.stand_ins import PlainComposer, PlainTranscript
-from tertulia.view.board import Board
+from tertulia.terminal.scene import Scene
 
 Connect = Callable[[], Awaitable[Port]]
 """Gives the port to the session; called when the first frame stands."""
 
+INTERRUPTED = 130
+"""The exit code of a program that was stopped by a signal."""
 _AT_ONCE = 200
 """Events that are taken before the loop does other things."""
+_log = logging.getLogger(__name__)
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def _on_each(kinds: Iterable[type[Message]]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let one method take the messages of all these kinds."""
+
+    def decorate(method: Callable[..., None]) -> Callable[..., None]:
+        for kind in kinds:
+            method = on(kind)(method)
+        return method
+
+    return decorate
 
 
 class TerminalApp(App[int]):
     """The screen of one session."""
 
     ENABLE_COMMAND_PALETTE = False
-    CSS = """
-    #body { height: 1fr; }
-    #tree { width: 28; height: 1fr; }
-    #middle { width: 1fr; height: 1fr; }
-    #transcript { height: 1fr; }
-    #composer { height: 1; border: none; padding: 0 1; }
-    #composer:focus { border: none; }
-    #status { height: 1; }
-    #notice { height: auto; display: none; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "leave", "quit", priority=True, show=False)]
+    CSS = LAYOUT
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
 
-    def __init__(self, connect: Connect) -> None:
-        super().__init__(ansi_color=True)
-        self.board = Board()
-        self.seen: ConversationId | None = None
+    def __init__(self, connect: Connect, *, clock: Clock | None = None, driver: type[Driver] | None = None) -> None:
+        """`connect`: gives the port. `clock`: of this machine if None. `driver`: writes to the terminal."""
+        super().__init__(driver_class=driver)
+        register_themes(self)
+        self.title = "Tertulia"
+        self.scene = Scene(self, clock or SystemClock())
+        self.actions = Actions(self.scene)
         self.failure: TertuliaError | None = None
         """Why the session did not start; for the program that runs the app to say."""
         self._connect_port = connect
-        self._actions = Actions()
+        self._navigation = Navigation(self.scene, self.actions, self.leave)
+        self._context_of_commands = CommandContext(self.scene, self.actions, self.leave)
         self._frames = Frames(self, self._paint)
+        self._seconds: Timer | None = None
+        self._leaving = False
 
     def compose(self) -> ComposeResult:
         """The widgets of the screen."""
-        with Horizontal(id="body"):
-            yield ConversationTree(id="tree")
-            with Vertical(id="middle"):
-                yield PlainTranscript(id="transcript")
-                yield Static(id="notice", markup=False)
-                composer = PlainComposer(id="composer")
-                composer.cursor_blink = False
-                yield composer
-        yield StatusLine(id="status")
+        panes = self.scene.panes
+        yield from (panes.room, panes.rail, panes.body, panes.status)
+
+    # ── the session ──────────────────────────────────────────────────────────────────────────────────────────
 
     def on_mount(self) -> None:
         """The frame stands: what is typed goes to the composer, and the session may be loaded."""
-        self.query_one(PlainComposer).focus()
-        self.call_after_refresh(self.run_worker, self._run_session(), exit_on_error=True)
+        self.scene.arrange()
+        self.scene.panes.composer.focus()
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.leave, INTERRUPTED)
+        self.call_after_refresh(self.run_worker, self._run_session(), group="session", exit_on_error=True)
 
     async def _run_session(self) -> None:
         try:
@@ -82,48 +101,74 @@ class TerminalApp(App[int]):
             self.failure = error
             self.exit(return_code=1)
             return
-        await self._actions.attach(port)
-        taken = 0
+        self.actions.attach(port)
+        if self._leaving:
+            await port.close()
+            return
+        board, taken = self.scene.board, 0
         with suppress(ClosedError):
-            async for event in port.events(after=0):
-                self._frames.add(self.board.take(event))
+            async for event in port.events(after=board.seq):
+                self._frames.add(board.take(event))
                 taken += 1
                 if taken % _AT_ONCE == 0:
                     await asyncio.sleep(0)
 
     def _paint(self, frame: Frame) -> None:
-        if self.seen is None and self.board.root_id is not None:
-            self._see(self.board.root_id)
-            self.run_worker(self._actions.send_waiting(self.board.root_id))
-        if self.seen in frame.conversations:
-            self.query_one(PlainTranscript).changed()
-        if frame.tree:
-            self.query_one(ConversationTree).show(self.board, self.seen)
-        self.query_one(StatusLine).show(self.board, self.seen)
+        begins = self.scene.seen is None
+        self.scene.paint(frame)
+        if begins and self.scene.seen is not None:
+            self.scene.run(self.actions.send_waiting())
+            self.scene.run(self.actions.describe())
+        if frame.servers:
+            self.scene.run(self.actions.read_servers())
+        self._count_seconds()
 
-    def _see(self, conversation_id: ConversationId) -> None:
-        view = self.board.conversations.get(conversation_id)
-        if view is not None:
-            self.seen = conversation_id
-            self.query_one(PlainTranscript).show(view)
+    def _count_seconds(self) -> None:
+        """A clock ticks only while something is shown whose time changes."""
+        board = self.scene.board
+        if not (board.task_owners or board.questions):
+            if self._seconds is not None:
+                self._seconds.stop()
+                self._seconds = None
+        elif self._seconds is None:
+            self._seconds = self.set_interval(1.0, self.scene.show_around)
 
-    def on_plain_composer_sent(self, message: PlainComposer.Sent) -> None:
-        """A person has written a message to the seen conversation."""
-        self.run_worker(self._do(self._actions.send(self.seen, message.text)))
+    def leave(self, code: int = 0) -> None:
+        """Close the session, then end the program with this code."""
+        if self._leaving:
+            return
+        self._leaving = True
+        self.scene.say("closing the session")
+        self.run_worker(self._close(code), group="leaving", exit_on_error=True)
 
-    async def _do(self, action: Awaitable[None]) -> None:
-        """Do something, and show why where it was refused."""
-        notice = self.query_one("#notice", Static)
-        try:
-            await action
-        except TertuliaError as error:
-            notice.update(error.message)
-            notice.display = True
+    async def on_unmount(self) -> None:
+        """However it ends, the session is closed."""
+        await self.actions.close()
+
+    async def _close(self, code: int) -> None:
+        await self.actions.close()
+        self.exit(return_code=code)
+
+    def _fatal_error(self) -> None:
+        """Textual would print a traceback with the values of variables, which are the session's texts: a log has it."""
+        _log.error("the screen failed", exc_info=self._exception)
+        self.failure = InternalError("the screen failed, and the session was closed; the log of the terminal says why")
+        self._close_messages_no_wait()
+
+    # ── what a person does ───────────────────────────────────────────────────────────────────────────────────
+
+    def on_resize(self) -> None:
+        """Everything gets its place for the new size."""
+        self.scene.arrange()
+
+    def action_press(self, name: str) -> None:
+        """A key that holds everywhere."""
+        if name == "suspend":
+            self.action_suspend_process()
         else:
-            notice.display = False
+            self._navigation.press(name)
 
-    async def action_leave(self) -> None:
-        """Close the session and end the program."""
-        if self._actions.port is not None:
-            await self._actions.port.close()
-        self.exit(0)
+    @_on_each(HANDLERS)
+    def take_message(self, message: Any) -> None:
+        """A widget tells what a person did."""
+        HANDLERS[type(message)](self._context_of_commands, message)

@@ -38,7 +38,14 @@ def run_terminal(
         return await LocalPort.open(load, resumed=resumed, instructions=instructions)
 
     app = TerminalApp(connect)
-    app.run()
+
+    async def show() -> None:
+        try:
+            await app.run_async()
+        finally:
+            await app.actions.close()
+
+    asyncio.run(show())
     if app.failure is not None:
         raise app.failure
     return app.return_code or 0

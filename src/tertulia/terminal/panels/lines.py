@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -65,3 +65,19 @@ def line(parts: Iterable[Part], width: int, *, right: Iterable[Part] = (), style
         segments.append(Segment(" " * room, below))
     segments += [Segment(text, below + style_of(name)) for text, name in right_parts]
     return Strip(segments, width)
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """The text in lines of at most this width, broken between words where that is possible."""
+    lines: list[str] = []
+    at = ""
+    for word in text.split(" "):
+        joined = f"{at} {word}" if at else word
+        if cell_len(joined) <= width:
+            at = joined
+            continue
+        if at:
+            lines.append(at)
+        *whole, at = chop_cells(word, max(1, width)) or [""]
+        lines += whole
+    return [*lines, at]

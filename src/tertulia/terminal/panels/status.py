@@ -1,22 +1,37 @@
-"""The status line: the model, the chain that runs, and what the session has used."""
+"""The status line: the model, what is allowed, the chains that run, and what the session has used."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from rich.cells import cell_len
+from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.panels.lines import clean, line
+from tertulia.terminal.looks.marks import UNICODE, PanelMarks
+from tertulia.terminal.panels.choices import ConversationChosen
+from tertulia.terminal.panels.lines import Part, clean, fit, line
 from tertulia.view.board_state import BoardState
+from tertulia.view.text import name_of
+
+_MAX_NAME = 16
+_MAX_MODEL = 24
 
 
 class StatusLine(Widget):
-    """One line below everything else."""
+    """One line below everything else. Where it is narrow the less important parts are left out whole."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._strip: Strip | None = None
         self._board: BoardState | None = None
+        self._seen: ConversationId | None = None
+        self._policy: dict[str, Any] = {}
+        self._tier = ""
+        self._marks = UNICODE
+        self._text = "starting"
+        self._places: list[tuple[int, int, ConversationId]] = []
 
     def show(self, board: BoardState, seen: ConversationId | None) -> None:
         """Show a board.
@@ -25,13 +40,98 @@ class StatusLine(Widget):
             board: What the session looks like now.
             seen: The conversation whose transcript is shown.
         """
-        self._board = board
+        self._board, self._seen = board, seen
+        self.refresh()
+
+    def show_session(self, info: dict[str, Any]) -> None:
+        """Show what the session may do.
+
+        Args:
+            info: The answer of `session/info`.
+        """
+        self._policy, self._tier = info.get("policy", {}), str(info.get("sandbox_tier") or "none")
+        self.refresh()
+
+    def say(self, text: str) -> None:
+        """Show this instead, as long as there is no board."""
+        self._text = text
+        self.refresh()
+
+    def use_marks(self, marks: PanelMarks) -> None:
+        """Draw with these marks from now on."""
+        self._marks = marks
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """The one line of the panel."""
-        width = self.size.width
-        if self._board is None:
-            return line([(" starting", "dim")], width)
-        tokens = self._board.input_tokens + self._board.output_tokens
-        return line([(f" {clean(self._board.model)}", "")], width, right=[(f"{tokens:,} tok ", "dim")])
+        width, board = self.size.width, self._board
+        if board is None or board.root_id is None:
+            return line([(f" {self._text}", "dim")], width)
+        view = board.conversations.get(self._seen) if self._seen is not None else None
+        model = clean(view.model if view is not None and view.model else board.model)
+        # An id of a provider is said only where there is room.
+        left: list[Part] = [(f" {fit(model.rpartition('/')[2], _MAX_MODEL)}", "bold")]
+        chains = self._chains(board)
+        right = self._right(board)
+        rights = f"  {self._policy.get('sandbox', '')} {self._marks.dot} {self._policy.get('approval', '')}"
+        room = width - _width(left) - _width(chains) - 1
+        if self._policy and room - _width(right[-1:]) >= cell_len(rights):
+            left.append((rights, "red" if self._policy.get("sandbox") == "danger-full-access" else "dim"))
+            room -= cell_len(rights)
+        while right and _width(right) > room:
+            del right[0]
+        begin = max(_width(left) + 2, (width - _width(chains)) // 2 if _width(chains) else 0)
+        begin = min(begin, max(_width(left) + 2, width - _width(right) - _width(chains) - 2))
+        self._place(chains, begin, board)
+        return line([*left, (" " * (begin - _width(left)), ""), *chains], width, right=right)
+
+    def _chains(self, board: BoardState) -> list[Part]:
+        """`root › tester, then back` for each task at work."""
+        parts: list[Part] = []
+        for id in board.running():
+            chain = board.chain(id)
+            names = [self._link_name(board, link) for link in chain]
+            text = f" {self._marks.arrow} ".join(names) + (", then back" if len(chain) > 1 else "")
+            parts += [(f" {self._marks.dot} ", "dim")] if parts else []
+            parts.append((text, "green"))
+        return parts
+
+    def _link_name(self, board: BoardState, id: ConversationId) -> str:
+        view = board.conversations.get(id)
+        return fit(clean(name_of(view, board.root_id)), _MAX_NAME) if view is not None else str(id)[:8]
+
+    def _place(self, chains: list[Part], begin: int, board: BoardState) -> None:
+        """Remember where each name of the chains stands, for clicks."""
+        self._places = []
+        at = begin
+        for id in board.running():
+            for link in board.chain(id):
+                end = at + cell_len(self._link_name(board, link))
+                self._places.append((at, end, link))
+                at = end + 3
+            at += len(", then back") if len(board.chain(id)) > 1 else 0
+
+    def _right(self, board: BoardState) -> list[Part]:
+        """What was used; the least important first, because that is left out first."""
+        view = board.conversations.get(self._seen) if self._seen is not None else None
+        tokens = board.input_tokens + board.output_tokens
+        parts: list[Part] = []
+        if self._tier:
+            parts.append((f"{self._tier}  ", "red" if self._tier == "none" else "dim"))
+        if board.input_tokens:
+            parts.append((f"{100 * board.cached_input_tokens // board.input_tokens} % cached  ", "dim"))
+        parts.append((f"{tokens:,} tok  ", "dim"))
+        if view is not None and view.context_window:
+            fill = 100 * view.context_tokens // view.context_window
+            parts.append((f"context {fill} %  ", "yellow" if fill >= 80 else "dim"))
+        return parts
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a name of a chain shows that conversation."""
+        for begin, end, conversation_id in self._places:
+            if begin <= event.x < end:
+                self.post_message(ConversationChosen(conversation_id))
+
+
+def _width(parts: list[Part]) -> int:
+    return sum(cell_len(text) for text, _ in parts)

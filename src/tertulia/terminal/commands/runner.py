@@ -1,0 +1,222 @@
+"""What each slash command does. The names and their help are in `commands.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from tertulia.errors import InvalidParamsError
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.name_hints import word_hint
+from tertulia.terminal.actions import Actions
+from tertulia.terminal.commands import pages
+from tertulia.terminal.commands.command_list import find_command
+from tertulia.terminal.looks.themes import THEMES, use_theme
+from tertulia.terminal.scene import Scene
+from tertulia.view.cells import AssistantCell
+
+_SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
+
+
+class CommandContext(msgspec.Struct, frozen=True):
+    """What a command works with."""
+
+    scene: Scene
+    actions: Actions
+    quit: Callable[[], None]
+
+    @property
+    def seen(self) -> ConversationId:
+        """The seen conversation; InvalidParams while the session starts."""
+        if self.scene.seen is None:
+            raise InvalidParamsError("the session is still starting; try again when it stands")
+        return self.scene.seen
+
+    async def call(self, name: str, **params: Any) -> Any:
+        """Run an operation of the session."""
+        return await self.actions.port.call(name, **params)
+
+
+async def run_command(context: CommandContext, name: str, rest: str) -> None:
+    """Run a slash command.
+
+    Args:
+        context: What it works with.
+        name: The name, without the slash.
+        rest: What was typed behind it.
+
+    Raises:
+        TertuliaError: There is no such command, or it was refused.
+    """
+    command = find_command(name)
+    context.scene.say("")
+    await RUNNERS[command.name](context, rest.strip())
+
+
+# ── conversations ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _new(context: CommandContext, rest: str) -> None:
+    await context.actions.open(context.seen, rest or None)
+
+
+async def _go(context: CommandContext, rest: str) -> None:
+    scene = context.scene
+    if not rest:
+        scene.show_page(pages.palette_page(scene.board, only_conversations=True))
+        return
+    views = [view for view in scene.board.tree() if not view.closed]
+    names = {scene.name(view.id): view.id for view in reversed(views)}
+    exact = [view.id for view in views if view.id == rest] or [id for name, id in names.items() if name == rest]
+    starting = [id for name, id in names.items() if name.casefold().startswith(rest.casefold())]
+    found = exact or starting
+    if len(found) != 1:
+        hint = word_hint(rest, names) if not found else f": {', '.join(map(scene.name, found))}"
+        raise InvalidParamsError(f"{len(found) or 'no'} conversations are called {rest[:40]!r}{hint}")
+    scene.see(found[0])
+
+
+async def _fork(context: CommandContext, rest: str) -> None:
+    await context.actions.fork(context.seen)
+
+
+async def _compact(context: CommandContext, rest: str) -> None:
+    answer = await context.call("conversation/compact", conversation_id=context.seen)
+    if not answer["compacted"]:
+        context.scene.say(f"nothing was replaced: {answer.get('reason') or 'there is nothing to replace'}")
+
+
+async def _model(context: CommandContext, rest: str) -> None:
+    if not rest:
+        view = context.scene.view
+        context.scene.say(f"the model is {view.model if view else context.scene.board.model}; /model NAME changes it")
+        return
+    await context.call("conversation/set_context", conversation_id=context.seen, model=rest)
+    context.scene.say(f"{rest} answers from the next request on")
+
+
+# ── what is known of it ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _mcp(context: CommandContext, rest: str) -> None:
+    if rest not in ("", "refresh"):
+        raise InvalidParamsError(f"/mcp takes nothing or refresh, not {rest[:40]!r}")
+    answer = await (context.call("mcp/refresh") if rest else context.call("mcp/status"))
+    rows: list[tuple[str, object]] = []
+    for server in answer["servers"]:
+        parts = [f"{key} {value}" for key, value in server.items() if key != "name" and value not in (None, [], {})]
+        rows.append((str(server.get("name")), ", ".join(parts)))
+    context.scene.panes.side.show_servers(answer["servers"])
+    context.scene.show_page(pages.table_page("mcp", "MCP servers", rows or [("none", "is set up; docs/mcp.md")]))
+
+
+async def _tools(context: CommandContext, rest: str) -> None:
+    answer = await context.call("conversation/tools", conversation_id=context.seen)
+    rows = [(str(tool["name"]), str(tool.get("description", "")).split("\n")[0]) for tool in answer["tools"]]
+    title = f"Tools of {context.scene.name(context.seen)}"
+    context.scene.show_page(pages.table_page("tools", title, rows or [("none", "")]))
+
+
+async def _approvals(context: CommandContext, rest: str) -> None:
+    answer = await context.call("approval/grants")
+    rows = [
+        (str(grant.get("scope")), ", ".join(grant.get("matches", ())) or str(grant), str(grant["grant_id"]))
+        for grant in answer["grants"]
+    ]
+    title = "What you have allowed (x takes it back)"
+    context.scene.show_page(
+        pages.list_page("grants", title, rows, removes=True, empty="nothing was allowed for longer than once")
+    )
+
+
+async def _why(context: CommandContext, rest: str) -> None:
+    context.scene.show_side()
+    await context.actions.explain(rest or None)
+
+
+async def _sandbox(context: CommandContext, rest: str) -> None:
+    if not rest:
+        info = await context.call("session/info")
+        tier = info.get("sandbox_tier") or "nothing: commands are refused"
+        context.scene.say(f"commands run in {info['policy']['sandbox']}, confined by {tier}")
+        return
+    if rest not in _SANDBOXES:
+        raise InvalidParamsError(f"/sandbox takes {', '.join(_SANDBOXES)}{word_hint(rest, _SANDBOXES)}")
+    await context.call("conversation/set_context", conversation_id=context.seen, sandbox=rest)
+    await context.actions.describe()
+
+
+async def _status(context: CommandContext, rest: str) -> None:
+    info = await context.call("session/info")
+    context.scene.show_page(pages.table_page("status", "Session", pages.status_rows(info, context.scene.board)))
+
+
+async def _canvas(context: CommandContext, rest: str) -> None:
+    answer = await context.call("canvas/list")
+    rows = [
+        (context.scene.name(ConversationId(str(canvas["conversation_id"]))), str(canvas.get("title") or "untitled"))
+        for canvas in answer["canvases"]
+    ]
+    context.scene.show_page(pages.table_page("canvas", "Canvases", rows or [("none", "was drawn in this session")]))
+
+
+# ── the screen ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _copy(context: CommandContext, rest: str) -> None:
+    view = context.scene.view
+    answers = [] if view is None else [cell.text for cell in view.cells if isinstance(cell, AssistantCell)]
+    if not answers:
+        raise InvalidParamsError("there is no answer to copy yet")
+    context.scene.app.copy_to_clipboard(answers[-1])
+    context.scene.say(f"copied the last answer, {len(answers[-1]):,} characters")
+
+
+async def _theme(context: CommandContext, rest: str) -> None:
+    if not rest:
+        rows = [(name, "in use" if name == context.scene.app.theme else "", name) for name in THEMES]
+        context.scene.show_page(pages.list_page("themes", "Themes", rows))
+        return
+    if rest not in THEMES:
+        raise InvalidParamsError(f"there is no theme {rest[:40]!r}; there are {', '.join(THEMES)}")
+    use_theme(context.scene.app, rest)
+
+
+async def _keys(context: CommandContext, rest: str) -> None:
+    context.scene.show_page(pages.keys_page())
+
+
+async def _help(context: CommandContext, rest: str) -> None:
+    context.scene.show_page(pages.help_page())
+
+
+async def _doctor(context: CommandContext, rest: str) -> None:
+    context.scene.say("run `tertulia doctor` in another terminal: it shows each setting, its source and what is wrong")
+
+
+async def _quit(context: CommandContext, rest: str) -> None:
+    context.quit()
+
+
+RUNNERS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
+    "new": _new,
+    "go": _go,
+    "fork": _fork,
+    "compact": _compact,
+    "model": _model,
+    "mcp": _mcp,
+    "tools": _tools,
+    "approvals": _approvals,
+    "why": _why,
+    "sandbox": _sandbox,
+    "status": _status,
+    "canvas": _canvas,
+    "copy": _copy,
+    "theme": _theme,
+    "keys": _keys,
+    "doctor": _doctor,
+    "help": _help,
+    "quit": _quit,
+}

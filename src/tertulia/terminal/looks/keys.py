@@ -1,0 +1,117 @@
+"""The keys that hold everywhere, the names by which `[tui.keys]` changes any key, and the list that `?` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from textual.binding import Binding
+from textual.widget import Widget
+
+from tertulia.errors import InvalidParamsError
+from tertulia.protocol.name_hints import name_hint
+
+_SIGNS = {
+    "slash": "/",
+    "question_mark": "?",
+    "escape": "Esc",
+    "enter": "Enter",
+    "space": "Space",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "pagedown": "PageDown",
+    "pageup": "PageUp",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "full_stop": ".",
+    "colon": ":",
+    "equals_sign": "=",
+}
+
+
+class KeyRow(msgspec.Struct, frozen=True):
+    """A key that holds everywhere."""
+
+    name: str
+    keys: str
+    """As Textual writes them, with commas between."""
+    action: str
+    text: str
+    over_widgets: bool = True
+    """Whether it holds even where a widget has a use for it."""
+
+
+EVERYWHERE: tuple[KeyRow, ...] = (
+    KeyRow("palette", "ctrl+k", "press('palette')", "find a command or a conversation"),
+    KeyRow("tree", "ctrl+t", "press('tree')", "go to the conversations, and back"),
+    KeyRow("weave", "ctrl+g", "press('weave')", "all conversations in one stream, or one again"),
+    KeyRow("rights", "ctrl+r", "press('rights')", "what the seen conversation may do, and who decided that"),
+    KeyRow("sessions", "f2", "press('sessions')", "stored sessions"),
+    KeyRow("side", "f3", "press('side')", "show or hide rights, plan, context and MCP servers"),
+    KeyRow("next_question", "f6", "press('next_question')", "go to the next question"),
+    KeyRow("parent", "ctrl+up", "press('parent')", "show the conversation above"),
+    KeyRow("child", "ctrl+down", "press('child')", "show the first conversation below, or the next beside it"),
+    KeyRow("help", "f1", "press('help')", "this page; `?` shows it too where no text is typed"),
+    KeyRow("question_mark", "question_mark", "press('help')", "this page", over_widgets=False),
+    KeyRow("interrupt", "escape", "press('interrupt')", "stop what runs; twice: edit an earlier message", False),
+    KeyRow("print", "ctrl+o", "press('print')", "print the transcript to the scrollback"),
+    KeyRow("quit", "ctrl+c", "press('quit')", "twice: close the session and leave"),
+    KeyRow("suspend", "ctrl+z", "press('suspend')", "stop the program for a while; `fg` goes on"),
+    KeyRow("repaint", "ctrl+l", "press('repaint')", "draw the screen anew"),
+)
+
+
+def bindings() -> list[Binding]:
+    """The keys that hold everywhere, for the application."""
+    return [
+        Binding(row.keys, row.action, row.text, show=False, priority=row.over_widgets, id=f"app.{row.name}")
+        for row in EVERYWHERE
+    ]
+
+
+def bindings_of(kinds: Iterable[type[Widget]]) -> list[tuple[str, Binding]]:
+    """Every key of these widgets that says what it does, with the name of the widget's part of the screen."""
+    found: list[tuple[str, Binding]] = []
+    for kind in kinds:
+        for binding in kind.BINDINGS:
+            if isinstance(binding, Binding) and binding.description:
+                part = binding.id.partition(".")[0] if binding.id else kind.__name__.casefold()
+                found.append((part, binding))
+    return found
+
+
+def parse_keys(overrides: Mapping[str, str], kinds: Iterable[type[Widget]]) -> dict[str, str]:
+    """The keys of `[tui.keys]`, by the names of bindings.
+
+    Args:
+        overrides: By the name of a key, as `/keys` shows it: the keys instead, with commas between.
+        kinds: The widgets whose keys can be changed.
+
+    Raises:
+        InvalidParamsError: There is no key of that name, or none is given for it; it says what there is.
+    """
+    names = {binding.id for binding in bindings()}
+    names |= {binding.id for _, binding in bindings_of(kinds) if binding.id is not None}
+    known = sorted(name for name in names if name is not None)
+    keymap: dict[str, str] = {}
+    for name, keys in overrides.items():
+        full = name if name in known else f"app.{name}"
+        if full not in known:
+            raise InvalidParamsError(f"[tui.keys]: there is no key {name[:40]!r}; {name_hint(name, known)}")
+        if not keys.strip():
+            raise InvalidParamsError(f'[tui.keys]: {name} has no key; name one, as in {name} = "ctrl+y"')
+        keymap[full] = keys
+    return keymap
+
+
+def show_keys(keys: str) -> str:
+    """Keys as people write them: `Ctrl+K`, `j ↓`."""
+    return " ".join(_show_key(key) for key in keys.split(","))
+
+
+def _show_key(key: str) -> str:
+    *modifiers, last = key.strip().split("+")
+    name = _SIGNS.get(last, last.upper() if modifiers or (last[:1] == "f" and last[1:].isdigit()) else last)
+    return "+".join([*(modifier.capitalize() for modifier in modifiers), name])

@@ -1,0 +1,104 @@
+"""The rail: all conversations in one line, where the terminal is too narrow for the tree."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from textual import events
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.looks.marks import UNICODE, PanelMarks
+from tertulia.terminal.panels.activity import least_time_left, seconds_left
+from tertulia.terminal.panels.choices import ConversationChosen
+from tertulia.terminal.panels.lines import Part, clean, fit, line
+from tertulia.terminal.panels.tree_look import STATE_STYLES
+from tertulia.view.board_state import BoardState
+from tertulia.view.conversation_view import ConversationView
+from tertulia.view.text import name_of
+
+_MAX_NAME = 16
+_GAP = "  "
+
+
+class Rail(Widget):
+    """One line: state, name and unread of each conversation, as many as fit around the seen one."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._board: BoardState | None = None
+        self._seen: ConversationId | None = None
+        self._now = 0.0
+        self._marks = UNICODE
+        self._places: list[tuple[int, int, ConversationId]] = []
+        """Where each conversation stands: from which cell to which."""
+
+    def show(self, board: BoardState, seen: ConversationId | None, now: float = 0.0) -> None:
+        """Show the conversations of a board.
+
+        Args:
+            board: What the session looks like now.
+            seen: The conversation whose transcript is shown.
+            now: Seconds since 1970, for how long questions wait.
+        """
+        self._board, self._seen, self._now = board, seen, now
+        self.refresh()
+
+    def use_marks(self, marks: PanelMarks) -> None:
+        """Draw with these marks from now on."""
+        self._marks = marks
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """The one line of the panel."""
+        width, board = self.size.width, self._board
+        if board is None:
+            return line([], width)
+        right = self._questions(board)
+        room = width - 1 - sum(cell_len(text) for text, _ in right)
+        parts: list[Part] = [(" ", "")]
+        at = 1
+        self._places = []
+        for view, text in self._window(board, room):
+            end = at + cell_len(text)
+            self._places.append((at, end, view.id))
+            mark, rest = text[:1], text[1:]
+            parts += [(mark, STATE_STYLES[view.state]), (rest, "bold underline" if view.id == self._seen else "")]
+            parts.append((_GAP, ""))
+            at = end + len(_GAP)
+        return line(parts, width, right=right)
+
+    def _window(self, board: BoardState, room: int) -> list[tuple[ConversationView, str]]:
+        """The conversations that fit, the seen one among them; it begins with the first where that is possible."""
+        texts = [(view, self._text(view, board)) for view in board.tree() if not view.closed or view.id == self._seen]
+        seen = next((index for index, (view, _) in enumerate(texts) if view.id == self._seen), 0)
+        start, used = seen, 0
+        widths = [cell_len(text) + len(_GAP) for _, text in texts]
+        while start >= 0 and start < len(texts) and used + widths[start] <= room:
+            used += widths[start]
+            start -= 1
+        start = min(start + 1, seen)
+        shown: list[tuple[ConversationView, str]] = []
+        for index in range(start, len(texts)):
+            room -= widths[index]
+            if room < 0 and shown:
+                break
+            shown.append(texts[index])
+        return shown
+
+    def _text(self, view: ConversationView, board: BoardState) -> str:
+        unread = f" {view.unread}" if view.unread and view.id != self._seen else ""
+        return f"{self._marks.states[view.state]} {fit(clean(name_of(view, board.root_id)), _MAX_NAME)}{unread}"
+
+    def _questions(self, board: BoardState) -> list[Part]:
+        if not board.questions:
+            return []
+        left = least_time_left(board, self._now)
+        until = "" if left is None else f", {seconds_left(left)}"
+        return [(f" {len(board.questions)} ask{until} ", STATE_STYLES["asking"])]
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a conversation shows it."""
+        for begin, end, conversation_id in self._places:
+            if begin <= event.x < end:
+                self.post_message(ConversationChosen(conversation_id))

@@ -1,0 +1,84 @@
+"""The parts of the screen, and which of them are shown for its size: beside, instead, or not at all."""
+
+from __future__ import annotations
+
+from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tertulia.policy.display_text import printable
+from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.looks.layout import LEAST_COLUMNS, LEAST_ROWS, SIDE_COLUMNS, TREE_COLUMNS
+from tertulia.terminal.looks.marks import PanelMarks
+from tertulia.terminal.panels.page import Page
+from tertulia.terminal.panels.rail import Rail
+from tertulia.terminal.panels.side import SidePanel
+from tertulia.terminal.panels.status import StatusLine
+from tertulia.terminal.panels.tree import ConversationTree
+from tertulia.terminal.stand_ins import PlainComposer, PlainTranscript
+from tertulia.view.board import Board
+
+
+class Panes:
+    """All parts of the screen, made once."""
+
+    def __init__(self) -> None:
+        self.room = Static("no room: make the terminal larger", id="room", markup=False)
+        self.rail = Rail(id="rail")
+        self.tree = ConversationTree(id="tree")
+        self.transcript = PlainTranscript(id="transcript")
+        self.page = Page(id="page")
+        """What stands in the place of the transcript, where something does."""
+        self.notice = Static(id="notice", markup=False)
+        self.composer = PlainComposer(id="composer")
+        self.side = SidePanel(id="side")
+        self.status = StatusLine(id="status")
+        self.middle = Vertical(self.transcript, self.page, self.notice, self.composer, id="middle")
+        self.body = Horizontal(self.tree, self.middle, self.side, id="body")
+
+    def show_board(self, board: Board, seen: ConversationId | None, now: float) -> None:
+        """Show a board on everything but the transcript."""
+        self.tree.show(board, seen, now)
+        self.rail.show(board, seen, now)
+        self.status.show(board, seen)
+        self.side.show(board, seen)
+
+    def say(self, text: str, *, wrong: bool = False) -> None:
+        """Show a sentence above the composer, or none."""
+        self.notice.update(printable(text))
+        self.notice.set_class(wrong, "-wrong")
+        self.notice.display = bool(text)
+
+    def use_marks(self, marks: PanelMarks) -> None:
+        """Draw with these marks from now on."""
+        for pane in (self.tree, self.rail, self.status, self.side, self.page):
+            pane.use_marks(marks)
+
+    def arrange(self, size: Size, *, side: bool | None) -> None:
+        """Give everything its place.
+
+        Args:
+            size: Of the terminal.
+            side: Whether the person wants the side panel; None: as there is room.
+        """
+        width, height = size
+        fits = width >= LEAST_COLUMNS and height >= LEAST_ROWS
+        wide = width >= SIDE_COLUMNS
+        has_side = wide if side is None else side
+        page = self.page.content is not None
+        places: dict[Widget, bool] = {
+            self.room: not fits,
+            self.body: fits,
+            self.status: fits,
+            self.tree: width >= TREE_COLUMNS,
+            self.rail: fits and width < TREE_COLUMNS,
+            self.side: has_side and (wide or not page),
+            self.page: page,
+            self.middle: wide or page or not has_side,
+            self.transcript: not page,
+        }
+        for widget, display in places.items():
+            if widget.display != display:
+                widget.display = display
+        self.side.set_class(not wide, "-page")

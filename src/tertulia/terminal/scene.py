@@ -1,0 +1,133 @@
+"""What is on the screen now: the board, the conversation that is seen, the page before it, and the widgets of both."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from textual.app import App
+
+from tertulia.errors import TertuliaError
+from tertulia.events.clock import Clock
+from tertulia.policy.display_text import printable
+from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.frames import Frame
+from tertulia.terminal.panels.page import PageContent
+from tertulia.terminal.panes import Panes
+from tertulia.view.board import Board
+from tertulia.view.conversation_view import ConversationView
+from tertulia.view.text import name_of
+
+
+class Scene:
+    """Shows boards on the widgets of the application. It never calls the port."""
+
+    def __init__(self, app: App[int], clock: Clock) -> None:
+        """`app`: has the widgets. `clock`: where times are read."""
+        self.app = app
+        self.panes = Panes()
+        self.clock = clock
+        self.board = Board()
+        self.seen: ConversationId | None = None
+        self.weaves = False
+        """Whether all conversations are shown in one stream."""
+        self._side: bool | None = None
+        """Whether the person wants the side panel; None: as there is room."""
+        self._awaited: ConversationId | None = None
+        """A conversation to be seen as soon as it is open."""
+
+    @property
+    def view(self) -> ConversationView | None:
+        """The seen conversation; None while there is none."""
+        return None if self.seen is None else self.board.conversations.get(self.seen)
+
+    def name(self, conversation_id: ConversationId) -> str:
+        """What a conversation is called, fit to be shown."""
+        view = self.board.conversations.get(conversation_id)
+        return printable(name_of(view, self.board.root_id)) if view is not None else conversation_id[:8]
+
+    # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────
+
+    def paint(self, frame: Frame) -> None:
+        """Show what changed since the last frame."""
+        if self.seen is None and self.board.root_id in self.board.conversations:
+            self.see(self.board.root_id)
+        if self._awaited in self.board.conversations:
+            self.see(self._awaited)
+        if self.weaves or self.seen in frame.conversations:
+            self.panes.transcript.changed()
+            if self.seen is not None:
+                self.board.read(self.seen)
+        self.show_around()
+
+    def show_around(self) -> None:
+        """Show the board on everything but the transcript."""
+        self.panes.show_board(self.board, self.seen, self.clock.now())
+        count = len(self.board.questions)
+        self.app.title = f"Tertulia: {count} ask" if count else "Tertulia"
+
+    def see(self, conversation_id: ConversationId | None) -> None:
+        """Show the transcript of a conversation, from its end."""
+        view = None if conversation_id is None else self.board.conversations.get(conversation_id)
+        if view is None:
+            return
+        self.seen, self.weaves, self._awaited = conversation_id, False, None
+        self.board.read(view.id)
+        self.panes.transcript.show(view)
+        self.leave_page()
+        self.show_around()
+
+    def see_when_open(self, conversation_id: ConversationId) -> None:
+        """Show a conversation as soon as the event of its opening is here."""
+        self._awaited = conversation_id
+        self.see(conversation_id)
+
+    def toggle_weave(self) -> None:
+        """Show all conversations in one stream, or the seen one again."""
+        if self.weaves:
+            self.see(self.seen)
+        else:
+            self.weaves = True
+            self.say("the weave comes with the transcript")
+
+    def show_page(self, content: PageContent) -> None:
+        """Show a page in the place of the transcript, and let it have the keys."""
+        self.panes.page.show(content)
+        self.arrange()
+        self.panes.page.focus()
+
+    def leave_page(self) -> None:
+        """Show the transcript again, and let the composer have the keys."""
+        if self.panes.page.content is not None:
+            self.panes.page.show(None)
+            self.arrange()
+            self.panes.composer.focus()
+
+    def toggle_side(self) -> None:
+        """Show the side panel, or hide it."""
+        self._side = not self.panes.side.display
+        self.arrange()
+
+    def show_side(self) -> None:
+        """Show the side panel, whatever was wanted before."""
+        self._side = True
+        self.arrange()
+
+    def arrange(self) -> None:
+        """Give everything its place for the size of the terminal."""
+        self.panes.arrange(self.app.size, side=self._side)
+
+    # ── sentences ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def say(self, text: str, *, wrong: bool = False) -> None:
+        """Show a sentence above the composer, until the next one or until something else is done."""
+        self.panes.say(text, wrong=wrong)
+
+    def run(self, work: Awaitable[None]) -> None:
+        """Do something beside the drawing; where it is refused, say why."""
+        self.app.run_worker(self._guarded(work), group="actions", exit_on_error=True)
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except TertuliaError as error:
+            self.say(error.message, wrong=True)
