@@ -24,6 +24,7 @@ PUBLIC = [
     "ApprovalRequest",
     "ApprovalResolved",
     "AssistantMessage",
+    "Attachment",
     "BackgroundEvent",
     "CallContext",
     "CanvasContextProvider",
@@ -63,6 +64,8 @@ PUBLIC = [
     "McpToolCallProgress",
     "McpToolsChanged",
     "MessageOptions",
+    "MessageQueued",
+    "MessageTakenBack",
     "NoStorage",
     "Part",
     "PatchApplyBegin",
@@ -101,6 +104,7 @@ PUBLIC = [
     "TypedReply",
     "Usage",
     "UserMessage",
+    "UserMessageEvent",
     "WarningEvent",
     "WebSearchBegin",
     "WebSearchEnd",
@@ -136,7 +140,7 @@ SESSION_FOR_SURFACES = ["activity", "mcp"]
 CONVERSATION = [
     *("close", "compact", "context", "fork", "history", "id", "info", "interrupt", "merge", "message"),
     "set_context",
-    *("steer", "stream", "tools", "warnings"),
+    *("steer", "stream", "take_back", "tools", "warnings"),
 ]
 CONVERSATION_FOR_SURFACES = ["call_conv_tool", "details", "served_tools", "submit"]
 

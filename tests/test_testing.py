@@ -86,7 +86,7 @@ async def test_events_are_recorded_and_waited_for() -> None:
         assert started.data.input_preview == "hi"
         assert (await events.until("task_complete")).data.last_assistant_message == "hello there"
         await waiting
-        assert events.types() == ["task_started", "token_count", "agent_message", "task_complete"]
+        assert events.types() == ["task_started", "user_message", "token_count", "agent_message", "task_complete"]
         assert events.types(deltas=True).count("agent_message_delta") == 2
 
 

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         Usage,
         UserMessage,
     )
+    from tertulia.protocol.message_events import Attachment, MessageQueued, MessageTakenBack, UserMessageEvent
     from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
     from tertulia.protocol.tool_events import (
         ApprovalFile,
@@ -129,6 +130,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "AssistantMessage", "ImagePart", "Item", "Part", "Reasoning", "Summary", "TextPart", "ToolCall",
         "ToolOutput", "Usage", "UserMessage",
     ),
+    "tertulia.protocol.message_events": ("Attachment", "MessageQueued", "MessageTakenBack", "UserMessageEvent"),
     "tertulia.protocol.storage": ("Full", "HeadersOnly", "NoStorage", "StoragePolicy", "Ttl"),
     "tertulia.protocol.tool_events": (
         "ApprovalFile", "ApprovalRequest", "ApprovalResolved", "CanvasUpdated", "Decider",
@@ -166,6 +168,7 @@ __all__ = [
     "ApprovalRequest",
     "ApprovalResolved",
     "AssistantMessage",
+    "Attachment",
     "BackgroundEvent",
     "CallContext",
     "CanvasContextProvider",
@@ -205,6 +208,8 @@ __all__ = [
     "McpToolCallProgress",
     "McpToolsChanged",
     "MessageOptions",
+    "MessageQueued",
+    "MessageTakenBack",
     "NoStorage",
     "Part",
     "PatchApplyBegin",
@@ -243,6 +248,7 @@ __all__ = [
     "TypedReply",
     "Usage",
     "UserMessage",
+    "UserMessageEvent",
     "WarningEvent",
     "WebSearchBegin",
     "WebSearchEnd",

@@ -28,10 +28,13 @@ SCRIPT = [asks("ask both", "hang", "quick"), says("hang", "never", **NEVER), say
 
 
 async def begun(server: Server, asked: str) -> Message:
-    """The event with which a task begins that was asked this."""
-    return (await server.until(lambda line: is_event(line) and line["params"]["data"].get("input_preview") == asked))[
-        "params"
-    ]
+    """The event with which a task begins that was asked this; what it was asked has come as well."""
+    started = await server.until(lambda line: is_event(line) and line["params"]["data"].get("input_preview") == asked)
+    task = started["params"]["task_id"]
+    await server.until(
+        lambda line: is_event(line) and line["params"]["type"] == "user_message" and line["params"]["task_id"] == task
+    )
+    return started["params"]
 
 
 @pytest.mark.parametrize("how", ["conversation/interrupt", "task/cancel"])

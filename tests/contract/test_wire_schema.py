@@ -17,8 +17,11 @@ from tests.sandbox.confined import need
 OPERATIONS = {
     *("initialize", "events/subscribe"),
     *(f"session/{name}" for name in ("start", "list", "resume", "info", "close")),
-    *(f"conversation/{name}" for name in ("open", "set_context", "context", "message", "steer", "interrupt")),
-    *(f"conversation/{name}" for name in ("compact", "list", "history", "tools", "fork", "merge", "close")),
+    *(f"conversation/{name}" for name in ("open", "set_context", "context", "message", "steer", "take_back")),
+    *(
+        f"conversation/{name}"
+        for name in ("interrupt", "compact", "list", "history", "tools", "fork", "merge", "close")
+    ),
     *(f"task/{name}" for name in ("list", "get", "cancel")),
     *(f"approval/{name}" for name in ("list", "get", "resolve", "grants", "revoke")),
     *("rights/explain", "mcp/status", "mcp/refresh", "metrics/get"),
@@ -29,6 +32,7 @@ OPERATIONS = {
 EVENTS = {
     *("session_configured", "session:preparing", "session:context-ready"),
     *("conversation_opened", "conversation_context_changed", "conversation_closed", "conversation_close_forced"),
+    *("user_message", "message_queued", "message_taken_back"),
     *("task_started", "task_complete", "turn_aborted", "agent_message_delta", "agent_message"),
     *("agent_reasoning_delta", "agent_reasoning", "token_count", "tool_call_begin", "tool_call_end"),
     *("exec_command_begin", "exec_command_output_delta", "exec_command_end", "patch_apply_begin", "patch_apply_end"),
@@ -159,6 +163,8 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
                           message_id="m", sender="ada", task_type="chat", if_busy="wait", detach=True)  # fmt: skip
         await server.event("task_started", task_id=task["task_id"])
         await call("conversation/steer", conversation_id="root", text="faster")
+        waiting = await call("conversation/message", conversation_id="root", text="not yet", detach=True)
+        await call("conversation/take_back", conversation_id="root", task_id=waiting["task_id"])
         await call("task/list")
         await call("task/get", task_id=task["task_id"])
         await call("task/cancel", task_id=task["task_id"])

@@ -56,6 +56,8 @@ def _line(event: Event) -> str:
     match event.type:
         case "task_started":
             return f"task_started {data.kind}"
+        case "user_message":
+            return "user_message" if data.how == "message" else f"user_message {data.how}"
         case "task_complete":
             return f"task_complete {data.status} {data.last_assistant_message!r}"
         case "turn_aborted":

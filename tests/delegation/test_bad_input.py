@@ -28,6 +28,7 @@ async def refused(on: Play, name: str, arguments: Any) -> dict[str, Any]:
     told = on.heard()[-1]
     assert on.score() == [
         "A task_started user",
+        "A user_message",
         "A token_count",
         f"A tool_call_begin c1 {name}",
         f"A tool_call_end c1 {told['code']}",

@@ -25,12 +25,14 @@ async def test_create() -> None:
         assert (reply.status, reply.text, reply.tool_calls) == ("completed", "It is four.", 1)
         assert on.score() == [
             "A task_started user",
+            "A user_message",
             "A token_count",
             "A agent_message 'I ask.'",
             "A tool_call_begin c1 conv_create",
             "A turn_aborted replaced by c1",
             "B conversation_opened",
             "B task_started target",
+            "B user_message delegated",
             "B token_count",
             "B agent_message 'four'",
             "B task_complete completed 'four'",
@@ -53,16 +55,19 @@ async def test_nested() -> None:
         assert (await on.root.message("go")).text == "deepest"
         assert on.score() == [
             "A task_started user",
+            "A user_message",
             "A token_count",
             "A tool_call_begin c1 conv_create",
             "A turn_aborted replaced by c1",
             "B conversation_opened",
             "B task_started target",
+            "B user_message delegated",
             "B token_count",
             "B tool_call_begin c2 conv_create",
             "B turn_aborted replaced by c2",
             "C conversation_opened",
             "C task_started target",
+            "C user_message delegated",
             "C token_count",
             "C agent_message 'deep'",
             "C task_complete completed 'deep'",
@@ -90,6 +95,7 @@ async def test_two_creates_in_one_answer() -> None:
         await on.root.message("go")
         assert on.score() == [
             "A task_started user",
+            "A user_message",
             "A token_count",
             "A tool_call_begin c1 conv_create",
             "A tool_call_begin c2 conv_create",
@@ -97,10 +103,12 @@ async def test_two_creates_in_one_answer() -> None:
             "B conversation_opened",
             "C conversation_opened",
             "B task_started target",
+            "B user_message delegated",
             "B token_count",
             "B agent_message 'first'",
             "B task_complete completed 'first'",
             "C task_started target",
+            "C user_message delegated",
             "C token_count",
             "C agent_message 'second'",
             "C task_complete completed 'second'",
@@ -123,6 +131,7 @@ async def test_create_and_an_ordinary_call_in_one_answer() -> None:
         assert (await on.root.message("go")).tool_calls == 2
         assert on.score() == [
             "A task_started user",
+            "A user_message",
             "A token_count",
             "A tool_call_begin c1 conv_create",
             "A tool_call_begin c2 note",
@@ -130,6 +139,7 @@ async def test_create_and_an_ordinary_call_in_one_answer() -> None:
             "A turn_aborted replaced by c1",
             "B conversation_opened",
             "B task_started target",
+            "B user_message delegated",
             "B token_count",
             "B agent_message 'B'",
             "B task_complete completed 'B'",
@@ -166,9 +176,10 @@ async def test_a_silent_target() -> None:
     """X-14: who says nothing has not answered, whatever it said on earlier occasions."""
     async with play(say("", create()), say(""), say("silence")) as on:
         await on.root.message("go")
-        assert on.score()[4:] == [
+        assert on.score()[5:] == [
             "B conversation_opened",
             "B task_started target",
+            "B user_message delegated",
             "B token_count",
             "B task_complete completed None",
             "A task_started continuation",
@@ -195,10 +206,11 @@ async def test_a_cancelled_target() -> None:
         (task,) = on.parts.registry.running()
         assert on.parts.scheduler.cancel(task.task_id)
         assert (await running).status == "interrupted"
-        assert on.score()[3:] == [
+        assert on.score()[4:] == [
             "A turn_aborted replaced by c1",
             "B conversation_opened",
             "B task_started target",
+            "B user_message delegated",
             "B turn_aborted interrupted",
             "A tool_call_end c1 cancelled",
         ]
@@ -211,12 +223,13 @@ async def test_a_cancelled_target() -> None:
 @each_row(
     ("asked", "tail"),
     [
-        (1, ["A task_started user", "A turn_aborted interrupted"]),
+        (1, ["A task_started user", "A user_message", "A turn_aborted interrupted"]),
         (
             2,
             [
                 "B conversation_opened",
                 "B task_started target",
+                "B user_message delegated",
                 "B turn_aborted interrupted",
                 "A tool_call_end c1 cancelled",
             ],
@@ -226,6 +239,7 @@ async def test_a_cancelled_target() -> None:
             [
                 "C conversation_opened",
                 "C task_started target",
+                "C user_message delegated",
                 "C turn_aborted interrupted",
                 "B tool_call_end c2 cancelled",
                 "A tool_call_end c1 cancelled",
@@ -263,12 +277,13 @@ async def test_the_depth_limit() -> None:
         limits={"max_interrupt_chain_depth": 2},
     ) as on:  # fmt: skip
         assert (await on.root.message("go")).text == "first"
-        assert on.score()[-21:-8] == [
+        assert on.score()[-22:-8] == [
             "B token_count",
             "B tool_call_begin c2 conv_create",
             "B turn_aborted replaced by c2",
             "C conversation_opened",
             "C task_started target",
+            "C user_message delegated",
             "C token_count",
             "C tool_call_begin c3 conv_create",
             "C tool_call_end c3 depth_exceeded",
@@ -292,6 +307,7 @@ async def test_the_breadth_limit() -> None:
         await on.root.message("go")
         assert on.score() == [
             "A task_started user",
+            "A user_message",
             "A token_count",
             "A tool_call_begin c1 conv_create",
             "A tool_call_begin c2 conv_create",
@@ -301,10 +317,12 @@ async def test_the_breadth_limit() -> None:
             "B conversation_opened",
             "C conversation_opened",
             "B task_started target",
+            "B user_message delegated",
             "B token_count",
             "B agent_message 'B'",
             "B task_complete completed 'B'",
             "C task_started target",
+            "C user_message delegated",
             "C token_count",
             "C agent_message 'C'",
             "C task_complete completed 'C'",
@@ -331,10 +349,12 @@ async def test_self_destroy_of_a_target() -> None:
         closed = told.index("B conversation_closed")
         assert told[:closed] + told[closed + 1 :] == [
             "A task_started user",
+            "A user_message",
             "A token_count",
             "A tool_call_begin c1 conv_send",
             "A turn_aborted replaced by c1",
             "B task_started target",
+            "B user_message delegated",
             "B token_count",
             "B agent_message 'Goodbye.'",
             "B tool_call_begin d1 conv_destroy",

@@ -15,7 +15,7 @@ PLACES = (
     *("environment", "file_name", "sender", "message_id", "steer", "sent", "child_title", "child_answer"),
     *("child_instructions", "unknown_conversation", "model_error", "summary", "plan", "output_schema", "image"),
     *("picture", "published", "detached", "command", "command_output", "justification", "refusal", "approval"),
-    *("patched_file", "patched_text", "terminal", "invalid_output"),
+    *("queued", "patched_file", "patched_text", "terminal", "invalid_output"),
 )
 """Every one of them is said by `speaker` in a whole run."""
 

@@ -58,6 +58,13 @@ class Speaker:
             error = getattr(done, "error", None)
             self.failures += error is not None and error.code == StorageError.code
 
+    async def take_back(self, there: tertulia.Conversation) -> None:
+        """Have a message wait, and take it back."""
+        waiting = asyncio.ensure_future(there.message(self.secrets["queued"]))
+        await asyncio.sleep(0)
+        await self.attempt(there.take_back())
+        await self.attempt(waiting)
+
     # ── tools ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def tools(self) -> list[Any]:
@@ -150,6 +157,7 @@ class Speaker:
         await asyncio.wait([asked, asyncio.ensure_future(self.running.wait())], return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
             await self.attempt(there.steer(s["steer"]))
+            await self.attempt(self.take_back(there))
         self.go.set()
         await self.attempt(asked)
         for text in ("delegate", "break", "fail", "fall"):

@@ -6,7 +6,7 @@ import inspect
 from typing import get_args
 
 import tertulia
-from tertulia.protocol import events, tool_events
+from tertulia.protocol import events, message_events, tool_events
 from tertulia.protocol.events import EVENT_TYPES, EventData
 from tertulia.protocol.mapping_struct import BaseEventData
 from tests.tables import each_row
@@ -20,6 +20,9 @@ DESIGN = [
     "conversation_closed",
     "conversation_close_forced",
     "task_started",
+    "user_message",
+    "message_queued",
+    "message_taken_back",
     "task_complete",
     "turn_aborted",
     "agent_message_delta",
@@ -57,6 +60,7 @@ DESIGN = [
 
 FIELDS = {
     "task_started": ["kind", "input_preview"],
+    "user_message": ["item_id", "text", "how", "attachments", "sender", "caller_id"],
     "task_complete": ["status", "last_assistant_message", "usage"],
     "turn_aborted": ["reason", "by_call_id"],
     "agent_message_delta": ["text", "item_id", "offset"],
@@ -87,7 +91,7 @@ def test_the_register_is_exactly_the_list_of_the_design() -> None:
 def test_every_type_that_is_written_down_is_registered_under_its_own_name() -> None:
     written = [
         kind
-        for module in (events, tool_events)
+        for module in (events, message_events, tool_events)
         for _, kind in inspect.getmembers(module, inspect.isclass)
         if issubclass(kind, EventData) and kind is not EventData and kind.__module__ == module.__name__
     ]

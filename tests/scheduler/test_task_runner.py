@@ -111,7 +111,7 @@ async def test_a_task_begins_with_its_ids_and_its_input_before_any_model_is_aske
         assert seen["task"] == (result.task_id, on.root.id, "user", (on.root.id,), True)
         assert seen["handle"]
         assert seen["input"] == "hello"
-        assert seen["events"] == ["task_started"]
+        assert seen["events"] == ["task_started", "user_message"]
         started = on.events.seen[0]
         assert (started.conversation_id, started.task_id, started.sub_id) == (
             on.root.id,
@@ -130,7 +130,7 @@ async def test_the_input_is_committed_before_any_model_is_asked() -> None:
         disk.holding = True
         running = on.begin(on.root.message("hello"))
         await ticks(20)
-        assert [event.type for event, _ in disk.open] == ["task_started"]
+        assert [event.type for event, _ in disk.open] == ["task_started", "user_message"]
         assert disk.items[-1].text == "hello"
         assert not on.model.requests
         disk.commit()

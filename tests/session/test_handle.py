@@ -141,6 +141,7 @@ async def test_a_stream_gives_every_event_of_the_answer_and_nothing_else() -> No
         await noise
         assert [event.type for event in events] == [
             "task_started",
+            "user_message",
             "agent_message_delta",
             "agent_message_delta",
             "token_count",

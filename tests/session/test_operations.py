@@ -74,6 +74,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "conversation/context",
         "conversation/message",
         "conversation/steer",
+        "conversation/take_back",
         "conversation/interrupt",
         "conversation/compact",
         "conversation/list",
@@ -140,7 +141,7 @@ async def test_what_is_addressed_must_be_there(name: str) -> None:
                 await on(name, conversation_id="nobody", **given)
         if "task_id" in fields:
             with pytest.raises(NotFoundError):
-                await on(name, task_id="nobody")
+                await on(name, task_id="nobody", **({"conversation_id": "root"} if "conversation_id" in fields else {}))
 
 
 async def test_both_spellings_are_accepted_one_at_a_time() -> None:

@@ -209,7 +209,7 @@ async def test_listening_begins_with_the_call_and_ends_with_the_session() -> Non
         await ticks()
         assert not listening.done()
         await session.close()
-        assert (await listening)[:2] == ["task_started", "agent_message_delta"]
+        assert (await listening)[:3] == ["task_started", "user_message", "agent_message_delta"]
 
 
 async def _types(events: Any) -> list[str]:

@@ -13,7 +13,7 @@ import tertulia
 from tertulia.protocol.events import EVENT_TYPES, Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.testing import RecordedEvents, ScriptedAnswer, ScriptedModel, ScriptedRequest, call, say
-from tertulia.view import call_events, cells, conversation_view, task_events
+from tertulia.view import call_events, cells, conversation_view, message_events, task_events
 from tertulia.view.board import Board
 from tertulia.view.board_state import NOTHING, Changes
 from tertulia.view.snapshot import read_snapshot, write_snapshot
@@ -44,7 +44,7 @@ def test_there_are_cases_for_every_kind_of_event_and_cell() -> None:
 
 
 def test_every_event_is_folded_or_known_to_be_silent() -> None:
-    folded = {kind.type for kind in (*task_events.FOLDS, *call_events.FOLDS)}
+    folded = {kind.type for kind in (*task_events.FOLDS, *message_events.FOLDS, *call_events.FOLDS)}
     assert folded | SILENT == set(EVENT_TYPES)
     assert not folded & SILENT
 
@@ -135,7 +135,7 @@ def test_a_late_reader_gets_the_last_cells_and_what_is_open() -> None:
     events = events_of(read_case(next(path for path in CASES if path.stem == "delegation_under_way")))
     late = read_snapshot(write_snapshot(fold(events), max_cells=0))
     root = late.conversations[ConversationId("root")]
-    assert [cell.key for cell in root.cells] == ["c1@4"]
+    assert [cell.key for cell in root.cells] == ["c1@5"]
     assert (root.dropped, root.state, late.chain(ConversationId("tester"))) == (1, "waiting", ["root", "tester"])
 
 

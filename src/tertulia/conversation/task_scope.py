@@ -166,13 +166,13 @@ class TaskScope:
         self._on_break = tell_ends
 
     def pass_on(self, data: EventData) -> None:
-        """Publish an event of a tool. Refused are ends of calls, and what cannot be stored or sent."""
+        """Publish an event of a tool. Refused are ends, what persons say or do, and what cannot be stored or sent."""
         self._check()
         try:
             msgspec.json.encode(data)
         except (TypeError, ValueError, RecursionError):
             raise InvalidParamsError(f"{type(data).__name__} cannot be published as JSON: {NOT_JSON}") from None
-        if data.terminal:
+        if data.terminal or data.of_persons:
             raise InvalidParamsError(f"a tool cannot publish {data.type}")
         self.publish(data)
 

@@ -19,14 +19,17 @@ from tertulia.lazy_pattern import lazy_pattern
 from tertulia.policy.approval_policy import approval_to_wire
 from tertulia.policy.rights import Rights
 from tertulia.protocol.conversation_fields import sandbox_to_wire
-from tertulia.protocol.ids import new_item_id
+from tertulia.protocol.ids import ConversationId, new_item_id
 from tertulia.protocol.inputs import ImageInput, InputItem, LocalImageInput, TextInput, check_text
 from tertulia.protocol.items import ImagePart, Item, Part, TextPart, UserMessage
+from tertulia.protocol.message_events import MessageQueued, MessageWay, UserMessageEvent, describe_attachments
 from tertulia.protocol.records import TOO_MANY, has_too_many_escapes
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 MAX_MESSAGE_CHARS = 64 * 1024 * 1024
 """Of all parts together: a short request can name many large pictures."""
+PREVIEW_CHARACTERS = 120
+"""Of a message, in the events that do not have the whole."""
 
 _SIGNATURES = (
     (lazy_pattern(rb"\x89PNG\r\n\x1a\n"), "image/png"),
@@ -90,6 +93,19 @@ def _read_image(path: str, named: str) -> str:
         if signature.match(data):
             return f"data:{mime};base64,{base64.b64encode(data).decode()}"
     raise InvalidParamsError(f"{named} is not a PNG, JPEG, GIF or WebP picture")
+
+
+def announce(message: UserMessage, how: MessageWay, caller_id: ConversationId | None = None) -> UserMessageEvent:
+    """The event of a message; `caller_id`: the conversation that wrote it."""
+    return UserMessageEvent(
+        message.id, message.text, how, describe_attachments(message.parts), message.sender, caller_id
+    )
+
+
+def announce_queued(message: UserMessage) -> MessageQueued:
+    """The event of a message that has to wait."""
+    pictures = len(describe_attachments(message.parts))
+    return MessageQueued(message.id, message.text[:PREVIEW_CHARACTERS], pictures, message.sender)
 
 
 INSTRUCTIONS_WITHDRAWN = "The instructions above no longer hold."

@@ -14,6 +14,7 @@ import msgspec
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Usage
 from tertulia.protocol.mapping_struct import BaseEventData
+from tertulia.protocol.message_events import MessageQueued, MessageTakenBack, UserMessageEvent
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -254,6 +255,9 @@ EventData = (
     | ConversationClosed
     | ConversationCloseForced
     | TaskStarted
+    | UserMessageEvent
+    | MessageQueued
+    | MessageTakenBack
     | TaskComplete
     | TurnAborted
     | AgentMessageDelta

@@ -210,6 +210,13 @@ class Steer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
 
 
+class TakeBack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`conversation/take_back`: the newest message that waits, or that of a task."""
+
+    conversation_id: str
+    task_id: str | None = None
+
+
 class GetHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of the operation `conversation/history`."""
 

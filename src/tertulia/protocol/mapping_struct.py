@@ -48,6 +48,8 @@ class BaseEventData(MappingStruct, frozen=True, gc=False):
     """False for deltas and progress: never numbered, never stored, first to be dropped."""
     terminal: ClassVar[bool] = False
     """True for what a slow subscriber must get whatever else it misses."""
+    of_persons: ClassVar[bool] = False
+    """True for what persons say or decide: no tool may publish it."""
 
     @property
     def data(self) -> Self:

@@ -20,11 +20,13 @@ class WaitingChains:
     conversation is free: ten thousand messages to one busy conversation cost the others nothing.
     """
 
-    __slots__ = ("_aside", "_chains", "_heap", "_last", "_occupancy")
+    __slots__ = ("_aside", "_chains", "_counts", "_heap", "_last", "_occupancy")
 
     def __init__(self, occupancy: Occupancy) -> None:
         self._occupancy = occupancy
         self._chains: dict[Chain, None] = {}
+        self._counts: dict[ConversationId, int] = {}
+        """Of each conversation, how many chains wait for it."""
         self._heap: list[tuple[int, Chain]] = []
         self._aside: dict[ConversationId, list[tuple[int, Chain]]] = {}
         self._last = 0
@@ -43,11 +45,19 @@ class WaitingChains:
         self._last += 1
         chain.number = self._last
         self._chains[chain] = None
+        self._counts[chain.conversation_id] = self._counts.get(chain.conversation_id, 0) + 1
         heappush(self._heap, (chain.number, chain))
+
+    def has(self, conversation_id: ConversationId) -> bool:
+        """Whether a chain waits for a conversation."""
+        return conversation_id in self._counts
 
     def remove(self, chain: Chain) -> None:
         """Take a chain out, wherever it stands."""
         del self._chains[chain]
+        left = self._counts.pop(chain.conversation_id) - 1
+        if left:
+            self._counts[chain.conversation_id] = left
         if self._occupancy.holder(chain.conversation_id) is None:
             self.freed(chain.conversation_id)
 
@@ -91,6 +101,10 @@ class BranchQueue:
             return True
         ready = (branch for chain in (*self.active, *self.waiting) for branch in chain.ready)
         return any(branch.conversation_id == conversation_id for branch in ready)
+
+    def is_taken(self, conversation_id: ConversationId) -> bool:
+        """Whether a message to a conversation has to wait there, however many slots are free."""
+        return self.occupancy.holder(conversation_id) is not None or self.waiting.has(conversation_id)
 
     def take(self, last: Branch | None) -> Branch | None:
         """Begin the branch that runs next in the slot where the last one ran; None where none may run."""

@@ -233,7 +233,8 @@ class Chain:
 
     __slots__ = (
         "_callers", "answer", "branches", "conversation_id", "end", "failed", "interrupts", "message", "number",
-        "opened", "ready", "root", "started", "started_at", "tally", "task_id", "tasks", "trace_id", "waiters",
+        "opened", "queued", "ready", "root", "started", "started_at", "tally", "task_id", "tasks", "trace_id",
+        "waiters",
     )  # fmt: skip
 
     def __init__(self, plan: TaskPlan, started: float, message: str | None = None) -> None:
@@ -244,6 +245,8 @@ class Chain:
         """Those that may run as soon as a slot and their conversation are free; the last one first."""
         self.number = 0
         """Its place in the order in which chains came."""
+        self.queued = False
+        """Whether it had to wait before it could begin, and that was published."""
         self.conversation_id = plan.conversation_id
         self.task_id = plan.task_id
         self.tasks: dict[TaskId, Branch] = {plan.task_id: self.root}
@@ -265,6 +268,12 @@ class Chain:
         """How many callers wait for the answer; the last one to give up stops the chain."""
         self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._callers: set[asyncio.Future[Reply]] = set()
+
+    @property
+    def scope(self) -> EventScope:
+        """Under which ids its events are published as long as it has not begun."""
+        plan = self.root.plan
+        return EventScope(plan.sub_id or f"conv/{plan.task_id}", self.conversation_id, plan.task_id, self.trace_id)
 
     @property
     def members(self) -> tuple[ConversationId, ...]:

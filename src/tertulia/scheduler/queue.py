@@ -13,6 +13,7 @@ from typing import Literal
 
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_handle import TaskHandle
+from tertulia.conversation.user_message import announce_queued
 from tertulia.errors import BusyError, ClosedError, TertuliaError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock
@@ -151,6 +152,9 @@ class Scheduler:
             raise BusyError(f"{MAX_QUEUED:,} messages are waiting already; send it later", retry_after_s=5)
         self._warn_of_one_slot(plan)
         chain = Chain(plan, self._clock.monotonic(), message)
+        if plan.input and (len(self._workers) >= self.slots or self._queue.is_taken(plan.conversation_id)):
+            chain.queued = True
+            self._bus.publish(announce_queued(plan.input[-1]), chain.scope)
         self._queue.waiting.add(chain)
         self.ledger.note(chain)
         self._start_workers(1)
@@ -357,10 +361,8 @@ class Scheduler:
         self._queue.waiting.remove(chain)
         chain.branches.clear()
         chain.ready.clear()
-        plan = chain.root.plan
-        self._runner.note_submission(chain, plan)
-        sub_id = plan.sub_id or f"conv/{plan.task_id}"
-        self._bus.publish(TurnAborted(reason), EventScope(sub_id, plan.conversation_id, plan.task_id, chain.trace_id))
+        self._runner.note_submission(chain, chain.root.plan)
+        self._bus.publish(TurnAborted(reason), chain.scope)
         self._nursery.start(self._conclude(chain), "answer")
 
 

@@ -21,6 +21,7 @@ from tertulia.conversation.task_handle import TaskHandle
 from tertulia.conversation.task_scope import TaskScope, TaskServices, clean_partial
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.turn import run_turns
+from tertulia.conversation.user_message import PREVIEW_CHARACTERS
 from tertulia.errors import TertuliaError
 from tertulia.events.bus import EventScope
 from tertulia.events.clock import Timestamps
@@ -40,6 +41,7 @@ from tertulia.protocol.ids import ConversationId, TaskId, new_span_id
 from tertulia.protocol.records import SubmissionRecord
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.scheduler.handoffs import Handoffs
+from tertulia.scheduler.input_events import LongInput, publish_input, publish_long_input
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.plan import (
     ABORT_TEXTS,
@@ -54,7 +56,6 @@ from tertulia.scheduler.plan import (
 from tertulia.scheduler.reply import Failure
 
 _log = logging.getLogger(__name__)
-_PREVIEW = 120
 
 
 class AgentTask(msgspec.Struct, frozen=True):
@@ -126,11 +127,13 @@ class TaskRunner:
             return TaskEnd("aborted", failure=Failure("closed", CONVERSATION_CLOSED))
         handle = TaskHandle(branch.plan.task_id, self._around.clock.monotonic())
         scope = self._open(branch, conversation, handle)
-        job = self._nursery.start(self._work(branch, scope, handle), f"task {branch.plan.task_id}")
+        unpublished = publish_input(scope, branch)
+        job = self._nursery.start(self._work(branch, scope, handle, unpublished), f"task {branch.plan.task_id}")
         handle.attach(job)
         deadline = self._deadline(branch, scope.rights(), handle)
         try:
             await handle.stopped
+            await publish_long_input(scope, unpublished)
             await clean_partial(scope)
         finally:
             if deadline is not None:
@@ -182,16 +185,17 @@ class TaskRunner:
         )
         self.note_submission(chain, plan)
         task_scope.say(plan.input)
-        preview = plan.input[-1].text[:_PREVIEW] if plan.input else None
+        preview = plan.input[-1].text[:PREVIEW_CHARACTERS] if plan.input else None
         task_scope.publish(TaskStarted(plan.kind, preview))
         if branch.calls:
             self._handoffs.answer_calls(branch, task_scope)
         return task_scope
 
-    async def _work(self, branch: Branch, scope: TaskScope, handle: TaskHandle) -> TaskEnd:
+    async def _work(self, branch: Branch, scope: TaskScope, handle: TaskHandle, unpublished: LongInput) -> TaskEnd:
         """The part that waits. Nothing but a cancellation comes out of it."""
         plan = branch.plan
         try:
+            await publish_long_input(scope, unpublished)
             await scope.commit()
             if self._around.make_ready is not None:
                 await self._around.make_ready(scope)

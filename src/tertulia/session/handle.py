@@ -1,4 +1,4 @@
-"""What a user of a session holds: a conversation, the MCP servers. Handles keep nothing themselves."""
+"""What a user of a session holds: a conversation. A handle keeps nothing itself."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tertulia.protocol.inputs import (
     MergeConversation,
     Message,
     StopScope,
+    TakeBack,
 )
 from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.session import describe, submission
@@ -42,6 +43,7 @@ from tertulia.session.inputs import (
 )
 from tertulia.session.mcp.served_tools import ServedConversation
 from tertulia.session.messages.stream import ReplyStream
+from tertulia.session.messages.take_back import TakeBackAnswer, take_back
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.conversation_fields import ConversationFields
 from tertulia.session.shutdown import close_conversation
@@ -197,6 +199,22 @@ class Conversation(_ById):
             ClosedError: The conversation or the session is closed.
         """
         await submission.steer(self._parts, self._parts.conversations.find(self.id), text)
+
+    async def take_back(self, task_id: str | None = None) -> TakeBackAnswer:
+        """Take a message back that waits for its turn; once, and never one whose task has begun.
+
+        Args:
+            task_id: The task of the message; None: the newest message that waits.
+
+        Returns:
+            The message as it was sent. Those who wait for its reply get one with the status `interrupted`.
+
+        Raises:
+            NotFoundError: No such message waits.
+            ClosedError: The conversation or the session is closed.
+        """
+        params = parse(TakeBack, {"conversation_id": self.id, "task_id": task_id})
+        return await take_back(self._parts, self._parts.conversations.find(self.id), params.task_id)
 
     async def interrupt(self, *, scope: StopScope = "chain") -> InterruptAnswer:
         """Stop what runs here.
@@ -366,35 +384,3 @@ class Conversation(_ById):
             InvalidParamsError: It is the root, which closes with the session, or the timeout is no such time.
         """
         return await close_conversation(self._parts, self.id, timeout)
-
-
-class McpServers:
-    """The MCP servers that a session uses."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self, parts: SessionParts) -> None:
-        self._parts = parts
-
-    async def status(self) -> list[dict[str, Any]]:
-        """Every server with its status, once those that are starting have started or failed."""
-        await self._parts.servers.settle()
-        return describe.servers(self._parts)
-
-    async def ready(self, *, required_only: bool = False) -> None:
-        """Wait for the servers that are required, and within their grace for all others; events tell what it waits for.
-
-        Args:
-            required_only: Not for the others: the first task waits for them.
-
-        Raises:
-            McpError: A server that is required did not start.
-        """
-        from tertulia.session.assembly import wait_for_servers
-
-        await wait_for_servers(self._parts, required_only=required_only)
-
-    async def refresh(self, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Have all servers, or these, list their tools again; one that failed is tried again."""
-        await self._parts.servers.refresh(names)
-        return describe.servers(self._parts)

@@ -19,6 +19,7 @@ from tertulia.session import describe
 from tertulia.session.agents import answers as g
 from tertulia.session.host import Host
 from tertulia.session.inputs import convert, to_snake_case
+from tertulia.session.messages.take_back import TakeBackAnswer
 from tertulia.session.rights.answers import RightsAnswer
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
@@ -108,6 +109,10 @@ async def _message(host: Host, session: Session, params: i.Message) -> Any:
 async def _steer(host: Host, session: Session, params: i.Steer) -> Any:
     await session.conversation(params.conversation_id).steer(params.text)
     return a.SteerAnswer()
+
+
+async def _take_back(host: Host, session: Session, params: i.TakeBack) -> Any:
+    return await session.conversation(params.conversation_id).take_back(params.task_id)
 
 
 async def _interrupt(host: Host, session: Session, params: i.InterruptConversation) -> Any:
@@ -244,6 +249,7 @@ OPERATIONS: dict[str, Operation] = {
     "conversation/context": Operation(i.ConversationParams, a.ContextInfo, _context),
     "conversation/message": Operation(i.Message, a.MessageAnswer | a.DetachAnswer, _message),
     "conversation/steer": Operation(i.Steer, a.SteerAnswer, _steer),
+    "conversation/take_back": Operation(i.TakeBack, TakeBackAnswer, _take_back),
     "conversation/interrupt": Operation(i.InterruptConversation, a.InterruptAnswer, _interrupt),
     "conversation/compact": Operation(i.ConversationParams, a.CompactAnswer, _compact),
     "conversation/list": Operation(i.NoParams, a.ConversationList, _list),

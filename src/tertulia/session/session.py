@@ -21,8 +21,9 @@ from tertulia.session import describe
 from tertulia.session.answers import CloseAnswer, MetricsAnswer, SessionInfo
 from tertulia.session.approvals.approvals import Approvals
 from tertulia.session.approvals.callback import ApprovalHandler, check_handler
-from tertulia.session.handle import Conversation, McpServers
+from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse, parse_with_functions
+from tertulia.session.mcp.session_handle import McpServers
 from tertulia.session.messages.fan_out import MappedReply, map_inputs
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.conversation_fields import ConversationFields

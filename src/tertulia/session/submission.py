@@ -17,8 +17,9 @@ from tertulia.conversation.output_check import OutputCheck, check_by_schema
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.conversation.terms import NATIVE
-from tertulia.conversation.user_message import to_user_message
+from tertulia.conversation.user_message import announce, to_user_message
 from tertulia.errors import InvalidParamsError, NoModelError, NotRunningError
+from tertulia.events.bus import EventScope
 from tertulia.events.subscription import Subscription
 from tertulia.history.compaction import Compaction
 from tertulia.models.choice import NoModel
@@ -26,7 +27,7 @@ from tertulia.protocol.events import Event
 from tertulia.protocol.ids import TaskId, new_item_id
 from tertulia.protocol.inputs import CancelTask, Message, StopScope, check_text
 from tertulia.protocol.items import UserMessage
-from tertulia.protocol.records import SubmissionRecord
+from tertulia.protocol.records import LONG_CHARACTERS, SubmissionRecord
 from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.scheduler.plan import Chain, TaskPlan
 from tertulia.scheduler.reply import Reply
@@ -185,10 +186,28 @@ def new_sub_id() -> str:
 
 async def steer(parts: SessionParts, conversation: ConversationState, text: str) -> None:
     """Add a message to the task that runs; the model reads it before its next request. NotRunning where none does."""
+    _require_task(conversation)
+    message = to_user_message(text, None, cwd=conversation.terms.cwd)
+    clean = [(text, await parts.bus.clean_text(text))] if len(text) > LONG_CHARACTERS else ()
+    _require_task(conversation)
+    conversation.queue_input(message)
+    parts.bus.publish(announce(message, "steer"), _scope_of_task(parts, conversation), clean_texts=clean)
+    await parts.journal.settle()
+
+
+def _require_task(conversation: ConversationState) -> None:
     if not conversation.awaiting and (conversation.task is None or conversation.task.over):
         raise NotRunningError("there is no running task to steer; send a message instead")
-    conversation.queue_input(to_user_message(text, None, cwd=conversation.terms.cwd))
-    await parts.journal.settle()
+
+
+def _scope_of_task(parts: SessionParts, conversation: ConversationState) -> EventScope:
+    """The ids of the task that runs in a conversation, or of the one that waits there for others."""
+    branch = parts.scheduler.occupancy.holder(conversation.id)
+    if branch is None:
+        return EventScope("", conversation.id)
+    plan = branch.plan
+    task_id = plan.task_id if branch.state == "running" else None
+    return EventScope(plan.sub_id or f"conv/{plan.task_id}", conversation.id, task_id, branch.chain.trace_id)
 
 
 async def compact(parts: SessionParts, conversation: ConversationState) -> CompactAnswer:

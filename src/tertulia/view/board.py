@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from tertulia.protocol.events import Event, EventData
-from tertulia.view import call_events, task_events
+from tertulia.view import call_events, message_events, task_events
 from tertulia.view.board_state import NOTHING, BoardState, Changes
-from tertulia.view.task_events import Fold
+from tertulia.view.fold import Fold
 
 
 class Board(BoardState, omit_defaults=True, kw_only=True):
     """A board that follows a session. Only `take` and `read` change it."""
 
-    _folds: ClassVar[Mapping[type[EventData], Fold]] = {**task_events.FOLDS, **call_events.FOLDS}
+    _folds: ClassVar[Mapping[type[EventData], Fold]] = {
+        **task_events.FOLDS,
+        **message_events.FOLDS,
+        **call_events.FOLDS,
+    }
 
     def take(self, event: Event) -> Changes:
         """Fold one event in. A durable event that was taken before changes nothing."""

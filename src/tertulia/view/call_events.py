@@ -11,7 +11,8 @@ from tertulia.protocol.ids import CallId, ConversationId
 from tertulia.view import cells as c
 from tertulia.view.board_state import NOTHING, BoardState, Changes, ServerView, add_cell, add_notice, change_cell
 from tertulia.view.conversation_view import ConversationView
-from tertulia.view.task_events import Fold, end_task
+from tertulia.view.fold import Fold
+from tertulia.view.task_events import end_task
 
 _HANDOFFS = frozenset({"conv_create", "conv_send"})
 """The tools whose calls wait for another conversation."""

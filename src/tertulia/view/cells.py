@@ -11,6 +11,7 @@ import msgspec
 
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import Usage
+from tertulia.protocol.message_events import Attachment, MessageWay
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider, ElicitationRequest, PlanStep
 
 MAX_OUTPUT = 256 * 1024
@@ -70,8 +71,18 @@ class UserCell(BaseCell, omit_defaults=True, kw_only=True, tag_field="kind", tag
     """What a person or another conversation wrote."""
 
     text: str
-    delegated: bool = False
-    """Another conversation wrote it, no person."""
+    item_id: ItemId
+    how: MessageWay = "message"
+    attachments: tuple[Attachment, ...] = ()
+    sender: str | None = None
+    """The name of the person, where there are several."""
+    caller_id: ConversationId | None = None
+    """The conversation that wrote it."""
+
+    @property
+    def delegated(self) -> bool:
+        """Another conversation wrote it, no person."""
+        return self.how == "delegated"
 
 
 class AssistantCell(GrowingCell, omit_defaults=True, kw_only=True, tag_field="kind", tag="assistant_text"):

@@ -17,6 +17,16 @@ MAX_CELLS = 20_000
 """Of one conversation; the record has those before."""
 
 
+class QueuedMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A message that waits for its turn."""
+
+    task_id: TaskId | None
+    item_id: ItemId
+    preview: str
+    ts: str
+    attachments: int = 0
+
+
 class ConversationView(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What a screen shows of one conversation."""
 
@@ -46,6 +56,10 @@ class ConversationView(msgspec.Struct, omit_defaults=True, kw_only=True):
     input_tokens: int = 0
     cached_input_tokens: int = 0
     output_tokens: int = 0
+    queued: list[QueuedMessage] = msgspec.field(default_factory=list)
+    """Messages whose tasks have not begun, the oldest first."""
+    taken_back: TaskId | None = None
+    """The task of the message that was taken back last, until its end has come."""
     last_key: str | None = None
     """The cell of what it does now, or did last."""
     cells: list[Cell] = msgspec.field(default_factory=list)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from tertulia.protocol import events as e
 from tertulia.protocol.ids import ConversationId
 from tertulia.view import cells as c
 from tertulia.view.board_state import NOTHING, BoardState, Changes, add_cell, add_notice
 from tertulia.view.conversation_view import ConversationView
-
-Fold = Callable[[BoardState, e.Event, Any], Changes]
+from tertulia.view.fold import Fold
+from tertulia.view.message_events import end_before_beginning
 
 
 def _configured(board: BoardState, event: e.Event, data: e.SessionConfigured) -> Changes:
@@ -64,11 +63,7 @@ def _started(board: BoardState, event: e.Event, data: e.TaskStarted) -> Changes:
         view.plan.done, view.plan = True, None
     if data.kind == "target":
         view.caller_id = _find_caller(board, view.id)
-    if data.input_preview is None:
-        return Changes(view.id, tree=True)
-    delegated = data.kind == "target"
-    text = c.UserCell(key=f"t{event.seq}", ts=event.ts, seq=event.seq, text=data.input_preview, delegated=delegated)
-    return add_cell(view, text, worth_reading=False, tree=True)
+    return Changes(view.id, tree=True)
 
 
 def _find_caller(board: BoardState, target: ConversationId) -> ConversationId | None:
@@ -98,6 +93,8 @@ def _completed(board: BoardState, event: e.Event, data: e.TaskComplete) -> Chang
 
 def _aborted(board: BoardState, event: e.Event, data: e.TurnAborted) -> Changes:
     view = board.view(event)
+    if (changes := end_before_beginning(view, event)) is not None:
+        return changes
     if data.reason == "replaced":
         # It has handed over. The task is kept, so that a conversation opened in its name finds the call.
         view.waits, view.since = True, event.ts

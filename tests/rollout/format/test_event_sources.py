@@ -7,6 +7,7 @@ from typing import Any
 from tertulia.protocol.events import AgentMessage, BackgroundEvent, EventData, TaskComplete, TaskStarted
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import NO_USAGE, ImagePart, Item, Reasoning, Summary, TextPart, ToolOutput
+from tertulia.protocol.message_events import Attachment, UserMessageEvent
 from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
 from tertulia.protocol.tool_events import ExecCommandBegin, ToolCallBegin, ToolCallEnd
 from tertulia.rollout.format.event_sources import find_source, source_fields
@@ -70,6 +71,29 @@ def test_a_preview_says_how_much_of_the_input_it_is() -> None:
     assert found(TaskStarted("user", "hel"), joined(user("hello"))) == (1, ("input_preview",), {"upto": 3})
 
 
+def _told(text: str = "hello", id: str = "u1", **fields: Any) -> UserMessageEvent:
+    return UserMessageEvent(ItemId(id), text, **fields)
+
+
+def test_a_message_refers_to_its_item_whether_it_has_joined_the_history_or_waits() -> None:
+    """S002-16: a text is written once."""
+    rows = joined(user("hello", sender="Ada"))
+    rows.will_join(ItemRef(7, Full(), user("wait", id="u2")))
+    covers = ("item_id", "text", "attachments", "sender")
+    assert found(_told(sender="Ada"), rows) == (1, covers, {})
+    assert found(_told("wait", "u2", how="steer"), rows) == (7, covers, {})
+
+
+@each_row(
+    "data",
+    [_told("hell"), _told(sender="Bob"), _told(id="u9"), _told(attachments=(Attachment(url="https://x"),))],
+)
+def test_a_message_that_was_redacted_or_is_not_known_has_a_text_of_its_own(data: UserMessageEvent) -> None:
+    assert found(data, joined(user("hello"))) == NOTHING
+    assert found(_told(), joined(user("hello")), HeadersOnly()) == NOTHING, "another policy keeps it"
+    assert found(_told(id="a1"), joined(assistant("hello"))) == NOTHING
+
+
 def test_the_end_of_a_call_refers_to_its_own_output() -> None:
     rows = ended(output("one"), output("two", id="c2"))
     data = ToolCallEnd(CallId("c1"), "shell", True, "one", False, 1)
@@ -130,6 +154,7 @@ LOST: list[tuple[type[EventData], Item, dict[str, Any]]] = [
     (ToolCallEnd, output("x"), {"call_id": "c1", "name": "shell"}),
     (AgentMessage, assistant("y"), {"item_id": "a1", "text": ""}),
     (TaskComplete, assistant("y"), {}),
+    (UserMessageEvent, user("y"), {"item_id": "u1", "text": "", "sender": None, "attachments": ()}),
     (ToolCallBegin, call(), {"call_id": "c1", "name": "shell"}),
 ]
 
@@ -138,7 +163,7 @@ LOST: list[tuple[type[EventData], Item, dict[str, Any]]] = [
 def test_of_an_item_whose_text_is_lost_only_ids_are_taken(
     kind: type[EventData], item: Item, fields: dict[str, Any]
 ) -> None:
-    request = None if kind in (AgentMessage, TaskComplete) else call()
+    request = None if kind in (AgentMessage, TaskComplete, UserMessageEvent) else call()
     assert source_fields(kind, {}, item, request, is_lost=True) == fields
 
 

@@ -49,7 +49,8 @@ _LEFT_OUT = {
 """Times, ids that are no part of the order, and words that may be chosen anew."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|\b[0-9a-f]{16}\b")
-_PASSED_OVER = ("token_count", "warning")
+_PASSED_OVER = ("token_count", "warning", "user_message", "message_queued")
+"""Warnings and messages had no events when the sequences were recorded."""
 
 
 class SerialWorld:

@@ -382,9 +382,10 @@ async def test_its_steps_are_our_events() -> None:
         acting.events.drain().clear()
         first = await conversation.message("one")
         second = await conversation.message("two")
-        assert acting.events.types()[:10] == [
-            *("task_started", "tool_call_begin", "exec_command_begin", "exec_command_end", "tool_call_end"),
-            *("agent_message", "token_count", "task_complete", "task_started", "tool_call_begin"),
+        assert acting.events.types()[:12] == [
+            *("task_started", "user_message", "tool_call_begin", "exec_command_begin", "exec_command_end"),
+            *("tool_call_end", "agent_message", "token_count", "task_complete"),
+            *("task_started", "user_message", "tool_call_begin"),
         ]
         assert (first.usage.input_tokens, second.usage.input_tokens) == (10, 10)
         assert first.tool_calls == 1

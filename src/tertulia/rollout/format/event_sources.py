@@ -25,6 +25,7 @@ from tertulia.protocol.items import (
     UserMessage,
     readable_arguments,
 )
+from tertulia.protocol.message_events import UserMessageEvent, describe_attachments
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.rollout.format.written_rows import ConversationRows
@@ -32,6 +33,8 @@ from tertulia.rollout.format.written_rows import ConversationRows
 Json = dict[str, Any]
 _NO_CALL = CallId("")
 _MESSAGES = (AssistantMessage, Reasoning, UserMessage)
+_WHOLE = (AgentMessage, AgentReasoning, UserMessageEvent)
+"""Events that are an item."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -108,6 +111,19 @@ def _of_start(data: TaskStarted, rows: ConversationRows, policy: StoragePolicy) 
     return EventSource(ref.n, ("input_preview",), {"upto": len(preview)})
 
 
+def _of_user_message(data: UserMessageEvent, rows: ConversationRows, policy: StoragePolicy) -> EventSource:
+    ref = rows.asked
+    if ref is None or ref.item.id != data.item_id:
+        ref = rows.waiting.get(data.item_id)
+    if ref is None or ref.policy != policy or not isinstance(item := ref.item, UserMessage):
+        return _NONE
+    # What was redacted in the event is not what the item has.
+    same = item.text == data.text and item.sender == data.sender
+    if not same or (data.attachments and describe_attachments(item.parts) != data.attachments):
+        return _NONE
+    return EventSource(ref.n, ("item_id", "text", "attachments", "sender"))
+
+
 def _of_call(data: EventData, rows: ConversationRows, policy: StoragePolicy) -> EventSource:
     ref = rows.call(getattr(data, "call_id", _NO_CALL))
     return _NONE if ref is None else EventSource(ref.n, ("call_id",))
@@ -120,6 +136,7 @@ _FINDERS: Mapping[type[EventData], Callable[[Any, ConversationRows, StoragePolic
     ToolCallEnd: _of_call_end,
     TaskComplete: _of_completion,
     TaskStarted: _of_start,
+    UserMessageEvent: _of_user_message,
 }
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -153,8 +170,8 @@ def source_fields(
     if item is None or not takes_text(kind, header):
         return fields
     text = "" if is_lost else _text(item)
-    if kind is AgentMessage or kind is AgentReasoning:
-        fields |= {"item_id": item.id, "text": text or ""}
+    if kind in _WHOLE:
+        fields |= {"item_id": item.id, "text": text or "", **_of_sender(item)}
     elif is_lost or text is None:
         pass
     elif kind is ToolCallBegin and isinstance(item, ToolCall):
@@ -167,6 +184,12 @@ def source_fields(
         upto = header.get("upto")
         fields["input_preview"] = text[: upto if type(upto) is int and upto >= 0 else 0]
     return fields
+
+
+def _of_sender(item: Item) -> Json:
+    if not isinstance(item, UserMessage):
+        return {}
+    return {"sender": item.sender, "attachments": describe_attachments(item.parts)}
 
 
 def _text(item: Item) -> str | None:

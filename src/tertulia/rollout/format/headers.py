@@ -24,6 +24,8 @@ _TABLE: dict[str, str] = {
     "conversation_closed": "forced",
     "conversation_close_forced": "timeout_s",
     "task_started": "kind",
+    "user_message": "how caller_id",
+    "message_queued": "attachments",
     "task_complete": "status usage",
     "turn_aborted": "reason",
     "token_count": "usage context_window cache_key",

@@ -54,7 +54,7 @@ FIND_FINISHED = (
     " SELECT task FROM record WHERE type = 'task_complete' AND task > 0 AND typeof(task) = 'integer'"
     " AND NOT EXISTS (SELECT 1 FROM record WHERE kind = 'submitted')"
     " EXCEPT SELECT task FROM record WHERE kind = 'event' AND type NOT IN ('task_started', 'task_complete',"
-    " 'agent_message', 'agent_reasoning', 'token_count') GROUP BY task"
+    " 'user_message', 'agent_message', 'agent_reasoning', 'token_count') GROUP BY task"
     " HAVING sum(type = 'tool_call_begin') <> sum(type = 'tool_call_end')"
     " OR sum(type NOT IN ('tool_call_begin', 'tool_call_end'))"
 )
@@ -67,7 +67,7 @@ FINISHED = "SELECT conversation, count(*) FROM record WHERE type = 'task_complet
 
 _NOT_ECHOES = (
     "(kind = 'said' OR (kind <> 'asked' AND kind <> 'prompt' AND type <> 'agent_message' AND type <> 'agent_reasoning'"
-    " AND type <> 'token_count' AND (task = 0 OR task NOT IN temp.finished)))"
+    " AND type <> 'user_message' AND type <> 'token_count' AND (task = 0 OR task NOT IN temp.finished)))"
 )
 SELECT_BRIEFLY = SELECT.replace("ORDER BY", f"AND {_NOT_ECHOES} ORDER BY")
 """Without records that only repeat or measure what others say, and without tasks that are finished."""
