@@ -271,7 +271,7 @@ CODEX = {
     "history": "storage_policy",
     "shell_environment_policy": "shell_environment",
     "web_search": "tools_web_search_request",
-    "tui": "leave it out",
+    "file_opener": "leave it out",
     "developer_instructions": "AGENTS.md",
     "openai_base_url": "OPENAI_BASE_URL",
 }

@@ -32,7 +32,7 @@ def make_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeApp:
         loaded = LoadedSettings(Settings(**given), {}, [], current_environment())
 
         async def connect() -> Port:
-            return await LocalPort.open(lambda: loaded)
+            return await LocalPort.open(loaded)
 
         return TerminalApp(connect)
 

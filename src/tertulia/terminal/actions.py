@@ -125,7 +125,9 @@ class Actions:
 
     async def describe(self) -> None:
         """Read what the status line and the side panel show of the session."""
-        self._scene.panes.status.show_session(await self.port.call("session/info"))
+        info = await self.port.call("session/info")
+        self._scene.stored = info["policy"].get("storage") != "none"
+        self._scene.panes.status.show_session(info)
         await self.explain()
         await self.read_servers()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -22,12 +22,15 @@ from textual.timer import Timer
 from tertulia.errors import ClosedError, InternalError, TertuliaError
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.terminal.actions import Actions
+from tertulia.terminal.commands.pages import KEYED
 from tertulia.terminal.commands.runner import CommandContext
+from tertulia.terminal.driver import TerminalDriver
 from tertulia.terminal.frames import Frame, Frames
 from tertulia.terminal.handlers import HANDLERS
-from tertulia.terminal.looks.keys import bindings
+from tertulia.terminal.looks.keys import bindings, parse_keys
 from tertulia.terminal.looks.layout import CSS as LAYOUT
-from tertulia.terminal.looks.themes import register_themes
+from tertulia.terminal.looks.marks import SETS, MarksName
+from tertulia.terminal.looks.themes import register_themes, use_theme
 from tertulia.terminal.navigation import Navigation
 from tertulia.terminal.port import Port
 from tertulia.terminal.scene import Scene
@@ -81,6 +84,23 @@ class TerminalApp(App[int]):
         """The widgets of the screen."""
         panes = self.scene.panes
         yield from (panes.room, panes.rail, panes.body, panes.status)
+
+    def configure(self, *, theme: str, marks: MarksName, keys: Mapping[str, str], mouse: bool) -> None:
+        """Look as `[tui]` says.
+
+        Raises:
+            InvalidParamsError: There is no key of a name that was given.
+        """
+        self.set_keymap(parse_keys(keys, KEYED))
+        use_theme(self, theme)
+        self.scene.panes.use_marks(SETS[marks])
+        if not mouse and isinstance(self._driver, TerminalDriver):
+            self._driver.leave_mouse_to_terminal()
+
+    def watch_title(self, title: str) -> None:
+        """The window is called as the program is, with the number of questions."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.set_title(title)
 
     # ── the session ──────────────────────────────────────────────────────────────────────────────────────────
 

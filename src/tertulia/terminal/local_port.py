@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -28,12 +28,12 @@ class LocalPort:
 
     @classmethod
     async def open(
-        cls, load: Callable[[], LoadedSettings], *, resumed: str | None = None, instructions: str | None = None
+        cls, loaded: LoadedSettings, *, resumed: str | None = None, instructions: str | None = None
     ) -> LocalPort:
         """Start a session, or resume the stored one that is named.
 
         Args:
-            load: Reads the settings.
+            loaded: The settings from all their places.
             resumed: The id of a stored session; None: a new one.
             instructions: The base instructions of the root; None: the usual ones.
 
@@ -41,11 +41,11 @@ class LocalPort:
             The port to the session; its MCP servers may still be starting.
 
         Raises:
-            TertuliaError: The settings are wrong, there is no model or no sandbox, or the session cannot be resumed.
+            TertuliaError: There is no model or no sandbox, or the session cannot be resumed.
         """
-        settings = load().settings
+        settings = loaded.settings
         if resumed is None:
-            require_model(settings, load().environment)
+            require_model(settings, loaded.environment)
         require_sandbox(settings)
         session = Session(settings, resumed=resumed, waits=False)
         await session.__aenter__()

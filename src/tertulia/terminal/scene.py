@@ -28,6 +28,8 @@ class Scene:
         self.clock = clock
         self.board = Board()
         self.seen: ConversationId | None = None
+        self.stored = False
+        """Whether the session can be resumed."""
         self.weaves = False
         """Whether all conversations are shown in one stream."""
         self._side: bool | None = None

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable
+import sys
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from tertulia.errors import InvalidParamsError
 from tertulia.terminal.app import TerminalApp
+from tertulia.terminal.driver import TerminalDriver
+from tertulia.terminal.farewell import farewell
+from tertulia.terminal.log_file import ScreenLog
 from tertulia.terminal.port import Port
 
 if TYPE_CHECKING:
@@ -31,21 +36,47 @@ def run_terminal(
         TertuliaError: The session could not be started.
     """
 
-    async def connect() -> Port:
+    async def open_session(app: TerminalApp, log: ScreenLog) -> Port:
         await asyncio.to_thread(importlib.import_module, "tertulia.terminal.local_port")
+        from tertulia.session.settings.terminal_table import terminal_from_wire
         from tertulia.terminal.local_port import LocalPort
 
-        return await LocalPort.open(load, resumed=resumed, instructions=instructions)
+        loaded = await asyncio.to_thread(load)
+        log.write_to(loaded.environment.home / "logs")
+        look = terminal_from_wire(loaded.settings.tui)
+        app.configure(theme=look.theme, marks=look.marks, keys=look.keys, mouse=look.mouse)
+        return await LocalPort.open(loaded, resumed=resumed, instructions=instructions)
 
-    app = TerminalApp(connect)
+    return show(open_session)
 
-    async def show() -> None:
-        try:
-            await app.run_async()
-        finally:
-            await app.actions.close()
 
-    asyncio.run(show())
+def show(open_port: Callable[[TerminalApp, ScreenLog], Awaitable[Port]]) -> int:
+    """Show the session that is opened behind this port until the person leaves; see `run_terminal`."""
+    _check_streams()
+    with ScreenLog() as log:
+        app = TerminalApp(lambda: open_port(app, log), driver=TerminalDriver)
+
+        async def run() -> None:
+            try:
+                await app.run_async()
+            finally:
+                await app.actions.close()
+
+        asyncio.run(run())
     if app.failure is not None:
         raise app.failure
+    sys.stdout.write(farewell(app.scene.board, stored=app.scene.stored))
+    sys.stdout.flush()
     return app.return_code or 0
+
+
+def _check_streams() -> None:
+    """Textual draws on standard error: where that is a file, nothing would be seen."""
+    for stream, name, mistake in (
+        (sys.__stderr__, "standard error", "2>file"),
+        (sys.__stdin__, "standard input", "<file"),
+    ):
+        if stream is None or stream.closed or not stream.isatty():
+            raise InvalidParamsError(
+                f"{name} is no terminal ({mistake}?), and the screen needs it: leave it, or use `tertulia exec`"
+            )

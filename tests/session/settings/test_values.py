@@ -52,6 +52,7 @@ OPEN = Open()
         ("shell_environment", {"inherit": "core"}, {"inherit": "core"}),
         ("sandbox_tier", "landlock", "landlock"),
         ("retention", {"max_age_days": 5}, {"max_age_days": 5}),
+        ("tui", {"marks": "ascii"}, {"marks": "ascii"}),
         ("durability", "full", "full"),
         ("notify", ["notify-send", "done"], ("notify-send", "done")),
         ("executors", {"codex": {}}, {"codex": {}}),
@@ -106,6 +107,10 @@ def test_a_setting_is_parsed_once_and_its_parsed_form_is_stable(name, value, par
         ("shell_environment", {"inherit": "some"}),
         ("sandbox_tier", "none"),
         ("retention", 30),
+        ("tui", "dark"),
+        ("tui", {"color": "dark"}),
+        ("tui", {"theme": "blue"}),
+        ("tui", {"keys": {"quit": 1}}),
         ("retention", {"days": 5}),
         ("retention", {"max_total_mb": 0}),
         ("durability", "extreme"),
@@ -169,7 +174,7 @@ def test_a_name_that_is_no_setting_is_refused_with_the_nearest() -> None:
 
 def test_all_unknown_names_of_a_file_are_named_at_once() -> None:
     with pytest.raises(InvalidParamsError) as refused:
-        check_names(["sandbox_mode", "model", "tui", *(f"x{number}" for number in range(30))], "f.toml")
+        check_names(["sandbox_mode", "model", "file_opener", *(f"x{number}" for number in range(30))], "f.toml")
     lines = refused.value.message.splitlines()
     assert lines[0] == "f.toml: there is no setting 'sandbox_mode'; did you mean sandbox?"
     assert "Codex's screen" in lines[1]

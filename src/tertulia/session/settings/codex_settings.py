@@ -77,7 +77,6 @@ CODEX_NOTES: Mapping[str, str] = {
     "show_raw_agent_reasoning": _SCREEN,
     "sqlite_home": "all sessions are kept below TERTULIA_HOME, a variable of the environment",
     "tool_output_token_limit": "write limits.max_output_bytes",
-    "tui": _SCREEN,
     "user_instructions": _INSTRUCTIONS,
     **dict.fromkeys(
         (

@@ -25,6 +25,7 @@ _MERGED = frozenset(
         "executors",
         "acp",
         "agents",
+        "tui",
     }
 )
 """Tables of which a layer may give a part. Every other setting is replaced whole."""

@@ -158,6 +158,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unattended: bool = False
     """No one can answer approvals in this session: models are told so, and what would have to be asked is refused,
     unless a grant covers it."""
+    tui: Table = {}
+    """How the terminal looks and which keys it knows; see `terminal_table.py`."""
     is_broker: bool = False
     """Each conversation stands for a program that shares the MCP servers: it has a share of them, and no workspace."""
     sources: Mapping[str, str] = {}  # by the name of a setting: where it was read, for `rights/explain`

@@ -261,6 +261,17 @@ def _retention(name: str, value: object) -> dict[str, Any]:
     return table
 
 
+def _terminal(name: str, value: object) -> dict[str, Any]:
+    # Checked here and kept as written: a later layer may add to a table.
+    table = _table(name, value)
+    if table:
+        # Loaded where it is set: no other surface has a use for it.
+        from tertulia.session.settings.terminal_table import terminal_from_wire
+
+        terminal_from_wire(table)
+    return table
+
+
 def _providers(name: str, value: object) -> dict[str, ModelProvider]:
     return {key: provider_from_wire(key, entry) for key, entry in _table(name, value).items()}
 
@@ -313,6 +324,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "project_grant_ttl_s": _seconds_or_zero,
     "tool_timeout_s": _seconds,
     "cwd": _optional(_directory),
+    "tui": _terminal,
     "unattended": _switch,
     "is_broker": _switch,
     "sources": _table,
